@@ -41,8 +41,8 @@ func (l *lock) Lock() {
 	l.lockSlow(me)
 }
 
-// Unlock checks shared instead of owner. If the ownership is revoked while the owner has the lock, the owner must
-// unlock in the way in which it locked, and shared is set only after that.
+// Unlock checks shared instead of owner. The ownership may be revoked while the owner has the lock. The owner must
+// then still unlock as it locked, with busy, and shared is false until the owner has unlocked.
 func (l *lock) Unlock() {
 	if !l.shared {
 		l.busy = 0
@@ -96,8 +96,9 @@ func canBar() bool {
 	return barriers.Load() == 1
 }
 
-// bar returns after every thread has executed a memory barrier. If a sandbox has forbidden membarrier since canBar was
-// called, bar sleeps 20 ms instead, because a store becomes visible within nanoseconds.
+// bar returns after every thread has executed a memory barrier. A sandbox may have forbidden membarrier since canBar
+// was called. In this case bar sleeps for 20 ms, which is enough because a store becomes visible to other threads
+// within nanoseconds.
 func bar() {
 	if !membarrier(privateExpedited) {
 		wait := syscall.Timespec{Nsec: 20e6}

@@ -29,7 +29,8 @@ const (
 )
 
 var oneRules = []oneRule{
-	// Once, no test of the package noticed the following changes; make test did not even notice the first.
+	// The tests of the package once missed each of the following changes. The first was missed even by the other
+	// tests of make test.
 	{"a run that just fits is refused", "batch.go", "len(data) > maxRecords-position", "len(data) >= maxRecords-position", boundary},
 	{"the last entry of an L2 table is not copied", "append.go", "old != block.None {", "old != block.None && logical%L2Size != L2Size-1 {", everyCopy},
 	{"256 blocks are refused at creation", "sequence.go", "need > MaxLogicalBlocks", "need >= MaxLogicalBlocks", boundary},

@@ -28,7 +28,7 @@ func (o *order) forEngine(e *Engine) *order {
 	return o
 }
 
-// ahead searches the guess for n, from an index (the parameter from) on. It returns the distance to n, or 0 if n is
+// ahead searches the guess for n, beginning at the index from. It returns the distance from there to n, or 0 if n is
 // not among the next maxAhead nodes.
 func (o *order) ahead(from int, n *Node) int {
 	if from >= len(o.nodes) {
@@ -37,8 +37,9 @@ func (o *order) ahead(from int, n *Node) int {
 	return max(0, slices.Index(o.nodes[from:min(len(o.nodes), from+maxAhead)], n))
 }
 
-// met records that n has an index (the parameter to) in the list. The guess for the following nodes begins at the
-// index from. met returns the index at which it begins now, or -1 if there is no memory.
+// met records that n is at the index to in the list. The guess for the following nodes begins at the index from. If
+// recording n overwrites the first node of the guess, the guess begins one node later; met returns the index where it
+// begins. It returns -1 if there is no memory.
 func (o *order) met(to, from int, n *Node) int {
 	if to == len(o.nodes) {
 		if to == cap(o.nodes) && !o.grow() {

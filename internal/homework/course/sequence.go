@@ -145,8 +145,8 @@ func (c *core) free(e *Engine, id int32) error {
 	return nil
 }
 
-// allocate allocates a sequence, its L1 table and this number of L2 tables. It fills the L1 table with NULL. The
-// addresses of the L2 tables are in chunks[2:] afterwards.
+// allocate allocates a sequence, its L1 table, and L2 tables; the parameter tables is their number. It fills the L1
+// table with NULL. The addresses of the L2 tables are in c.chunks[2:] afterwards.
 func (c *core) allocate(tables int) (*Sequence, bool) {
 	chunks := c.chunks[:2+tables]
 	chunks[0] = Chunk{Size: sequenceSize}

@@ -27,7 +27,8 @@ const (
 
 func address[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
 
-// find returns the index of the slot that has key, or of the empty slot in which key would be put.
+// find returns the index of the slot that has the key. If no slot has it, find returns the index of the empty slot
+// into which a record with this key would be put.
 func (t *table[R]) find(key R) int {
 	mask := len(t.slots) - 1
 	i := int(key.hash() >> t.shift)
@@ -61,8 +62,8 @@ func (t *table[R]) add(r R) *R {
 	return slot
 }
 
-// remove removes the record with this key and closes the gap: it moves each following record into the gap, unless the
-// gap is before the record's home slot.
+// remove removes the record with this key and closes the gap. It moves each following record into the gap, unless the
+// record's hash selects a slot after the gap, where the search for the record begins.
 func (t *table[R]) remove(key R) {
 	if t.used == 0 {
 		return

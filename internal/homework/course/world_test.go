@@ -12,7 +12,7 @@ func (e *Engine) count(id int32) *int32 {
 }
 
 // A world has engines, pools, and all sequences that were ever made, in the order in which they were made. The test
-// compares two worlds; a sequence has the same index of seqs in both.
+// compares two worlds. A sequence has the same index in seqs in both.
 type world struct {
 	engines []*Engine
 	pools   [][]int32

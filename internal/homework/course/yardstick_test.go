@@ -9,7 +9,7 @@ type yardstick struct {
 	fail int // fail the fail-th allocation of the next call; 0: never
 }
 
-// allocate counts n allocations. If one of them is meant to fail, it counts none and returns false.
+// allocate counts n allocations. If the test wants one of them to fail, allocate counts none and returns false.
 func (y *yardstick) allocate(n int) bool {
 	fails := y.fail > 0 && y.fail <= n
 	y.fail = max(0, y.fail-n)

@@ -29,8 +29,8 @@ func AskCompiler(flags ...string) (Compiler, error) {
 	return Compiler{config.Predefined, config.SysIncludePaths}, nil
 }
 
-// headers is the file system in which the parser finds headers. An untrusted source can read only the given files and
-// what is in the folders of #include <...>.
+// headers is the file system in which the parser finds headers. An untrusted source can read only the given files,
+// and files in the folders that the compiler searches for #include <...>.
 type headers struct {
 	files   map[string][]byte
 	folders []string

@@ -65,8 +65,8 @@ func (c *converter) operation(n cc.ExpressionNode) *Expr {
 	return &Expr{Op: Other}
 }
 
-// binary converts an expression whose grammar rule has a binary operator. If absent is set, there is no operator, and
-// the expression is only the right operand.
+// binary converts an expression whose grammar rule has a binary operator. Package cc uses this rule also for an
+// expression without the operator. absent is set for such an expression, and binary converts only right.
 func (c *converter) binary(absent bool, op Op, t cc.Token, left, right cc.ExpressionNode) *Expr {
 	if absent {
 		return c.expr(right)

@@ -8,8 +8,8 @@ import (
 	"modernc.org/cc/v4"
 )
 
-// expansions limits the number of tokens that macros may expand to. A usual submission with its headers needs less
-// than a hundredth of it.
+// expansions is the maximum number of tokens to which the macros of a source may expand. The macros of a usual
+// submission with its headers expand to less than a hundredth of this number.
 const expansions = 20_000_000
 
 // A Function is a function that a source defines.

@@ -47,6 +47,6 @@ func (e *Expr) IsZero() bool {
 	return e != nil && e.Op == Const && e.Value == 0
 }
 
-// Is reports whether the type is a pointer to base with this number of stars, or base itself if stars is 0, and no
-// array.
+// Is reports whether the type is a pointer to base with this number of stars, or base itself if stars is 0. It
+// returns false for an array.
 func (t Type) Is(stars int, base string) bool { return t.Stars == stars && t.Base == base && !t.Array }

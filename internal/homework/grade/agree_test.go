@@ -17,7 +17,8 @@ import (
 // why.
 var differs = []string{"s1_56_append_int_overflow_2gib.c", "s1_63_create_int_max_overflow.c", "s2_21_init_pool_size_as_int.c", "s2_46_cow_copy_int_overflow.c"}
 
-// cSuite compiles the C suite. It returns all object files, and those for Memcheck, which lack heap.o.
+// cSuite compiles the C suite. all has all object files. watched has those that are linked for Memcheck, all except
+// heap.o.
 func cSuite(t *testing.T) (all, watched []string) {
 	t.Helper()
 	sources, err := filepath.Glob("../../../grader/suite/*.c")

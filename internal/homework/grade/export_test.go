@@ -6,7 +6,8 @@ import (
 	"llmmemory/internal/homework/grade/judging/traces"
 )
 
-// LeaveOutSweeps makes a grader play no sweeps. Sweeps take a third of the time, and many tests do not need them.
+// LeaveOutSweeps makes a grader omit the sweeps, which are the long traces (traces.Case.Sweep). They take a third of
+// the time, and many tests do not need them.
 func (g *Grader) LeaveOutSweeps() {
 	g.cases = slices.DeleteFunc(slices.Clone(g.cases), func(c traces.Case) bool { return c.Sweep })
 }

@@ -103,8 +103,8 @@ func TestTheSameComplaintInTwoFunctionsCostsBothTasks(t *testing.T) {
 	}
 }
 
-// Ensure that a system call that is an attack ends the run and scores 0, and that a harmless one that is refused costs
-// nothing.
+// Ensure that an attack by a system call ends the run and scores 0. If the sandbox refuses a harmless system call,
+// the submission loses no points.
 func TestRefusedSystemCallsAreNamed(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -149,8 +149,8 @@ func TestRefusedSystemCallsAreNamedWhereverTheyAreMade(t *testing.T) {
 		strings.Join(r.Notes, "\n"))
 }
 
-// Ensure that a function that does not return under Memcheck is called there once, and costs the memory points of its
-// own task only.
+// Ensure that a function is called under Memcheck only once more after a call of it did not return, and that this
+// costs only the memory points of the function's own task.
 func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) {
 	if !level.Long() {
 		t.Skip("it waits for the limit of Memcheck")
@@ -234,8 +234,8 @@ func TestAFunctionThatIsRightIsNotCharged(t *testing.T) {
 	}
 }
 
-// Ensure that a task fails the stages Memcheck and Sanitizers if a call crashes or misuses memory. The stages count as
-// not run for a task of which the tools have watched no call.
+// Ensure that a task fails the stages Memcheck and Sanitizers if one of its calls crashes or misuses memory. If the
+// tools have watched no call of the task, the stages count as not run for it.
 func TestWhatMemcheckSaysOfAFindingFailsIt(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -283,8 +283,8 @@ func TestWhatMemcheckSaysOfAFindingFailsIt(t *testing.T) {
 	}
 }
 
-// Ensure that a finding says that the grader itself has changed the list of sequences. A submission that caches a
-// sequence may have cached one that is gone.
+// Ensure that a finding says so if the grader itself has changed the list of sequences. A submission that remembers a
+// sequence between calls may use one that the grader has removed.
 func TestAFindingSaysThatTheTesterChangesTheList(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -321,9 +321,9 @@ func TestAFindingSaysThatTheTesterChangesTheList(t *testing.T) {
 	}
 }
 
-// Ensure that a finding about a NULL pointer names a block table only if the submission's llm_init was called.
-// Otherwise the pointer may be a global variable that llm_init sets, and the finding says that llm_init was not
-// called.
+// Ensure that a finding about a NULL pointer names a block table only if the submission's llm_init was called. If the
+// grader did the work of llm_init, the pointer may be a global variable that the submission's llm_init would have
+// set. The finding then says that llm_init was not called.
 func TestAGlobalVariableOfLLMInitIsDistinguishedFromATable(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)

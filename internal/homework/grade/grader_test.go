@@ -135,12 +135,11 @@ func (f firsts) write(t *testing.T) {
 	require.NoError(t, os.WriteFile("testdata/findings.json.gz", b.Bytes(), 0o644))
 }
 
-// Ensure that each wrong submission in the table of mutants loses points in its task and quotes the sentence of the
-// handout that a reader would quote, and that each correct variant loses none.
+// Ensure that each wrong submission in the table of mutants loses points in the task that it breaks, that its report
+// quotes the sentence of the handout that sentences.txt asks for, and that each correct variant loses no points.
 //
-// With -matrix, or in make test-long, every mutant goes through every stage. Otherwise one mutant of each kind and
-// task goes through the stages, and those in showing. A mutant that a directed trace of its task detects skips the
-// later stages.
+// With -matrix, or in make test-long, every mutant goes through every stage. Otherwise only some mutants are graded
+// (typicalOf), and a mutant skips the later stages if a directed trace of its task detects it.
 func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -272,7 +271,7 @@ func requireQuotes(t *testing.T, words []string, r *grade.Report) {
 var showing = strings.Fields("C5 A8 R52 C6 F11 A20 I2 C2 C12 F1 F9 K6 K7 A31 A39 R51 D3")
 
 // typicalOf returns the first mutant of each task and kind, and the mutants in showing. The tests of grader/suite run
-// more of them.
+// more mutants.
 func typicalOf(all []corpus.Mutant) (first []corpus.Mutant) {
 	seen := map[string]bool{}
 	for _, m := range all {

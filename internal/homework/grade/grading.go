@@ -41,14 +41,14 @@ func newGrading(g *Grader, r *Report, program *build.Program, source []byte) *gr
 		hangs: map[trace.Kind]int{}, refused: map[uint32]bool{}}
 }
 
-// exhausted reports whether calls of one of these functions have failed to return maxHangs times.
+// exhausted reports whether, for at least one of these functions, maxHangs calls have not returned.
 func (g *grading) exhausted(functions ...trace.Kind) bool {
 	return slices.ContainsFunc(functions, func(k trace.Kind) bool { return g.hangs[k] >= maxHangs })
 }
 
 func (g *grading) run() error {
-	// This trace shows how the submission allocates its structures. If it puts several into one allocation, the grader
-	// cannot build the submission's states by writing to memory.
+	// This trace shows how the submission allocates its structures. If the submission puts several structures into
+	// one allocation, the grader cannot create the submission's states by writing to memory.
 	r, err := g.play([]trace.Op{{Kind: trace.Init, A: 6400}, {Kind: trace.Create, A: 1, B: 300}, {Kind: trace.Fork, A: 1, B: 2}})
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (g *grading) note(format string, values ...any) {
 	}
 }
 
-// found adds a finding to the report. Most later stages then skip the finding's task.
+// found adds a finding to the report. Most later stages then omit the task of the finding.
 func (g *grading) found(part Part, f Finding) {
 	if lost := g.lost[part]; lost != nil {
 		lost[f.Task] = true
@@ -260,10 +260,11 @@ func (g *grading) finding(c candidate) (Finding, error) {
 // start returns the trace that Shrink should shorten for a finding, and sets the finding's difference to the one that
 // this trace shows.
 //
-// It tries four versions of the trace: with all calls made by the submission; with the calls of the failing function
-// and of llm_init; with the calls of the failing function; and the original. It returns the first version whose first
-// difference is the finding's, with alone set. If there is none, it returns the original without alone. own reports
-// that the second version was played and shows no difference at all.
+// It plays up to four versions of the finding's trace: one in which the submission makes all calls, one in which it
+// makes the calls of the failing function and of llm_init, one in which it makes the calls of the failing function,
+// and the original. It returns the first version in which the first difference is the finding's. alone is then true.
+// If there is no such version, it returns the original and alone is false. own reports that the second version was
+// played and shows no difference at all.
 func (g *grading) start(f *Finding) (ops []trace.Op, alone, own bool, err error) {
 	kind := f.Op.Kind.Single()
 	for i, ops := range [][]trace.Op{trace.Isolate(f.Ops, six...), g.isolate(f.Ops, kind, trace.Init), g.isolate(f.Ops, kind), f.Ops} {
@@ -327,8 +328,8 @@ func (g *grading) missing(k trace.Kind) bool {
 	return !k.Outside() && slices.Contains(g.program.Missing, k.Function())
 }
 
-// others adds the tests of a task that are not directed traces. If no directed trace shows that the task works,
-// Memcheck and the sanitizers count as not run for the task.
+// others adds the tests of a task that are not directed traces: one for the hidden traces and one for memory errors.
+// If no directed trace shows that the task works, Memcheck and the sanitizers count as not run for the task.
 func (g *grading) others(task int) {
 	failed, works := false, false
 	for _, t := range g.report.Tests {

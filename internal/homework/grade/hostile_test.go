@@ -130,8 +130,8 @@ func honestOnes(t *testing.T) (all []attack) {
 	return append(all, attack{id: "C5", source: corpus.Source(t, "C5")})
 }
 
-// gradeAll grades a class, four submissions at a time. Without make test-long it plays no sweeps, and for attacks
-// whose expected result directed traces can show, it plays only directed traces.
+// gradeAll grades a class, four submissions at a time. To save time, it omits the sweeps and most traces of most
+// attacks, except in make test-long and with -loaded (gradeAtOnce).
 func gradeAll(t *testing.T, g *grade.Grader, dir string, class []attack) (reports []*grade.Report) {
 	t.Helper()
 	for i, r := range gradeAtOnce(g, dir, class, 4) {

@@ -10,8 +10,8 @@ import (
 // A ChangeKind is what a Change does.
 type ChangeKind int
 
-// The kinds of changes. A change keeps the state consistent: mapping a block increments its count, and decrements the
-// number of free blocks if the block was free; unmapping does the reverse.
+// The kinds of changes. A change keeps the state consistent. For example, mapping a block increments the block's
+// count, and decrements the number of free blocks if the block was free; unmapping does the reverse.
 const (
 	NewEngine    ChangeKind = iota // over a pool of A bytes and B MiB (trace.Op.Pool)
 	DropEngine                     // and all its sequences
@@ -35,8 +35,9 @@ type Change struct {
 	A, B, C, N int32
 }
 
-// Write plays a step in which the grader writes to the submission's memory (a given call or a write from outside), and
-// returns the changes. There are none if a correct submission would refuse the call or if nothing changes.
+// Write plays a step in which the grader writes to the submission's memory: a call whose work the grader does
+// (op.Given), or a write from outside. It returns the changes. There are none if a correct submission would refuse
+// the call or if nothing changes.
 func (w *World) Write(op trace.Op) []Change {
 	if op.Given {
 		var all []Change

@@ -33,8 +33,8 @@ func (w *World) given(op trace.Op) []Change {
 	}
 }
 
-// sequence returns the changes that create s: the sequence, the blocks that it maps, and its tables without a mapped
-// block.
+// sequence returns the changes that create s: one for the sequence, one for each run of mapped blocks, and one for
+// each L2 table in which no block is mapped.
 func sequence(engine int, s *course.Sequence) []Change {
 	all := []Change{{Kind: NewSequence, Engine: engine, A: s.ID, B: s.KVCount}}
 	for slot, l2 := range s.BlockTable {

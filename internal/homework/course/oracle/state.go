@@ -17,7 +17,7 @@ func Find(e *course.Engine, id int32) *course.Sequence {
 	return nil
 }
 
-// Entry returns the block to which a sequence maps a logical block, or -1 if it is not mapped.
+// Entry returns the block to which a sequence maps a logical block, or -1 if the logical block is not mapped.
 func Entry(s *course.Sequence, logical int32) int32 {
 	if l2 := s.BlockTable[logical/course.L2Size]; l2 != nil {
 		return l2[logical%course.L2Size]

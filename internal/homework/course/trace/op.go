@@ -13,8 +13,7 @@ import (
 // A Kind is what an Op does.
 type Kind uint8
 
-// The kinds of steps: the six calls of llm_memory.h, the same calls made several times, and writes of a white-box
-// tester.
+// The kinds of steps: a call of llm_memory.h, a series of calls of one function, or a write of a white-box tester.
 const (
 	Init     Kind = iota // a pool of A bytes and, if it is large (Large), B MiB; if A is below 0, NULL
 	Create               // id A, length B
@@ -143,8 +142,8 @@ func (o *Op) UnmarshalText(text []byte) (err error) {
 // Pool returns the size in bytes of the pool that an Init makes.
 func (o Op) Pool() int64 { return int64(o.A) + int64(o.B)<<20 }
 
-// ForInts reports whether the pool of an Init gets an address that is a multiple of 4 but not of 8, as an array of int
-// in a struct may have. Small pools whose size is no multiple of 16 get one.
+// ForInts reports whether the pool of an Init gets an address that is a multiple of 4 but not of 8, as an array of
+// int in a struct may have. A small pool gets such an address if its size is no multiple of 16.
 func (o Op) ForInts() bool { return o.Kind == Init && !o.Large() && o.A > 0 && o.A%16 != 0 }
 
 // Large reports whether an Init makes a large pool. Only address space is reserved for it, and only its first and its
@@ -273,8 +272,8 @@ func (o Op) check() error {
 	return nil
 }
 
-// several returns the first number and the number of calls of a step of several calls. It returns 0 and 0 for other
-// steps, and -1 calls if the number is not positive.
+// several returns the first number (a record or an id) and the number of calls for a step that makes several calls.
+// It returns 0 and 0 for other steps. If op has a number of calls below 1, n is -1.
 func (o Op) several() (first, n int32) {
 	switch o.Kind {
 	case Forks, Appends:
@@ -292,7 +291,7 @@ func (o Op) several() (first, n int32) {
 	return first, n
 }
 
-// Each yields the calls of a step of several calls one by one, and any other step itself.
+// Each yields the single calls of a step that makes several calls. For any other step, it yields the step itself.
 func (o Op) Each(yield func(Op) bool) {
 	_, n := o.several()
 	if n <= 0 {
@@ -324,8 +323,8 @@ func (k Kind) Many() bool { return k >= Forks && k <= Frees }
 // Single returns the kind of the calls that a step of several calls makes. For other kinds it returns k.
 func (k Kind) Single() Kind { return facts[k].single }
 
-// Isolate returns a copy of a trace in which the grader does the work of the calls by writing to memory (Given). The
-// submission still makes the calls of the kinds in real, calls in which an allocation fails, and calls with a NULL
+// Isolate returns a copy of a trace in which the grader does the work of most calls by writing to memory (Given). The
+// submission still makes the calls whose kind is in real, calls in which an allocation fails, and calls with a NULL
 // engine or pool.
 func Isolate(ops []Op, real ...Kind) []Op {
 	isolated := slices.Clone(ops)

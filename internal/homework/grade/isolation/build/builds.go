@@ -50,9 +50,9 @@ func (k *Kit) sanitized(p *Program, text, object, level string) error {
 }
 
 // withoutDebugInfo copies the C library and its libm into the kit's folder with other build ids, and returns the flags
-// to link a program with the copies. If debug information of the library is installed, Valgrind finds it by the build
-// id, and reading it takes a third of Memcheck's time, although no report needs it: reports only have lines of
-// llm_memory.c. withoutDebugInfo returns no flags if it finds no library or no build id.
+// to link a program with the copies. Valgrind finds installed debug information of a library by the build id. Reading
+// it takes a third of Memcheck's time, and no report needs it, because reports only have lines of llm_memory.c.
+// withoutDebugInfo returns no flags if it finds no library or no build id.
 func (k *Kit) withoutDebugInfo() (flags []string) {
 	for _, name := range []string{"libc.so.6", "libm.so.6"} {
 		path, err := k.output("gcc", "-print-file-name="+name)
@@ -71,7 +71,8 @@ func (k *Kit) withoutDebugInfo() (flags []string) {
 	return []string{"-Wl,-rpath," + k.dir}
 }
 
-// changeBuildID changes the build id in the file of a library. It returns false if there is none.
+// changeBuildID changes the build id in library, which is the content of a library's file. It returns false if the
+// file has no build id.
 func changeBuildID(library []byte) bool {
 	file, err := elf.NewFile(bytes.NewReader(library))
 	if err != nil {

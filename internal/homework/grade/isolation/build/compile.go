@@ -39,8 +39,8 @@ type Kit struct {
 	patience time.Duration // limit for one tool, by the clock
 	flags    []string      // the course's flags, and those that a distribution adds
 	linker   []string      // flags for the fastest linker that is installed
-	// watched makes watched.o and a C library that Memcheck reads fast, once and only if they are needed. It returns the
-	// flags to link with that library.
+	// watched makes watched.o and a copy of the C library without debug information, which makes Memcheck faster. It
+	// makes them once, and only if they are needed. It returns the flags to link with that copy.
 	watched func() ([]string, error)
 }
 
@@ -220,7 +220,7 @@ func (k *Kit) ld(program string, args ...string) error {
 	return os.Chmod(filepath.Join(k.dir, program), 0o755)
 }
 
-// onlyGlobal returns flags for objcopy that make all symbols local except these.
+// onlyGlobal returns flags for objcopy that make all symbols local except the given ones.
 func onlyGlobal(symbols []string) (flags []string) {
 	for _, s := range symbols {
 		flags = append(flags, "--keep-global-symbol="+s)
@@ -229,7 +229,8 @@ func onlyGlobal(symbols []string) (flags []string) {
 }
 
 // redirected returns flags for objcopy that redirect calls of C library functions to functions of the grader, such as
-// malloc to submission_malloc. names[list] are the functions to redirect, and needed those that the submission calls.
+// malloc to submission_malloc. It redirects the functions under the heading list of names.txt that the submission
+// calls; needed has all functions that it calls.
 func redirected(list string, needed []string) (flags []string) {
 	for _, f := range names[list] {
 		if slices.Contains(needed, f) {

@@ -22,8 +22,8 @@ const (
 //go:embed gate.txt
 var gateText string
 
-// rules maps every rule to its default action. By default, a submission is refused if it attacks the grader or hides
-// something from it. readText and checkObject check the rules.
+// rules maps every rule to its default action. The default is to refuse a submission if it attacks the grader or
+// hides something from it. readText and checkObject check the rules.
 var rules, _ = parseGate(gateText, nil)
 
 // A Gate maps rules to the actions that staff have chosen. A rule that is not in the map has its default action.

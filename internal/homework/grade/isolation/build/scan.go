@@ -24,9 +24,10 @@ const (
 	newline
 )
 
-// A scanner splits a source into tokens, after the first three of C's translation phases: it replaces trigraphs, joins
-// lines that end with a backslash, and removes comments. What the scanner misses, the gate misses. So the scanner
-// follows gcc where gcc is laxer than the standard: there may be blanks between the backslash and the end of the line.
+// A scanner splits a source into tokens, after the first three of C's translation phases: it replaces trigraphs,
+// joins lines that end with a backslash, and removes comments. The gate does not see what the scanner misses. So
+// where gcc accepts more than the standard, the scanner accepts it, too: there may be blanks between the backslash
+// and the end of the line.
 type scanner struct {
 	text  []byte
 	lines []int32 // line of each byte
@@ -156,7 +157,7 @@ func (s *scanner) blank() {
 }
 
 // header reads the name of a header, <...> or "...", in which a backslash has no special meaning. It returns false if
-// there is no such name.
+// there is no header name at the current position.
 func (s *scanner) header() bool {
 	closing := map[byte]byte{'<': '>', '"': '"'}[s.peek(0)]
 	end := bytes.IndexByte(s.text[s.at+1:], closing)

@@ -30,8 +30,8 @@ func (r *Refusal) Error() string {
 
 func (r *Refusal) Unwrap() error { return ErrGate }
 
-// Form reports whether the broken rule is about the form of the file. An attack rarely breaks such a rule; usual
-// causes are old line endings, another encoding, or a header file of the student's.
+// Form reports whether the broken rule is about the form of the file. An attack rarely breaks such a rule. The usual
+// causes are old line endings, another encoding, or a header file that the student wrote.
 func (r *Refusal) Form() bool {
 	if r.Rule == "include" {
 		return strings.HasPrefix(r.Why, "#include of ") && !strings.Contains(r.Why, "/") // not of another folder

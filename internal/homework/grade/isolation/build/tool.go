@@ -22,7 +22,7 @@ import (
 const limits = `ulimit -c 0; ulimit -t "$0"; ulimit -v 1048576; ulimit -f 131072; exec "$@"`
 
 // cpu is a tool's limit of processor time on a machine whose slowness is 1 (package cputime). It is generous because
-// emulation slows a compiler far more than the computation that measures the slowness: on an emulated machine,
+// the slowness is measured with a computation that emulation slows far less than a compiler. On an emulated machine,
 // compiling the correct submission took 3.6 s.
 const cpu = time.Minute
 
@@ -104,7 +104,7 @@ func (k *Kit) within(seconds int, tool string, args ...string) ([]byte, cputime.
 	return out.Bytes(), used, nil
 }
 
-// explain returns a tool's message, and adds why the tool gave up if the message does not say so.
+// explain returns a tool's message. If the message does not say why the tool failed, explain adds the reason.
 func explain(tool, said string, err error) string {
 	switch {
 	case strings.Contains(said, "out of memory") || strings.Contains(said, "memory exhausted"):

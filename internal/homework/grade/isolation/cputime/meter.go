@@ -7,7 +7,8 @@ import (
 )
 
 var (
-	// ErrTime means that a process has reached a limit, or waits for an event that cannot happen.
+	// ErrTime means that a process has reached a limit of processor time or of page faults, or waits for an event that
+	// cannot happen.
 	ErrTime = errors.New("it does not come back")
 
 	// ErrSlow means that a process ended so near its limit that it could reach the limit on another machine.
@@ -28,7 +29,8 @@ const (
 	precision = 50 * time.Millisecond // of what was used before a call
 )
 
-// A Limit limits the work of a process. Work before the usage in from does not count.
+// A Limit limits the work of a process. from is the usage of the process when the limit began; work before that does
+// not count.
 type Limit struct {
 	What string // in the text of an error
 	Max  time.Duration
@@ -36,8 +38,8 @@ type Limit struct {
 }
 
 // A Meter judges a process by two limits: one for all its work, and one for its work in one call. During a call, Look
-// must be called every LookEvery. Elapsed time has no influence, except that a call may not sleep or lack a processor
-// for too many looks.
+// must be called every LookEvery. Elapsed time has no influence, with two exceptions: a call fails if it sleeps in
+// maxAsleep looks in a row, or if it has not returned after maxLooks looks.
 //
 // A process has reached a limit if its work is the limit times the slowness of the machine (Slowness), which is
 // measured at that moment. A call that returns with less than a fourth of that work is accepted. A call that returns
@@ -126,8 +128,8 @@ func (m *Meter) Look() error {
 	return nil
 }
 
-// sample reads the usage of the process and reports whether it did so. Unless a limit may be near, it does not read
-// the usage again within precision.
+// sample reads the usage of the process and reports whether it did so. If the last reading is less than the duration
+// precision ago, it does not read again, unless the limit of the process may be near.
 func (m *Meter) sample() bool {
 	now := m.Now()
 	slow := m.last.CPU > m.process.Max/fine // now it matters in which call the limit is reached
@@ -142,8 +144,8 @@ func (m *Meter) sample() bool {
 	return true
 }
 
-// judge returns an error if the process has reached the limit. over means that the process or the call has ended; then
-// a fourth of the limit is already an error.
+// judge returns an error if the process has reached the limit. over means that the process or the call has ended. If
+// it is set, judge also returns an error for a fourth of the limit or more (ErrSlow).
 func (m *Meter) judge(l *Limit, over bool) error {
 	used := m.last.since(l.from)
 	if l.Max == 0 {

@@ -81,8 +81,8 @@ func TestACallThatComesBack(t *testing.T) {
 	}
 }
 
-// Ensure that measurements that differ by less than a factor of four never accept a call once and find it over its
-// limit another time. At worst, the call is too slow to be judged.
+// Ensure that a call is never accepted with one measurement and over its limit with another, if the two measurements
+// differ by less than a factor of four. At worst, the call is too slow to be judged.
 func TestNoMeasureTurnsAllRightIntoOverTheLimit(t *testing.T) {
 	for work := 10 * time.Millisecond; work < 20*time.Second; work = work * 5 / 4 {
 		seen := map[error]bool{}

@@ -66,9 +66,9 @@ func (u Usage) since(before Usage) Usage {
 // virtual machine a fault took 10 us.
 const faultTime = 100 * time.Microsecond
 
-// Work returns the processor time without faultTime for each page fault, because the time of faults differs most
-// between machines; the number of faults has its own limit. Work uses the sum of user and system time, because many
-// kernels only estimate the two.
+// Work returns the processor time minus faultTime for each page fault, because the time of page faults differs most
+// between machines. The number of page faults has a limit of its own. Work uses the sum of user and system time,
+// because many kernels only estimate how much of the sum each of them is.
 func (u Usage) Work(slowness float64) time.Duration {
 	return max(0, u.CPU-time.Duration(float64(u.Faults)*slowness*float64(faultTime)))
 }

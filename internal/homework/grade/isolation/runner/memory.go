@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The parts of the file that the grader and the process share, as in grader/process/runner.c: pools, heap, events,
-// refused calls, fault. Pools and Heap are addresses in the process.
+// The parts of the file that the grader and the process share, in the order of grader/process/runner.c: pools, heap,
+// events, refused system calls, fault. Pools and Heap are the addresses of the first two parts in the process.
 const (
 	Pools        uint64 = 0x2000_0000_0000
 	PoolsSize           = 64 << 20

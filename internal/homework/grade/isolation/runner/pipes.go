@@ -15,7 +15,8 @@ type pipes struct {
 	requests, replies int
 }
 
-// newPipes returns both ends of both pipes. The caller must close the process's ends after it has started the process.
+// newPipes returns both ends of both pipes: ours are the grader's, and requests and replies are the process's. The
+// caller must close requests and replies after it has started the process.
 func newPipes() (ours pipes, requests, replies *os.File, err error) {
 	var to, from [2]int
 	if err := unix.Pipe2(to[:], unix.O_CLOEXEC); err != nil {
@@ -24,7 +25,8 @@ func newPipes() (ours pipes, requests, replies *os.File, err error) {
 	if err := unix.Pipe2(from[:], unix.O_CLOEXEC); err != nil {
 		return pipes{}, nil, nil, errors.Join(err, unix.Close(to[0]), unix.Close(to[1]))
 	}
-	// A process that replies without reading can let the pipe for requests become full. A write must then not block.
+	// The pipe for requests becomes full if the process replies without reading requests. A write must then not
+	// block.
 	if err := unix.SetNonblock(to[1], true); err != nil {
 		return pipes{}, nil, nil, errors.Join(err, unix.Close(to[0]), unix.Close(to[1]), unix.Close(from[0]), unix.Close(from[1]))
 	}

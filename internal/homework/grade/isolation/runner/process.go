@@ -243,8 +243,8 @@ func (p *Process) Alias(from, to, size uint64) error {
 	return err
 }
 
-// transfer calls move (write or read) until it has moved least bytes or more. Whenever move times out, transfer checks
-// the limits of the process.
+// transfer calls move (write or read) until at least least bytes have been moved. Whenever move times out, transfer
+// checks the limits of the process.
 func (p *Process) transfer(bytes []byte, least int, move func([]byte, time.Time) (int, error)) (done int, err error) {
 	for done < least {
 		n, err := move(bytes[done:], time.Now().Add(cputime.LookEvery))
@@ -265,7 +265,8 @@ func (p *Process) transfer(bytes []byte, least int, move func([]byte, time.Time)
 // Slow returns an error that wraps cputime.ErrSlow if all calls of the process together were too slow to be judged.
 func (p *Process) Slow() error { return p.meter.Close() }
 
-// why returns how the process ended, given an error of a pipe. If the process is still running, why ends it.
+// why returns an error that says how the process ended. err is the error of a read or write of a pipe. If the process
+// is still running, why ends it.
 func (p *Process) why(err error) error {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.EPIPE) {
 		p.end()

@@ -36,8 +36,8 @@ func (b Box) Command(program string, args ...string) (path string, argv []string
 	return command("box", b.Memory, b.Folder, append(libraries(program), b.Read...), program, args)
 }
 
-// libraries lists the files and folders that a dynamically linked program, Valgrind's tools and the C library's debug
-// information need.
+// libraries lists the files and folders that three things need: a dynamically linked program, Valgrind's tools, and
+// the debug information of the C library.
 func libraries(program string) []string {
 	folders := []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/libexec", "/etc/ld.so.cache", "/etc/ld.so.preload", "/proc"}
 	if real, err := filepath.EvalSymlinks(program); err == nil {

@@ -16,7 +16,7 @@ func TestLastIsTheCallThatWasRead(t *testing.T) {
 	require.NoError(t, err)
 	defer steps.Close()
 	const size = 24 // of struct step
-	// There is an end marker before the trace and after it, and one for the whole file.
+	// The file has an end marker before the trace and one after it, and then a marker for the end of the file.
 	for read, want := range []string{"", "", "llm_init", "create_sequence", "append_kv", "free_sequence", "", ""} {
 		_, err := steps.Seek(int64(read)*size, io.SeekStart)
 		require.NoError(t, err)

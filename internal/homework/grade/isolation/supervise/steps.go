@@ -18,9 +18,9 @@ type Steps struct {
 	Own     bool // the submission has to free what a trace leaves
 }
 
-// File writes the steps to a new file in a folder, and opens the file for reading. Each trace has new engines; calls
-// with a failing allocation are omitted. The writes from outside are computed here, because the process does not know
-// the correct state.
+// File writes the steps to a new file in a folder, and opens the file for reading. Each trace begins with new
+// engines. Calls with a failing allocation are omitted. File computes the writes from outside, because the process
+// that plays the steps does not know the correct state.
 func (s Steps) File(dir string) (*os.File, error) {
 	var text stepText
 	if err := s.each(&text, func(int, int, int) {}); err != nil {
@@ -59,7 +59,8 @@ func Last(steps *os.File) string {
 	return ""
 }
 
-// The kinds of those steps of watched.c that are no calls. The kinds from change on are changes (oracle.ChangeKind).
+// The kinds of steps that are not calls, as in watched.c. The kinds from change on are the kinds of changes
+// (oracle.ChangeKind).
 const (
 	end    = uint32(trace.Destroy) + 1
 	over   = end + 1
@@ -68,8 +69,8 @@ const (
 
 const maxOfMany = 40 // calls of one step, because each is slow
 
-// each appends the steps of the traces to all. After each step of a trace it calls added with the indices of the trace
-// and the step, and with the offset in all at which the step begins.
+// each appends the steps of the traces to all. After each step of a trace it calls added with three numbers: the
+// index of the trace, the index of the step in it, and the offset in all at which the step begins.
 func (s Steps) each(all *stepText, added func(at, step, from int)) error {
 	own := int32(0)
 	if s.Own {
@@ -120,8 +121,8 @@ func (to *stepText) add(call uint32, engine int, numbers ...int32) {
 	*to = text
 }
 
-// play appends the steps of one trace. defined has the meaning of Steps.Defined. After each step play calls added with
-// the index of the step and the offset at which it begins.
+// play appends the steps of one trace to the text. defined is Steps.Defined. After each step play calls added with
+// the index of the step and the offset in the text at which the step begins.
 func (to *stepText) play(ops []trace.Op, defined bool, added func(step, from int)) error {
 	w, err := oracle.New()
 	if err != nil {
@@ -161,6 +162,6 @@ func (to *stepText) calls(w *oracle.World, op trace.Op, defined bool) {
 // first block on could use up its processor time before the pool is full.
 func slowlyFilled(op trace.Op) bool { return op.Kind == trace.Init && op.A > 1<<20 }
 
-// takesApart reports whether the grader must free or move an allocation for op. In a submission, that may be part of
-// another allocation.
+// takesApart reports whether the grader must free or move an allocation for op. It cannot do so if the submission has
+// put several structures into one allocation.
 func takesApart(op trace.Op) bool { return op.Kind == trace.Relocate || op.Kind == trace.Unlink }

@@ -22,8 +22,8 @@ type End struct {
 	Signal syscall.Signal
 }
 
-// Patience is the limit of processor time for a program (cputime.Meter). Under Memcheck, all traces take a thirtieth
-// of it on a correct submission.
+// Patience is the limit of processor time for a program (cputime.Meter). A correct submission needs a thirtieth of it
+// to play all traces under Memcheck.
 const Patience = 10 * time.Second
 
 // ErrKilled means that the kernel killed the program, as it does when memory is short.

@@ -71,8 +71,8 @@ func Memcheck(program string, steps supervise.Steps) ([]Finding, error) {
 	return causes(found), err
 }
 
-// causes removes findings that may follow from others. After a wrong access by the submission, leaks and complaints
-// about the grader's own code may be consequences.
+// causes removes findings that may be consequences of other findings. If the submission made a wrong access, leaks
+// and complaints about the grader's own code may be its consequences.
 func causes(found []Finding) []Finding {
 	cause := func(f Finding) bool { return f.Function != "" && !f.Leak() }
 	if !slices.ContainsFunc(found, cause) {
@@ -96,8 +96,9 @@ func played(program, box string, file *os.File, flags ...string) ([]Finding, err
 	return found, err
 }
 
-// agree returns an error unless Memcheck has watched the whole run. The submission may write to the report and end the
-// run at any time. But the exit status is Valgrind's, and the offset of steps shows how many steps were played.
+// agree returns an error unless Memcheck has watched the whole run. The submission could write to the report or end
+// the run at any time. But it cannot change the exit status, which is Valgrind's, and the offset in the file steps
+// shows how many steps were played.
 func agree(found []Finding, parseErr error, exit int, steps *os.File) error {
 	if parseErr != nil {
 		return valgrind.unfinished("%w", parseErr)
@@ -188,7 +189,8 @@ func parseXML(text []byte) ([]Finding, error) {
 	return found, err
 }
 
-// origin assigns the use of an uninitialised value to the function that allocated the memory, in this line.
+// origin assigns a use of an uninitialised value to the function that allocated the memory. line is the line of the
+// allocation.
 func (f *Finding) origin(function string, line int) {
 	if function != "" && function != f.Function {
 		f.What += fmt.Sprintf(" (%s allocates the memory in line %d and does not set it)", function, line)

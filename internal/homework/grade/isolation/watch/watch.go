@@ -37,8 +37,8 @@ func (f Finding) String() string {
 // Leak reports whether the finding is about memory that was not freed.
 func (f Finding) Leak() bool { return strings.HasPrefix(f.Kind, "Leak_") }
 
-// after assigns a complaint that ended the program while the grader's code was running to the submission's last call
-// in until.
+// after handles a complaint that ended the program while the grader's code was running. It assigns the complaint to
+// the last call in until that the submission made.
 func (f *Finding) after(until []trace.Op) {
 	for _, op := range slices.Backward(until) {
 		if f.Function == "" && !f.Leak() && !op.Given && !op.Kind.Outside() {

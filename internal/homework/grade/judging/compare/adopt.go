@@ -45,9 +45,9 @@ func (p *player) adoptPool(i int) {
 	}
 }
 
-// read copies engine i from the submission's memory. It calls keep with the sequences copied so far and the id of the
-// next sequence; keep reports whether the result includes that sequence. If a pointer leads to no allocation, read
-// stops and returns the name of the pointer in broken.
+// read copies engine i from the submission's memory. For each sequence it calls keep with the sequences that it has
+// kept so far and the id of the next one. keep reports whether the result includes that sequence. If a pointer leads
+// to no allocation, read stops and returns the name of the pointer in broken.
 func (p *player) read(i int, keep func([]oracle.SequenceState, int32) bool) (state oracle.EngineState, broken string) {
 	e := checked[engineStruct](p, p.engines[i])
 	if e == nil {
@@ -78,8 +78,8 @@ func (p *player) read(i int, keep func([]oracle.SequenceState, int32) bool) (sta
 	return state, ""
 }
 
-// values copies a sequence from the submission's memory, and its L2 tables only if kept is set. whole is false if a
-// pointer to a table leads to no allocation.
+// values copies a sequence from the submission's memory. It copies the L2 tables only if kept is set. whole is false
+// if a pointer to a table leads to no allocation.
 func (p *player) values(from *sequenceStruct, kept bool) (s oracle.SequenceState, whole bool) {
 	s.ID, s.KVCount = from.id, from.kvCount
 	l1 := checked[l1Table](p, from.blockTable)

@@ -35,8 +35,8 @@ func (d *Difference) seen() Channel {
 	return d.Channel
 }
 
-// theProgram is the Field of a Difference if the program does not start. outsidePool is the last part of the Field if
-// a write was outside the pool.
+// theProgram is the Field of a Difference if the program does not start. If a write was outside the pool, the Field
+// of its Difference ends with outsidePool.
 const (
 	theProgram  = "the program"
 	outsidePool = "outside the pool"
