@@ -61,9 +61,9 @@ func (j *sampleJob) Do(worker, i int) {
 	}
 }
 
-// verify samples tokens as long as they equal the drafts, and one more token. If sampling fails after an accepted
-// draft, verify returns no error: the answer may have ended with that draft, and if it has not, the next step fails
-// again.
+// verify samples tokens as long as they equal the drafts, and then one more token. If sampling fails after an
+// accepted draft, verify returns no error, because the answer may have ended with that draft. If the answer
+// has not ended, sampling fails again in the next step.
 func (j *sampleJob) verify(r *row, s *sampling.Sampler, at int) error {
 	tokens := r.q.tokens
 	for i := range len(r.drafts) + 1 {
@@ -93,8 +93,8 @@ func (q *sequence) takesLargest() bool {
 // logits returns the logits with index i in the step.
 func (j *sampleJob) logits(i int) []float32 { return j.output.logits[(i-j.first)*j.vocab:][:j.vocab] }
 
-// choose samples a token of q from logits i. The parameter tokens is the prompt and the answer before that token.
-// choose returns ErrNotFinite or an error of the constraint.
+// choose samples a token of q from row i of the logits. The parameter tokens has the prompt and the answer
+// before that token. choose returns ErrNotFinite or an error of the constraint.
 func (j *sampleJob) choose(q *sequence, tokens []int32, s *sampling.Sampler, i int) (t Token, err error) {
 	if q.isComplete(len(tokens)) { // the step was scheduled before the answer ended, so its token is discarded
 		return t, nil
@@ -122,8 +122,8 @@ func (j *sampleJob) choose(q *sequence, tokens []int32, s *sampling.Sampler, i i
 	return t, nil
 }
 
-// token returns the next token of q, or -1 if logits i are not finite. If a constraint allows only one token, it
-// returns that without looking at the logits.
+// token returns the next token of q, or -1 if row i of the logits is not finite. If a constraint allows only
+// one token, it returns that token without looking at the logits.
 func (j *sampleJob) token(q *sequence, state sampling.State, s *sampling.Sampler, i int) int32 {
 	if q.matcher != nil && q.onlyToken >= 0 {
 		return q.onlyToken

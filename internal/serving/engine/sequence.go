@@ -44,7 +44,7 @@ type sequence struct {
 // output returns the tokens of the answer so far.
 func (q *sequence) output() []int32 { return q.tokens[q.prompt:] }
 
-// state returns the state for sampling the token after the given ones.
+// state returns the sampling state for the token that follows the given tokens of q.
 func (q *sequence) state(tokens []int32) (st sampling.State, err error) {
 	st = sampling.State{Prompt: tokens[:q.prompt], Output: tokens[q.prompt:]}
 	switch {

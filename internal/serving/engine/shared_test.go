@@ -13,8 +13,9 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// Ensure that requests get the same answers alone and together when attention reads a prefix that they share only
-// once. The prefix is longer than a partition of attention (512 tokens). One of the requests shares nothing.
+// Ensure that requests that share a long prefix get the same answers together as alone. When they run
+// together, attention reads the prefix once for all of them. The prefix is longer than a partition of
+// attention (512 tokens). One of the requests does not share it.
 func TestALongSharedPromptIsReadOnceWithTheSameBits(t *testing.T) {
 	document := strings.Repeat(story, 13) // 637 tokens
 	rnd := rand.New(rand.NewPCG(6, 6))
@@ -52,7 +53,8 @@ func TestALongSharedPromptIsReadOnceWithTheSameBits(t *testing.T) {
 	requireIdle(t, together)
 }
 
-// A captured is a MemoryObserver that keeps the first state in which n answers have the given number of tokens.
+// A captured is a MemoryObserver. It keeps the first state in which there are n answers and each has at least
+// the given number of tokens.
 type captured struct {
 	n, tokens int
 	state     *engine.MemoryState
@@ -69,8 +71,8 @@ func (c *captured) Memory(m *engine.MemoryChange) bool {
 	return true
 }
 
-// Ensure that eight answers share the blocks of their prompt. Only the blocks of its generated tokens, and a copy of
-// the block in which the prompt ends, belong to a single answer.
+// Ensure that eight answers to one prompt share the blocks of the prompt. An answer has blocks of its own
+// only for its generated tokens, and a copy of the block in which the prompt ends.
 func TestSeveralAnswersHoldThePromptOnce(t *testing.T) {
 	e := startWorkers(t, 1, func(c *engine.Config) { c.NoPrefixCaching = true }, nil)
 	r := request(strings.Repeat(story, 5), 20) // 245 tokens: 15 blocks and 5 tokens

@@ -39,17 +39,18 @@ type row struct {
 	tokens      []Token // sampled tokens: one for each answer of the request, or with drafts several for one answer
 }
 
-// loop runs steps until the engine is closed. Up to two steps are in flight (vLLM's asynchronous scheduling). While the
-// workers compute step k, the loop delivers the tokens of step k-1 and schedules step k+1, with placeholders for the
-// tokens that step k will sample. When these are sampled, they replace the placeholders, and step k+1 starts. If a
-// sequence has ended meanwhile, the result of its row in step k+1 is discarded.
+// loop runs steps until the engine is closed. Up to two steps are in flight (vLLM's asynchronous scheduling).
+// While the workers compute step k, the loop delivers the tokens of step k-1 and schedules step k+1, with
+// placeholders for the tokens that step k will sample. When these are sampled, they replace the placeholders,
+// and step k+1 starts. If a sequence has ended meanwhile, the result of its row in step k+1 is discarded.
 //
-// A step on a CPU takes much longer than scheduling the next one. Step k+1 is therefore scheduled late: when the workers
-// have computed all layers of step k and begin the logits. Requests that arrive before then are in step k+1.
+// A step on a CPU takes much longer than scheduling the next one. Step k+1 is therefore scheduled late: when
+// the workers have computed all layers of step k and begin the logits. Requests that arrive before then are
+// in step k+1.
 //
-// On a Device, step k+1 is scheduled as soon as step k is launched. If the device chooses the tokens that step k
-// samples, step k+1 is launched before step k ends, so that the device is not idle between them. Else only its inputs are
-// sent before that.
+// On a Device, step k+1 is scheduled as soon as step k is launched. If the device chooses the tokens that
+// step k samples, step k+1 is launched before step k ends, so that the device is not idle between them. If
+// the device does not choose them, the loop only sends the inputs of step k+1 before step k ends.
 func (e *Engine) loop() {
 	defer close(e.stopped)
 	var current *step
@@ -122,8 +123,8 @@ func (e *Engine) launch(s *step) {
 	e.workers.start(&s.input)
 }
 
-// A draw takes a result from consecutive logits: the next token of a row, several tokens of a row with drafts, or the
-// log probability of a token of the prompt.
+// A draw takes one result from consecutive rows of logits. The result is the next token of a row of the plan,
+// several tokens of a row with drafts, or the log probability of a token of the prompt.
 type draw struct {
 	row      int
 	from, to int   // logits of the step
@@ -131,7 +132,7 @@ type draw struct {
 	err      error // why nothing could be taken
 }
 
-// nextLogits selects the next logits to compute, at most the given number, and reports whether there are any.
+// nextLogits selects the next rows of logits to compute, at most maxRows, and reports whether there are any.
 func (s *step) nextLogits(maxRows int) bool {
 	m := &s.input
 	m.from, s.first = m.to, s.last
@@ -203,8 +204,8 @@ func (e *Engine) sampleAll(s *step) (ended time.Time, err error) {
 	return ended, nil
 }
 
-// followsOnDevice reports whether the inputs of the next step can be sent to a device before s ends. They cannot if s
-// has more logits than one call computes, or if s could not be launched.
+// followsOnDevice reports whether the inputs of the next step can be sent to a device before s ends. They
+// cannot be sent if s has more logits than one call computes, or if s could not be launched.
 func (e *Engine) followsOnDevice(s *step) bool {
 	return e.config.Device != nil && s.last == len(s.draws) && !e.workers.failed()
 }

@@ -18,8 +18,9 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// A ledger is a tier in memory. It counts the blocks that are stored again with other contents. At random it is
-// slow, fails, reports blocks that it does not have, or fails to load a block that it has.
+// A ledger is a tier in memory. If a block that it has is stored again, it counts that, and counts it as
+// wrong if the contents differ. At random it is slow, fails, reports blocks that it does not have, or fails
+// to load a block that it has.
 type ledger struct {
 	mu           sync.Mutex
 	blocks       map[blockhash.Hash][]byte

@@ -57,8 +57,8 @@ func (e *Engine) endAnswers(s *Stream, err error, reason string) {
 	}
 }
 
-// appendSampled appends the tokens that the engine reports to the scheduler for the row: the sampled tokens, or
-// forkToken if answers will be forked.
+// appendSampled appends the tokens that the engine reports to the scheduler for the row. These are the
+// sampled tokens or, if answers will be forked, only forkToken.
 func (r *row) appendSampled(to []int32) []int32 {
 	if r.q.waiting > 0 {
 		return append(to, r.forkToken())
@@ -111,9 +111,10 @@ func (e *Engine) deliverRow(r *row, report *StepReport, now time.Time) {
 	}
 }
 
-// forkAnswers gives each answer a request in the scheduler when the prompt is computed, except answers that end with
-// their first token. parent is the request that computed the prompt. The first answer continues it, and the others are
-// forked from it. owned is false if no answer continues parent.
+// forkAnswers gives each answer its own request in the scheduler when the prompt is computed. Answers that
+// end with their first token get none. parent is the request that computed the prompt. The first answer that
+// does not end continues parent, and the others are forked from it. If all answers end, owned is false and no
+// answer continues parent.
 func (e *Engine) forkAnswers(r *row) (parent sched.ID, owned bool) {
 	q := r.q
 	e.unforked -= q.waiting

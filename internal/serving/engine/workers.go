@@ -16,9 +16,9 @@ type Peer struct {
 	Pool  *parallel.Pool
 }
 
-// A modelInput is the input that a step sends to each worker (vLLM's SchedulerOutput). It does not change until all
-// workers have returned a result. A step with more than MaxLogits logits is sent several times, each time with other
-// logits to compute.
+// A modelInput is the input that a step sends to each worker (vLLM's SchedulerOutput). It does not change
+// until all workers have returned a result. If a step has more logits than one call of ComputeLogits may
+// return, the input is sent several times, each time with other rows of logits to compute.
 type modelInput struct {
 	from, to int // logits to compute; if from is 0, the copies are made and the layers computed first
 
@@ -57,8 +57,8 @@ type workerResult struct {
 	at     time.Time
 }
 
-// A modelOutput has the requested logits (vLLM's ModelRunnerOutput has sampled tokens instead). It is valid until the
-// next start.
+// A modelOutput has the requested logits (vLLM's ModelRunnerOutput has sampled tokens instead). It is valid
+// until start is called again.
 type modelOutput struct {
 	logits  []float32
 	largest []int32 // the token with the largest logit of each row; nil if unknown
@@ -208,8 +208,9 @@ type transfer struct {
 	done   chan struct{}
 }
 
-// move copies blocks between the workers and data. Other processes copy their parts between two steps, so the goroutine
-// that waits for the results of steps must not call move while a step is in flight.
+// move copies blocks between the workers and data. Workers in other processes copy their parts of the blocks
+// only between two steps. So the goroutine that waits for the results of steps must not call move while a
+// step is in flight: it would wait forever.
 func (all workers) move(kind messageKind, blocks []int32, data [][]byte) {
 	if first := all[0]; first.remote != nil {
 		t := transfer{kind, blocks, data, make(chan struct{})}

@@ -31,8 +31,8 @@ func (j *job) output() *output {
 // call ended the answer.
 const finishCalls engine.Finish = "tool_calls"
 
-// next returns the part that event e adds to an answer to prompt at. The part is valid until the next one of the same
-// answer.
+// next returns the part of an answer that event e adds. The answer is one of those to the prompt with index
+// at. The part is valid until next returns another part of the same answer.
 func (o *output) next(at int, e engine.Event) (*part, error) {
 	if e.Err != nil {
 		return nil, e.Err
@@ -77,8 +77,8 @@ func (o *output) usage() *usage {
 	return o.job.usage(o.made, reasoning)
 }
 
-// parse returns the events of a new part of answer k. It leaves out the reasoning and the further calls that the client
-// does not want.
+// parse returns the events of a new part of answer k. It leaves out the reasoning if the client does not want
+// it, and all calls but the first if the client wants only one.
 func (o *output) parse(k int, e engine.Event) (events []toolparser.Event) {
 	keep := func(all []toolparser.Event) {
 		for _, one := range all {

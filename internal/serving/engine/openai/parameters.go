@@ -13,7 +13,8 @@ import (
 // maxSchemaDepth limits the depth of nested schemas in which types looks for the type of a parameter.
 const maxSchemaDepth = 8
 
-// parameterKind returns which value a text between tags means for a parameter of a tool.
+// parameterKind returns the kind of a tool's parameter, which says what a text between tags means as the
+// parameter's value.
 func (c *Chat) parameterKind(name, parameter string) toolparser.ParameterKind {
 	s := argumentSchema{followed: map[string]bool{}}
 	for _, t := range c.tools {
@@ -66,7 +67,8 @@ func (t *tool) taggedArguments(tags *toolparser.Tagged) structured.Form {
 	return structured.Form{Separated: all}
 }
 
-// types reports which values a schema inside s allows: strings, null or others. It follows each reference only once.
+// types reports which values a schema inside s allows: text is true for strings, null for null, and other for
+// all other values. It follows each reference only once.
 func (s *argumentSchema) types(schema json.RawMessage, depth int) (text, null, other bool) {
 	var given struct {
 		Ref          string `json:"$ref"`

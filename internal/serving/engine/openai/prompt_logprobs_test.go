@@ -23,8 +23,8 @@ type withPrompt struct {
 	}
 }
 
-// Ensure that the log probabilities of a prompt equal those of echo, and that the ranks count the more
-// likely tokens, with prefix hits and without, in each answer.
+// Ensure that prompt_logprobs has the same log probabilities as logprobs with echo, and that the rank of a
+// token counts the tokens that are more likely, in each answer and both with prefix hits and without.
 func TestPromptLogprobsAreThoseOfEchoWithRanks(t *testing.T) {
 	const text = "abc abc"
 	prompt := bytesOf("\x01" + text)

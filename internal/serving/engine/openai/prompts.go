@@ -14,8 +14,8 @@ import (
 	"llmmemory/internal/serving/model/tokenizer"
 )
 
-// A source makes the prompts of a request. make tokenizes, which takes time and memory, so it is called after all
-// checks that need no tokens.
+// A source makes the prompts of a request. The function make tokenizes the texts, which takes time and
+// memory, so it is called after all checks that need no tokens.
 type source struct {
 	count int // prompts
 	make  func(ctx context.Context) ([]prompt, error)
@@ -93,8 +93,8 @@ func (s *Server) promptLimit() limit {
 	return limit{tokens: n - 1, err: &engine.TooLong{Field: "prompt", Tokens: n, AtLeast: true, MaxModelLen: n}}
 }
 
-// maxCounted is the number of tokens that /tokenize and /detokenize accept, or the model's longest sequence if that is
-// longer.
+// maxCounted is the largest number of tokens that /tokenize and /detokenize accept. If the longest sequence
+// of the model is longer, they accept as many tokens as that.
 const maxCounted = 1 << 17
 
 // countable returns the limit for /tokenize and /detokenize.

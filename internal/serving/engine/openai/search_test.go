@@ -14,7 +14,8 @@ import (
 	"llmmemory/internal/serving/engine/sampling"
 )
 
-// A kept is a beam of a search that keeps all beams with copies of all their tokens, as vLLM's does.
+// A kept is a beam of a search that works as vLLM's does: it keeps all beams until its end, and each beam has
+// a copy of all its tokens.
 type kept struct {
 	tokens  []int32
 	logprob float64
@@ -51,7 +52,7 @@ func (f *search) keepAll(prompt []int32, tops func(answer []int32) []sampling.Lo
 	return order(append(done, live...))
 }
 
-// likely makes the search get the most likely tokens after an answer from tops instead of the engine.
+// likely replaces the engine in a search: the function tops returns the most likely tokens after an answer.
 func (f *search) likely(tops func(answer []int32) []sampling.Logprob) {
 	f.next = func(_ context.Context, prompt []int32, beams []*beam) (all [][]sampling.Logprob, err error) {
 		for _, b := range beams {

@@ -175,7 +175,7 @@ func (s *served) ask(t testing.TB, path, body string, headers ...string) *reply 
 	return a
 }
 
-// Left returns what is left of the key's allowance, by the answer's headers.
+// Left returns the rest of the key's allowance of requests or tokens, as the headers of the answer give it.
 func (a *reply) Left(t testing.TB, what string) int {
 	n, err := strconv.Atoi(a.Header.Get("X-Ratelimit-Remaining-" + what))
 	require.NoError(t, err)

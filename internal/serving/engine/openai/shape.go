@@ -62,8 +62,8 @@ func (s *shape) contentForm(content structured.Form) structured.Form {
 	return sequence(structured.Form{Text: toolparser.HarmonyContent}, content)
 }
 
-// sequence returns the form of texts that consist of one text of each form, in order. It leaves out forms of the empty
-// text.
+// sequence returns the form of texts that consist of several parts, one after another. Part i is a text of
+// forms[i]. Forms with no field set are left out.
 func sequence(forms ...structured.Form) structured.Form {
 	return structured.Form{Sequence: slices.DeleteFunc(forms, func(f structured.Form) bool { return reflect.ValueOf(f).IsZero() })}
 }
@@ -78,7 +78,8 @@ func (s *shape) callBegins(t *tool) []string {
 	return all
 }
 
-// tags returns a tag for each possible beginning of a call. The text before is added at the beginning of each tag.
+// tags returns a tag for each way in which a call can begin, for each tool. Each tag begins with the text
+// before.
 func (s *shape) tags(before string) (tags []structured.Tag) {
 	for i := range s.tools {
 		t := &s.tools[i]

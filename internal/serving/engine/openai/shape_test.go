@@ -294,7 +294,8 @@ func TestValuesBetweenTags(t *testing.T) {
 		`{"city": "12", "days": 7, "unit": null, "at": [0], "no": null, "both": 1, "n": 2, "unknown": 3}`}}, one.spoken().calls)
 }
 
-// Ensure that a tool's schema that cannot be obeyed is refused only if the arguments must fit it.
+// Ensure that a tool's schema that cannot be obeyed causes an error only if the arguments of a call must fit
+// the schema, because the tool is strict or must be called. Otherwise the tool accepts any object.
 func TestSchemasThatCannotBeObeyed(t *testing.T) {
 	v := byteVocabulary(t)
 	odd := json.RawMessage(`{"type": "object", "properties": {"a": {"type": "array", "uniqueItems": true}}}`)

@@ -101,7 +101,8 @@ func (u *users) connect(n int) []net.Conn {
 	return all
 }
 
-// visit runs n users, or more if they take less time than least. It returns the number of users.
+// visit runs n users. If they take less time than least, it runs further users until that time is over. It
+// returns the number of users.
 func (u *users) visit(n int, least time.Duration) int {
 	kinds := []func(*rand.Rand){u.polite, u.polite, u.leaves, u.slow, u.tooLong, u.badJSON, u.several}
 	var wait sync.WaitGroup

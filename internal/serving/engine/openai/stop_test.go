@@ -33,8 +33,9 @@ func (s *served) answers(t *testing.T, path, body string) []choice {
 	return all
 }
 
-// Ensure that stop_reason says what ended an answer, and that the text contains it only if the request asks for that.
-// The model continues the prompts of this test with " code is 4711. The door", and with "Hi" and the end of a message.
+// Ensure that stop_reason names the stop string or token that ended an answer, and that the text contains that
+// string or token only if the request asks for it. The model continues the prompt door of this test
+// with " code is 4711. The door", and the prompt hi with "Hi" and the end of a message.
 func TestWhatEndsAnAnswerIsInStopReasonAndInTheTextIfAskedFor(t *testing.T) {
 	const door, hi = `"The door code is 4711. The door"`, `[1, 2, 72, 105, 3, 2]`
 	const include, special = `, "include_stop_str_in_output": true`, `, "skip_special_tokens": false`

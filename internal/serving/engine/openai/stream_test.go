@@ -25,8 +25,8 @@ type gate chan struct{}
 func (g gate) SetGroups([]kvcache.Group)             {}
 func (g gate) Publish(time.Time, *pool.Events) error { <-g; return nil }
 
-// held starts a server whose engine stops after 16 tokens until release is called. After each millisecond without an
-// event, its streams get a comment.
+// held starts a server whose engine stops after its first step, of at most 16 tokens, until release is
+// called. When a stream has had no event for a millisecond, the server sends a comment to it.
 func held(t *testing.T, change func(*openai.Config)) (s *served, release func()) {
 	g := make(gate)
 	release = sync.OnceFunc(func() { close(g) })

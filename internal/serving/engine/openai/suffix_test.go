@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/serving/model/tokenizer"
 )
 
-// withMarks returns a tokenizer whose tokens are the bytes. Four of them are replaced by the tokens, which are not
-// special, with which Qwen's models fill in the middle of a text.
+// withMarks returns a tokenizer whose tokens are the bytes. Four bytes are replaced by the tokens with which
+// Qwen's models fill in the middle of a text. These tokens are not special.
 func withMarks(t *testing.T) *tokenizer.Tokenizer {
 	return openTokenizer(t, "", map[string]any{"id": 4, "content": "<|fim_prefix|>"}, map[string]any{"id": 5, "content": "<|fim_suffix|>"},
 		map[string]any{"id": 6, "content": "<|fim_middle|>"}, map[string]any{"id": 'Q', "content": "<|fim_pad|>"})
@@ -26,7 +26,8 @@ func TestTheMiddleIsFilledIn(t *testing.T) {
 		require.Equal(t, want, string(bytesFrom(a.Choices[i].PromptTokenIDs)))
 	}
 
-	// The token that ends a middle ends the answer, unless ignore_eos is set.
+	// logit_bias makes the model choose the token <|fim_pad|>, with which Qwen's models end the middle of a
+	// text. The token ends the answer, unless ignore_eos is set.
 	const ends = body + `"prompt": "x", "suffix": "y", "max_tokens": 3, "logit_bias": {"81": 100}`
 	a = s.ask(t, texts, ends+`}`)
 	require.Equal(t, []any{"", "stop"}, []any{a.Choices[0].Text, a.Choices[0].Finish}, a.Text)

@@ -16,8 +16,8 @@ type timings struct {
 	PredictedPerSecond  float64 `json:"predicted_per_second"`
 }
 
-// timingsOf returns the timings of all prompts of a job together, when made tokens have been generated. It returns nil
-// if the client did not ask for timings.
+// timingsOf returns the timings of a job, summed over its prompts. The parameter made is the number of tokens
+// generated so far. If the client did not ask for timings, timingsOf returns nil.
 func (j *job) timingsOf(made int) *timings {
 	if !j.timings {
 		return nil
@@ -43,7 +43,8 @@ func (j *job) timingsOf(made int) *timings {
 	return t
 }
 
-// rates returns d in ms, the ms for each of n tokens, and the tokens in a second. The last two are 0 if n or d is 0.
+// rates returns a duration d in milliseconds, the milliseconds for each of n tokens, and the tokens in a
+// second. The last two are 0 if n or d is 0.
 func rates(d time.Duration, n int) (ms, each, perSecond float64) {
 	if ms = float64(max(0, d).Microseconds()) / 1e3; ms == 0 || n == 0 {
 		return ms, 0, 0

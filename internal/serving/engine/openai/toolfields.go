@@ -2,8 +2,9 @@ package openai
 
 import "encoding/json"
 
-// The possible fields of tools, calls and parts of messages in a request. Those after the first line of each list have
-// no effect: clients copy them from answers of other servers, or send them for other servers.
+// The fields that tools, calls and parts of messages may have in a request. The fields in the first line of
+// each list have an effect. The others have none: clients copy them from answers of other servers, or send
+// them for other servers.
 var (
 	toolFields = []string{"type", "function",
 		"cache_control", "eager_input_streaming"} // Anthropic's, also through routers
@@ -22,8 +23,9 @@ var (
 		"cache_control", "annotations", "extra_content", "thought_signature", "thoughtSignature", "provider_specific_fields"}
 )
 
-// knownFields returns an error if an object has a field that is not in names, or if the object in its field function
-// has one that is not in function.
+// knownFields returns an error if an object has a field that is not in names. The object may have a field
+// named function, whose value is an object too. If that object has a field that is not in the parameter
+// function, knownFields also returns an error.
 func knownFields(field, name string, value json.RawMessage, names, function []string) error {
 	fields, err := Object(field, name, value, names...)
 	if err != nil || IsNull(fields["function"]) {

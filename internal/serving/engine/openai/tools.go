@@ -163,8 +163,8 @@ func (c *Chat) readChoice(text json.RawMessage) error {
 const knownChoices = `none, auto, required, {"type": "function", "function": {"name": ...}} and ` +
 	`{"type": "allowed_tools", "allowed_tools": {"mode": ..., "tools": [...]}} are known`
 
-// choose sets the mode, of which "" means auto, and the tools that may be called: those with the given names, or all if
-// names is nil.
+// choose sets the mode of tool_choice and the tools that may be called. An empty mode means auto. Only the
+// tools with the given names may be called, or all tools if names is nil.
 func (c *Chat) choose(mode string, names []string) error {
 	at := slices.Index([]string{"none", "auto", "required"}, cmp.Or(mode, "auto"))
 	switch {

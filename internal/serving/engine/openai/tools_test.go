@@ -133,8 +133,8 @@ func TestOfficialClientGetsCallsThatMustCome(t *testing.T) {
 	}
 }
 
-// Ensure that each tool_choice has its effect in each family, whole and streamed. With auto, the model begins a call
-// because it repeats a text that is a call.
+// Ensure that each tool_choice has its effect with the tool parser of each family, in whole and in streamed
+// answers. With auto, the model begins a call because it repeats a text that is a call.
 func TestChoicesOfToolsInEachFamily(t *testing.T) {
 	const object = `{"name":"f","arguments":{}}`
 	for _, test := range []struct{ parser, template, text string }{
@@ -181,8 +181,8 @@ func TestChoicesOfToolsInEachFamily(t *testing.T) {
 	}
 }
 
-// Ensure that a call in which max_tokens ends the answer is the same in all interfaces, whole and streamed: no call, or
-// one with the arguments so far, and never content.
+// Ensure that if max_tokens ends an answer inside a call, the answer is the same in all interfaces, whole and
+// streamed. It has no call, or a call with the arguments so far, but no part of the call is content.
 func TestCallsThatAreCut(t *testing.T) {
 	for _, test := range []struct{ parser, text, call string }{
 		{"hermes", "I look.<tool_call>\n{\"name\": \"get_weather\", \"arguments\": ", `{"city":"Rom","days": 7}`},

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// A foreignField is a field of OpenAI, vLLM, llama.cpp, ollama or another server that would change the answer and is not
-// supported. Null, an empty value and the neutral value are accepted. Unknown fields are refused as well; an entry here
-// makes the error say what to use instead.
+// A foreignField is a field of OpenAI, vLLM, llama.cpp, ollama or another server that would change the answer
+// and that this server does not support. A field with null, an empty value or its neutral value is accepted.
+// Unknown fields are refused as well, but for a field in a table the error says what to use instead.
 type foreignField struct {
 	name    string
 	neutral string // a value without effect, as JSON, or ""
@@ -25,8 +25,10 @@ type fieldTable struct {
 	foreign  []foreignField
 	harmless []string // ignored
 
-	// dependent fields have an effect only together with a foreign field, whose name is the value. They are accepted if
-	// the foreign field is given, which is then neutral. If it is missing, its default on another server may have an effect.
+	// dependent has the fields that have an effect only together with a foreign field, and the name of that
+	// foreign field. If the foreign field is given too, the dependent field is accepted: the foreign field
+	// then has a value without effect, or is refused itself. If the foreign field is missing, its default on
+	// another server may have an effect.
 	dependent map[string]string
 
 	unknown string // what is wrong with a field that is not in the table
@@ -179,7 +181,8 @@ func (f *foreignField) problem() string {
 	return "is not supported by this server: " + f.instead + "."
 }
 
-// changesNothing reports whether an answer is the same with this value of the field as without the field.
+// changesNothing reports whether the field has no effect with this value, so that the answer is the same as
+// without the field.
 func (f *foreignField) changesNothing(raw json.RawMessage) bool {
 	value := string(bytes.TrimSpace(raw))
 	switch value {

@@ -172,8 +172,9 @@ func (s *Sampler) once(a, b []int32, f func(int32)) {
 // chunk is the number of weights in a chunk of draw.
 const chunk = 512
 
-// draw returns a token, with a probability proportional to its weight. It first selects a chunk by the sum of the
-// weights, and then a token of the chunk. If rounding errors leave no token, it returns best.
+// draw returns a token, with a probability proportional to its weight. The parameter u is a random number
+// from 0 to 1. To be fast, draw first finds the chunk of tokens that u falls into, by the sums of the weights
+// in each chunk, and then the token in that chunk. If rounding errors leave no token, it returns best.
 func (s *Sampler) draw(u float64, best int32) int32 {
 	s.sums = s.sums[:0]
 	total := 0.0
@@ -215,8 +216,8 @@ func sumOf(x []float32) float64 {
 	return (a + b) + (c + d)
 }
 
-// Rank returns the rank of a token by its logit, from 1. As in vLLM, other tokens with the same logit rank before the
-// token.
+// Rank returns the rank of a token by its logit. The largest logit has rank 1. As in vLLM, tokens with the
+// same logit as the token rank before it.
 func Rank(logits []float32, token int32) (n int) {
 	for _, v := range logits {
 		if v >= logits[token] {

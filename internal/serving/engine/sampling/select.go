@@ -62,8 +62,8 @@ func (s *Sampler) keepK(k int) {
 	}
 }
 
-// keepP keeps as few of the heaviest tokens as have at least p times the sum of all weights, and sets the other weights
-// to 0.
+// keepP keeps the heaviest tokens, as few as possible, whose weights sum to at least p times the sum of all
+// weights. It sets the other weights to 0.
 func (s *Sampler) keepP(p float64) {
 	b, total := s.count(), 0.0
 	for _, sum := range b.sums {

@@ -127,8 +127,8 @@ func (it *item) translateMessage(name string, c *openai.Chat) error {
 	return nil
 }
 
-// assistant returns the last message if it is the assistant's and continues returns true for it, or else adds a
-// message.
+// assistant returns the last message if it is a message of the assistant and the function continues returns
+// true for it. Otherwise it adds a message of the assistant and returns that.
 func assistant(c *openai.Chat, continues func(*chat.Message) bool) *chat.Message {
 	if n := len(c.Messages); n == 0 || c.Messages[n-1].Role != "assistant" || !continues(&c.Messages[n-1]) {
 		c.Messages = append(c.Messages, chat.Message{Role: "assistant"})

@@ -23,8 +23,9 @@ var answer = []toolparser.Event{
 
 var ids = regexp.MustCompile(`(resp|rs|msg|fc)_[0-9a-f]+`)
 
-// replied returns the body of the answer to events, and the events of a stream of it, without the response. In both,
-// ids are replaced by their prefixes.
+// replied makes a response from events twice: whole is the body of the answer, and streamed has the events of
+// the same answer as a stream. An event with a response shows only the response's status. Ids are replaced by
+// their prefixes.
 func replied(t *testing.T, b *body, events []toolparser.Event, finish func(openai.Reply) any) (whole string, streamed []string) {
 	text := func(value any) string {
 		data, err := json.Marshal(value)
