@@ -38,9 +38,9 @@ func (d *Driver) NewContext(ordinal int) (*Context, error) {
 	return c, nil
 }
 
-// Current returns a Context for the driver context that another program has made current on the
-// calling thread. Calls through it run on the thread that makes them, where the same driver context
-// must be current.
+// Current returns a Context for the driver context that another program has made current on the calling thread. The new
+// Context has no thread of its own: a call runs on the thread that makes it, where the same driver context must be
+// current.
 func (d *Driver) Current() (*Context, error) {
 	var handle int32
 	if err := d.call("find the thread's context", cuCtxGetDevice, uintptr(unsafe.Pointer(&handle))); err != nil {

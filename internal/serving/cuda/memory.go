@@ -122,7 +122,7 @@ func (p *Pinned) Close() error {
 	return p.context.call("free pinned memory", cuMemFreeHost, uintptr(p.Pointer()))
 }
 
-// BytesText returns a number of bytes in the largest unit of which there is at least one.
+// BytesText returns the text for a number of bytes: in GiB or MiB if this is at least 1, otherwise in bytes.
 func BytesText(n int) string {
 	switch {
 	case n >= 1<<30:

@@ -107,7 +107,8 @@ func TestClosingNilDoesNothing(t *testing.T) {
 	}
 }
 
-// Ensure that calls after Close return an error, also those that race with it, and a second Close.
+// Ensure that all calls after Close return an error, also a second Close, and also the calls of goroutines that used
+// the context while it was closed.
 func TestAClosedContextRefusesCalls(t *testing.T) {
 	d := cudatest.Open(t)
 	driver, err := cuda.Open(d.Path)

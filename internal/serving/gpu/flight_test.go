@@ -14,9 +14,9 @@ import (
 
 const turns = 6
 
-// turnsOf returns a batch for each turn. The first has the prompts of two sequences. Each other batch has a
-// token of each sequence, in alternating order. The values of these tokens are unknown. If placeholders is
-// true, they have placeholders.
+// turnsOf returns a batch for each turn. The first batch has the prompts of two sequences. Each other batch has one
+// token of each sequence; the order of the sequences alternates. The values of these tokens are not known yet. If
+// placeholders is true, the batches have placeholders for them.
 func turnsOf(vocab int, placeholders bool) (all [turns]*model.Batch) {
 	prompts, tables := [2][]int32{randomTokens(1, 5, vocab), randomTokens(2, 7, vocab)}, [2][]int32{{1}, {2}}
 	all[0] = batchOf(chunk{prompts[0], 0, tables[0]}, chunk{prompts[1], 0, tables[1]})

@@ -120,8 +120,8 @@ func (in *inputs) send(r *Runner, to *flight, fields []field) (err error) {
 	return r.stream.Upload(in.device, 0, to.inputs, 0, size)
 }
 
-// replace replaces placeholders by the tokens that the previous batch has chosen. Placeholders of consecutive
-// tokens and logits are replaced by one copy.
+// replace replaces placeholders by the tokens that the previous batch has chosen. If consecutive placeholders are for
+// consecutive tokens and read consecutive rows of logits, one copy replaces all of them.
 func (in *inputs) replace(r *Runner, all []model.Placeholder) {
 	for len(all) > 0 {
 		n, first := 1, all[0]

@@ -28,8 +28,8 @@ func (r *Runner) layer(i, n int) {
 	r.addSums(l.mlpPost, n)
 }
 
-// normalized adds pending sums to the residual stream, and returns the address of the normalized residual
-// stream. If the norm has no weights, it returns that of the residual stream itself.
+// normalized adds pending sums to the residual stream, normalizes the residual stream, and returns the address of the
+// result. If the norm has no weights, nothing is normalized, and the result is the address of the residual stream.
 func (r *Runner) normalized(n norm, rows int) cuda.Pointer {
 	if n.weight == 0 {
 		r.addPending(rows)
@@ -55,9 +55,8 @@ func (r *Runner) normalize(n norm, out, in, residual cuda.Pointer, rows int) {
 	r.launch(kernels.RMSNorm{Type: r.kind, Out: out, In: in, Residual: residual, Weight: n.weight, Tokens: rows, N: r.HiddenSize, Epsilon: float32(r.NormEps)})
 }
 
-// addSums adds r.sums, the outputs of attention or the MLP, to the residual stream. If the norm has weights,
-// it normalizes them before. If possible, it leaves the addition to the next norm, whose kernel can do it,
-// too.
+// addSums adds r.sums, the outputs of attention or of the MLP, to the residual stream. If the norm post has weights,
+// addSums first normalizes r.sums with it. If possible, it leaves the addition to the kernel of the next norm.
 func (r *Runner) addSums(post norm, rows int) {
 	if post.weight != 0 {
 		r.normalize(post, r.sums, r.sums, 0, rows)

@@ -84,8 +84,9 @@ func built(c model.Config, tensors *weights.Tensors) opener {
 	}
 }
 
-// randomWeights returns random tensors. A line of a list has the name, rows and columns of a tensor. The
-// tensors of the list each are made for every layer. Tensors of one row are norms and biases.
+// randomWeights returns random tensors. The parameter each lists the tensors that every layer has, and others the
+// tensors that the model has once. A line of a list has the name, the rows and the columns of a tensor; % in a name
+// stands for the number of the layer. Tensors of one row are norms and biases.
 func randomWeights(layers int, each, others string) *weights.Tensors {
 	rnd := rand.New(rand.NewPCG(8, 1))
 	var all []*weights.Tensor
@@ -227,8 +228,8 @@ func TestQuantizedWeights(t *testing.T) {
 	require.Equal(t, []string{"weights in Q5_0 and embeddings in Q8_0 are kept as F16"}, w.Notes())
 }
 
-// Ensure that decoding steps run as graphs from the third step of a shape on, that 3 and 4 sequences have the
-// same shape, and that a graph gives logits with the same bits as other steps.
+// Ensure that decoding steps run as graphs from the second step of a shape on, that 3 and 4 sequences have the same
+// shape, and that a graph gives logits with the same bits as other steps.
 func TestDecodingStepsAreGraphs(t *testing.T) {
 	driver, d := openDriver(t)
 	m, w := load(t, d, openSmall(small))

@@ -189,8 +189,8 @@ func (b builder) library() (string, error) {
 	return library, b.run(library, "", append([]string{"-shared"}, objects...)...)
 }
 
-// variant returns a function that builds the library with additional compiler flags the first time it is
-// called, and then returns the same path.
+// variant returns a function that returns the path of the library, built with additional compiler flags. Only its first
+// call builds the library.
 func variant(more ...string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		if _, err := root(); err != nil {

@@ -48,8 +48,9 @@ func (op *Op) tokens() int {
 	return op.N
 }
 
-// answerTo returns the recorded fields that must be compared with r. For V1 these are all fields of the recorded
-// result. For the others, which record arguments and results together, fields in given are left out unless r has them.
+// answerTo returns the recorded fields that must be compared with r. In a recording of V1 these are all fields of the
+// recorded result. Other recordings have arguments and results together. There answerTo leaves out the fields in given,
+// unless r has them.
 func (op *Op) answerTo(r result) map[string]json.RawMessage {
 	if op.Result != nil {
 		return op.Result

@@ -32,7 +32,7 @@ type System struct {
 	Worker Worker                                                 // nil means a Memory
 }
 
-// traffic is a System under test and the model's view of its requests.
+// traffic is a System under test, together with what the test knows about the requests that it has sent.
 type traffic struct {
 	*System
 	memory Worker

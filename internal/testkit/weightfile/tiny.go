@@ -15,7 +15,8 @@ type Tiny struct {
 	Tensors []Tensor
 }
 
-// The sizes of all Tinies. They are such that attention windows and experts change the results within some 50 tokens.
+// The sizes of all Tinies. They are so small that the window of attention and the choice of experts change the results
+// within some 50 tokens.
 const (
 	TinyHidden, TinyHeads, TinyKVHeads, TinyDim   = 64, 4, 2, 16
 	TinyInter, TinyVocab, TinyLayers, TinyContext = 96, 300, 4, 256

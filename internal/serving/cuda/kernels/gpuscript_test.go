@@ -84,8 +84,9 @@ func cases(t *testing.T, folder string, options ...string) (all [][]string) {
 	return all
 }
 
-// requireComparisonOfCases requires that compare.py has a function for each kernel, whose parameters are the
-// sizes of the kernel's cases, and that each kernel has as many small cases as other cases.
+// requireComparisonOfCases requires that compare.py has a function for each kernel that PyTorch can compute, and that
+// the function's parameters are the sizes of the kernel's cases. It also requires that each kernel has as many small
+// cases as other cases.
 func requireComparisonOfCases(t *testing.T, folder string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "compare.py"))

@@ -76,9 +76,10 @@ func (w Weights) Plan(device cuda.Device, rows int) (ProductPlan, error) {
 	return p, nil
 }
 
-// many chooses the number of rows in a tile. It takes the largest number for which every multiprocessor gets
-// a block when each block adds all parts of its sums. If there is no such number, other blocks compute the
-// parts.
+// many chooses p.threads, the number of threads of a block, which is also the number of rows in a tile. It takes the
+// largest number for which every multiprocessor gets a block and a block fits into shared memory, if each block adds
+// all parts of the sums of its tile. If there is no such number, each part of the sums is computed by a block of its
+// own.
 func (p *ProductPlan) many(device cuda.Device, parts int) {
 	for p.threads = 256; p.threads >= 64; p.threads /= 2 {
 		if p.threads/2 < p.rows && p.blocks(p.threads) >= device.Multiprocessors && p.manyMemory(parts)+productShared <= device.SharedMemory {
