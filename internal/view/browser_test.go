@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,6 +101,20 @@ func TestAStoryCanBeReadPointedAtPlayedAndPrinted(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) { test.holds(t, x, r) })
 	}
+}
+
+// Ensure that records of any size are shown. A long one is cut, and its title has all digits.
+func TestLargeRecordsAreShown(t *testing.T) {
+	in := browsertest.Start(t)
+	r, err := view.Course(strings.NewReader("init e0 128\ncreate e0 1 1\nappend e0 1 5000000\nappend e0 1 -2147483647\nappend e0 1 12345\n"))
+	require.NoError(t, err)
+	x := open(t, in, r, browsertest.Look{Width: desktop})
+	goTo(t, x, 4)
+	shown := func(what string) []string {
+		return browsertest.Evaluate[[]string](t, x, fmt.Sprintf(`[...document.querySelectorAll('#gpu .records i.set')].map(e => e.%s)`, what))
+	}
+	require.Equal(t, []string{"·", "…0000", "…3647", "12345"}, shown("textContent"))
+	require.Equal(t, []string{"", "5000000", "-2147483647", ""}, shown("title"))
 }
 
 // copyOnWriteIsSeen checks that the page shows a copy-on-write: a word and an arrow mark the copy, and the two

@@ -117,7 +117,7 @@ func (p *player) play(c call) {
 	p.last[engine] = f
 }
 
-// unwritten stands for a record that append_kv has not written.
+// unwritten stands for a record that append_kv has not written. The script of the page has the same constant.
 const unwritten = math.MinInt32
 
 // onlyAppended hides the records that append_kv has not written.

@@ -174,15 +174,12 @@ func change(name int, old, s *Sequence) entry {
 	return ints(entry{name, s.Tokens, deviceIndex(s.CPU), front, back}, between)
 }
 
-// small limits the records that a page shows: their absolute value is less than small.
-const small = 1_000_000
-
 // written lists the records that have changed, each with its position. If the size of the pool has changed, it lists
-// all records that can be shown.
+// all records that append_kv has written.
 func written(before, after []int32) []int {
 	var list []int
 	for i, n := range after {
-		if i < len(before) && len(before) == len(after) && before[i] == n || len(before) != len(after) && (n <= -small || n >= small) {
+		if i < len(before) && len(before) == len(after) && before[i] == n || len(before) != len(after) && n == unwritten {
 			continue
 		}
 		list = append(list, i, int(n))

@@ -32,6 +32,7 @@ const pairs = list => {
   for (let i = 0; list && i < list.length; i += 2) all.push([list[i], list[i + 1]])
   return all
 }
+const unwritten = -(2 ** 31) // as in course.go
 const compare = (a, b) => a[0] - b[0] || a[1] - b[1]
 
 // unpack adds frames. joined says that they follow the last one without a gap.
@@ -51,7 +52,7 @@ function unpack(run, recording, nameOf, joined) {
     if (d.n !== undefined) { blocks = d.n; records = new Map() }
     if (d.m) {
       records = new Map(records)
-      for (const [at, value] of pairs(d.m)) if (Math.abs(value) < 1e6) records.set(at, value); else records.delete(at)
+      for (const [at, value] of pairs(d.m)) if (value === unwritten) records.delete(at); else records.set(at, value)
     }
     waiting = spliced(waiting, d.qw); running = spliced(running, d.qr); swapped = spliced(swapped, d.qs); cached = spliced(cached, d.ca)
     const engine = d.e || 0, counts = []

@@ -91,7 +91,9 @@ function slots(run, part, f, before, id, block, past) {
   for (let k = 0; k < run.size; k++) {
     const slot = part.children[k], value = f.records.get(id * run.size + k)
     const filled = k < block.filled && block.owners.length > 0, old = !filled && past[0].slots[id * run.size + k] !== undefined
-    text(slot, !filled && !old ? '' : value === undefined ? '·' : String(value))
+    const digits = value === undefined ? '·' : String(value), long = digits.length > 6, shown = filled || old
+    text(slot, !shown ? '' : long ? '…' + digits.slice(-4) : digits)
+    slot.title = shown && long ? digits : ''
     slot.classList.toggle('set', filled)
     slot.classList.toggle('was', old)
     slot.classList.toggle('just', from !== undefined && before.records.get(from * run.size + k) !== value)
