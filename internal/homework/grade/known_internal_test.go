@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that a trace that begins like one in which a call did not return is not played.
+// Ensure that the grader does not play a trace if its beginning is a known trace whose last call does not return.
 func TestACallThatDoesNotComeBackIsNotWaitedForAgain(t *testing.T) {
 	level.SkipQuick(t)
 	g, err := NewGrader()

@@ -115,8 +115,8 @@ func TestACorrectFileGetsEveryPoint(t *testing.T) {
 	}
 }
 
-// Ensure that each finding in testdata/findings.json.gz quotes the sentence that the submission broke, which the file
-// states.
+// Ensure that each finding in testdata/findings.json.gz quotes the sentence that the submission broke. The file also
+// states this sentence.
 func TestTheSentenceIsTheOneThatWasBroken(t *testing.T) {
 	f, err := os.Open("testdata/findings.json.gz") // make test-long checks and, with -update, writes them
 	require.NoError(t, err)

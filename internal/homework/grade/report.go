@@ -29,16 +29,16 @@ type Report struct {
 	Time     time.Duration
 }
 
-// A Rejection says why a submission was not run, or why its run was stopped. The submission scores 0, and staff should
-// look at it.
+// A Rejection says why a submission was not run, or why its run was stopped. The submission scores 0, and staff
+// should look at the submission.
 type Rejection struct {
 	Stage StageName // NoFile, Gate, Compile or Attack
 	Text  string
 	Form  bool `json:",omitempty"` // a rule of the gate about the form of the file, which is no attack
 }
 
-// Reason returns the reason in one line: the compiler's first error, or the first line of the text without the
-// beginning that all have, such as "llm_memory.c is not run: ".
+// Reason returns the reason in one line. This is the compiler's first error, or the first line of the text without a
+// beginning such as "llm_memory.c is not run: ".
 func (r *Rejection) Reason() string {
 	first, _, _ := strings.Cut(strings.TrimSpace(r.Text), "\n")
 	if r.Stage == Compile {
@@ -93,8 +93,8 @@ type Stage struct {
 	Time  time.Duration
 }
 
-// AllStages returns all stages, including those that were not run. For a task of which no trace was played, a stage
-// that plays traces counts as not run.
+// AllStages returns all stages, including those that were not run. If no trace was played for a task, each stage that
+// plays traces counts as not run for this task.
 func (r *Report) AllStages() []Stage {
 	all := slices.Clone([]Stage(r.Stages))
 	for _, name := range []StageName{Gate, Compile, Directed, OwnCalls, Random, Outside, Heap, Memcheck, Sanitizers, Rules} {
@@ -249,7 +249,8 @@ func (r *Report) ByTask() [Tasks]float64 {
 	return points
 }
 
-// gains sets the Gain of each finding: the points that are lost in the tests that fail because of it.
+// gains sets the Gain of each finding. This is the sum of the points lost in the tests that fail because of the
+// finding, or in all tests of the task if the task has no other mistake.
 func (r *Report) gains() {
 	for i := range r.Findings {
 		f := &r.Findings[i]

@@ -110,8 +110,8 @@ func (d *Difference) Refused() bool {
 	return d.Op.Engine == trace.None || d.refusal() != ""
 }
 
-// refusal returns the fact that says why the call must fail, or "" if there is none. No fact says that the engine is
-// NULL.
+// refusal returns the fact that says why the call must fail, or "" if there is no such fact. There is none for an
+// engine that is NULL, either.
 func (d *Difference) refusal() Fact {
 	for _, r := range refusals {
 		if d.Has(r.fact) {
@@ -121,7 +121,7 @@ func (d *Difference) refusal() Fact {
 	return ""
 }
 
-// A moment is the part of the expected state before a call that is needed to find the facts of a difference.
+// A moment has the part of the expected state before a call from which the facts of a difference are computed.
 type moment struct {
 	op              trace.Op
 	engine          *course.Engine
@@ -133,7 +133,8 @@ type moment struct {
 	logical, offset int32
 }
 
-// factsBefore lists the facts about the state before a call. holds is evaluated only if applies returns true.
+// factsBefore lists the facts about the state before a call. holds reports whether the fact is true. It is called
+// only if applies returns true.
 var factsBefore = []struct {
 	fact           Fact
 	applies, holds func(m *moment) bool
@@ -285,8 +286,9 @@ func (p *player) countsOf(want *course.Engine, engine int) (*engineStruct, []int
 	return e, p.refCounts(e.refCount, want.Total)
 }
 
-// took returns TookMore, TookFewer or TookOthers if the submission uses more, fewer or other blocks than expected,
-// otherwise "". It also returns "" if the submission's ref_count and free_local_blocks contradict each other.
+// took compares the number of blocks that the submission uses with the expected number. It returns TookMore or
+// TookFewer if the numbers differ, TookOthers if only the blocks differ, and otherwise "". It also returns "" if the
+// submission's ref_count and free_local_blocks contradict each other.
 func (p *player) took(e *course.Engine, engine int) Fact {
 	got, have := p.countsOf(e, engine)
 	if have == nil {
@@ -361,8 +363,8 @@ func (p *player) entries(e *course.Engine, op trace.Op, m *moment, add func(Fact
 	add(LostEntry, lost)
 }
 
-// leftOut reports whether there is an L2 table of which free_sequence has released no block. It returns false if the
-// first such table is in slot 0, because free_sequence may then have released nothing at all.
+// leftOut reports whether free_sequence has released no block of one of the L2 tables. It returns false if the first
+// such table is in slot 0, because free_sequence may then have released nothing at all.
 func (p *player) leftOut(e *course.Engine, engine int, m *moment) bool {
 	_, have := p.countsOf(e, engine)
 	if have == nil {

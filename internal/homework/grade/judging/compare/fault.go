@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/homework/grade/isolation/runner"
 )
 
-// fault adds to a difference what the call did that ended the process, such as using a NULL table. It adds nothing if
-// the address of the fault and the memory do not show it.
+// fault handles a call that accessed a bad address and so ended the process. It adds a description of this access to
+// the difference, such as the use of a NULL table, if the address and the memory show what it was.
 func (p *player) fault(d *Difference, op trace.Op, m *moment) {
 	f, found := p.subject.Fault()
 	if !found || d.Hangs || p.trouble != nil {
@@ -28,8 +28,8 @@ func (p *player) fault(d *Difference, op trace.Op, m *moment) {
 	}
 }
 
-// soFar updates the live allocations after a call that ended the process. It returns the addresses that the call
-// allocated and did not free.
+// soFar is for a call that ended the process. It updates the live allocations by the events of the call up to then.
+// It returns the addresses that the call allocated and did not free.
 func (p *player) soFar(events []runner.Event) (fresh []uint64) {
 	for i := range events[:min(len(events), maxAllocations)] {
 		switch e := events[i]; e.What {
@@ -43,8 +43,8 @@ func (p *player) soFar(events []runner.Event) (fresh []uint64) {
 	return slices.DeleteFunc(fresh, func(at uint64) bool { _, live := p.live[at]; return !live })
 }
 
-// does describes, beginning with a verb, how the call came to use an address where there is no memory. fresh are the
-// allocations of the call. The description is "" if nothing is known.
+// does describes what the call did when it used an address where there is no memory. The description begins with a
+// verb, and is "" if nothing is known. fresh are the allocations of the call.
 func (p *player) does(op trace.Op, m *moment, address uint64, d *Difference, fresh []uint64) (string, Fact) {
 	const near = 4096
 	b, _ := fillOf(address)
@@ -68,9 +68,9 @@ func (p *player) does(op trace.Op, m *moment, address uint64, d *Difference, fre
 	return p.index(op, m, address)
 }
 
-// null describes the use of a NULL pointer. It names the pointer only if no other pointer fits the offset. If the
-// grader made the engine by writing to memory, the pointer may also be a global variable that only llm_init sets, so
-// null names none.
+// null describes the use of a NULL pointer. offset is the address that was used, and so the offset from the pointer.
+// null names the pointer only if no other pointer fits the offset. If the grader made the engine by writing to
+// memory, the pointer may also be a global variable that only llm_init sets, so null names none.
 func (p *player) null(op trace.Op, m *moment, offset uint64, d *Difference, fresh []uint64) (string, Fact) {
 	if d.Has(UnknownID) && offset < sequenceSize {
 		return "uses a sequence that it has not found: NULL", ""
@@ -105,9 +105,9 @@ func (p *player) newL1(fresh []uint64) *l1Table {
 	return nil
 }
 
-// passed reports whether free_sequence or fork_sequence had processed the L2 tables in lower slots when the process
-// died. For free_sequence it only checks that a reference count has changed, for fork_sequence that the slot before is
-// copied.
+// passed reports whether free_sequence or fork_sequence had probably processed the L2 tables in the slots below slot
+// when the process died. For free_sequence it only checks that a reference count has changed, and for fork_sequence
+// that the table in slot-1 was copied.
 func (p *player) passed(op trace.Op, m *moment, slot int, fresh []uint64) bool {
 	if slot <= 0 {
 		return slot == 0
@@ -120,8 +120,8 @@ func (p *player) passed(op trace.Op, m *moment, slot int, fresh []uint64) bool {
 	return l1 != nil && l1[slot-1] != 0
 }
 
-// neverWritten names a pointer that was never written: in the allocations of the call, otherwise in the engine and its
-// sequences.
+// neverWritten names a pointer that the submission has never written. It searches the allocations of the call first,
+// and then the engine and its sequences.
 func (p *player) neverWritten(op trace.Op, fresh []uint64) (string, Fact) {
 	for _, at := range fresh {
 		if slot := slices.Index(view[l1Table](p, at)[:], fill[uint64](unwrittenByte)); p.live[at] == l1Size && slot >= 0 {

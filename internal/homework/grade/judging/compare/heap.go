@@ -32,8 +32,9 @@ const (
 	maxAllocations = 1 << 16 // that the grader keeps of one call
 )
 
-// account updates the live allocations after a call. It returns at most one difference: the first invalid free, or
-// allocation in a call that must fail, or write after an allocation.
+// account updates the live allocations after a call. It returns at most one difference. This is for the first event
+// that was wrong: a free of something that is no live allocation, an allocation in a call that must fail, or one
+// allocation too many. If no event was wrong, it is for a write after the end of an allocation.
 func (p *player) account(op trace.Op, want oracle.Outcome, going []part, events []runner.Event) []*Difference {
 	var bad *Difference
 	here := map[uint64]bool{} // freed by this call
@@ -123,12 +124,12 @@ func (p *player) chunk(address, size uint64) []byte {
 	return p.subject.At(address, size)
 }
 
-// maxEdges is the number of newest allocations after which the fill bytes are checked in every call. Older allocations
-// are checked after llm_destroy and after a step of many calls.
+// maxEdges limits the time of checking the fill bytes after each allocation. In most calls, only the newest maxEdges
+// allocations are checked. All are checked after llm_destroy and after a step of many calls.
 const maxEdges = 1 << 15
 
-// edges checks the fill bytes after live allocations, of which maxEdges limits the number, and returns the first
-// difference.
+// edges checks the fill bytes after the end of each live allocation, or only of the newest ones (maxEdges). It
+// returns the first difference.
 func (p *player) edges(op trace.Op) (first *Difference) {
 	from := max(0, len(p.ordered)-maxEdges)
 	if op.Kind == trace.Destroy || op.Kind.Many() {
@@ -146,8 +147,9 @@ func (p *player) edges(op trace.Op) (first *Difference) {
 	return first
 }
 
-// edge returns the index and the value of the first byte after an allocation that is no fill byte; the index is -1 if
-// there is none. edge writes the fill bytes again, so that the submission's write is reported once.
+// edge checks the fill bytes after the end of an allocation. It returns the index and the value of the first byte
+// that was overwritten; the index is -1 if none was. edge writes the fill bytes again, so that a write of the
+// submission is reported only once.
 func (p *player) edge(at, size uint64) (n int, b byte) {
 	chunk := (size+15)/16*16 + 16 // as get_aligned in grader/process/runner.c
 	bytes := p.subject.At(at+size, chunk-size)
@@ -162,7 +164,8 @@ func (p *player) edge(at, size uint64) (n int, b byte) {
 	return n, b
 }
 
-// keeps returns the difference for a call that changes the number of allocations by got instead of want.
+// keeps returns the difference for a call that changed the number of live allocations by got, and should have changed
+// it by want.
 func keeps(want, got int) *Difference {
 	d := differs(Heap, Keeps, change(want), change(got))
 	if want == 0 {

@@ -12,8 +12,8 @@ import (
 
 const page = 4096
 
-// ErrMemory means that a submission died while the machine had too little memory left. The death does not count as the
-// submission's mistake.
+// ErrMemory means that a submission died while the machine had too little memory left. The submission loses no points
+// for this.
 var ErrMemory = errors.New("the machine has too little memory left, of which the ref_count of a pool of 3 GiB takes most")
 
 // memoryForLarge is the number of bytes that must be available to a submission that has a large pool, mainly for its
@@ -42,8 +42,8 @@ func (p *player) newLargePool(engine int, size uint64) (uint64, error) {
 	return at + oracle.Slack, nil
 }
 
-// reserved reports whether the grader can go on. If the oracle could not reserve the memory of a large pool, reserved
-// sets trouble and returns false.
+// reserved returns false if the grader cannot continue. In particular, if the oracle could not reserve the memory of
+// a large pool, reserved sets trouble and returns false.
 func (p *player) reserved(op trace.Op) bool {
 	if op.Large() && p.expected.Engines[op.Engine] == nil {
 		p.trouble = oracle.ErrReserve

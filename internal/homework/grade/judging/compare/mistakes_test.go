@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// Ensure that each entry of mistakes can be reported: its function exists, no earlier entry hides it, and says
-// replaces all {names} in its words.
+// Ensure that each entry of mistakes can be reported: its function exists, no earlier entry hides it, and
+// Difference.says replaces all {names} in its words.
 func TestEveryMistakeCanBeFoundAndSaid(t *testing.T) {
 	name := regexp.MustCompile(`\{\w+\}`)
 	for i, m := range mistakes {

@@ -8,8 +8,9 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// outside returns the difference for a byte with the value b that was written n bytes after the end of the allocation
-// at an address. The message names this allocation or the next one, whichever is nearer.
+// outside returns the difference for a write after the end of the allocation at the address at. The write was n bytes
+// after the end, and b is the byte that was written. The message names this allocation or the next one, whichever is
+// nearer.
 func (p *player) outside(at, size, n uint64, b byte) *Difference {
 	i, _ := slices.BinarySearch(p.ordered, at+size+n)
 	for i < len(p.ordered) && p.live[p.ordered[i]] == 0 {
@@ -26,8 +27,8 @@ func (p *player) outside(at, size, n uint64, b byte) *Difference {
 	return d
 }
 
-// allocation names the allocation at an address. If it is an array, the name includes the index of an element at this
-// offset, although the offset is outside the array.
+// allocation names the allocation at an address. If the allocation is an array, the name also says which element
+// would be at the offset, which is before the array or behind it.
 func (p *player) allocation(at uint64, offset int64) string {
 	for engine := range p.engines {
 		for _, c := range p.going(trace.Op{Kind: trace.Destroy, Engine: engine}) {

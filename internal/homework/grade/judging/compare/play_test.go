@@ -41,9 +41,9 @@ func played(t *testing.T, text string, changes ...string) (program string, ops [
 	return p.Native(), ops, r
 }
 
-// Ensure that Play finds a write outside wherever it is. The grader compares only the ends of a large pool; a write to
-// the rest of the pool, or far behind a small pool, ends the process. Also ensure that the submission may set a
-// pointer to any value.
+// Ensure that Play finds every write to memory that the call must not change. The grader compares only the two ends
+// of a large pool; a write to the rest of the pool, or far behind a small pool, ends the process. Also ensure that
+// the submission may set a pointer to any value.
 func TestAWriteAnywhereIsSeen(t *testing.T) {
 	const (
 		store = "    records[offset] = kv_data;\n"

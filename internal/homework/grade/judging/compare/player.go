@@ -22,8 +22,8 @@ import (
 // before they play a trace.
 var Patience = runner.Patience{Call: 2 * time.Second, Process: 8 * time.Second}
 
-// PatienceWith returns the Patience for a trace. It adds time for each step of many calls: n calls search a list of up
-// to n sequences, so the time grows with the square of n.
+// PatienceWith returns the Patience for a trace. It adds time for each step of many calls. The n calls of such a step
+// search a list of up to n sequences, so the time grows with the square of n.
 func PatienceWith(ops []trace.Op) runner.Patience {
 	p := Patience
 	for _, op := range ops {
@@ -213,8 +213,8 @@ func (p *player) state(op trace.Op, outcome oracle.Outcome, returned int64) *Dif
 	return nil
 }
 
-// death returns the difference for an error from the process. An error other than the submission's death or its time
-// limit is a failure of the grader; death stores it in p.trouble.
+// death returns the difference for an error from the process. The process may have ended or reached its time limit.
+// Any other error is a failure of the grader; death stores it in p.trouble.
 func (p *player) death(err error) *Difference {
 	if !errors.Is(err, cputime.ErrTime) && !errors.Is(err, runner.ErrDied) {
 		p.trouble = err
@@ -249,8 +249,8 @@ func (p *player) request(op trace.Op) (r runner.Request, err error) {
 	return r, err
 }
 
-// Offsets of a pool in its page: poolOffset is a multiple of 16 only, as addresses from malloc are; intOffset is a
-// multiple of 4 only (trace.Op.ForInts).
+// Offsets of a pool in a page. An address with poolOffset is a multiple of 16, as addresses from malloc are, but of
+// no larger power of two. An address with intOffset is only a multiple of 4 (trace.Op.ForInts).
 const (
 	poolOffset = 16
 	intOffset  = 4
@@ -276,8 +276,8 @@ var calls = map[trace.Kind]runner.Call{trace.Init: runner.Init, trace.Create: ru
 	trace.Append: runner.Append, trace.Free: runner.Free, trace.Destroy: runner.Destroy,
 	trace.Forks: runner.Forks, trace.Creates: runner.Creates, trace.Appends: runner.Appends, trace.Frees: runner.Frees}
 
-// returned compares what the call returned with what it must return. The address of a new sequence is compared with
-// the list later.
+// returned compares the value that the call returned with the value that it must return. For a new sequence it only
+// checks whether the pointer is NULL; the address is compared later, with the list.
 func (p *player) returned(op trace.Op, want oracle.Outcome, got int64) *Difference {
 	switch op.Kind {
 	case trace.Init, trace.Create, trace.Fork:

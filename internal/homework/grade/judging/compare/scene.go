@@ -106,8 +106,8 @@ func (p *player) have(op trace.Op, block int) *State {
 	return s
 }
 
-// newState returns the State of an engine with the sequences that kept selects, and with the records of a block unless
-// block is -1.
+// newState returns the State of an engine. It has the sequences that the function from kept selects, and the records
+// of one block unless block is -1.
 func newState(from oracle.EngineState, op trace.Op, block int) *State {
 	s := &State{Total: from.Total, Free: from.Free, RefCount: from.RefCount}
 	keep := kept(op)

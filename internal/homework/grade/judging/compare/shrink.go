@@ -8,9 +8,9 @@ import (
 )
 
 // Shrink shortens a trace that shows a difference. It removes steps and makes numbers smaller as long as the trace
-// ends in the same difference (Difference.Same) and calls no engine that it has not made. play returns the first
-// difference of a trace. maxPlays limits roughly how often Shrink calls play; a limit of time would make the result
-// depend on the machine.
+// ends in the same difference (Difference.Same). If the trace makes each engine before it uses the engine, so does
+// the result. play returns the first difference of a trace. maxPlays limits roughly how often Shrink calls play; a
+// limit of time would make the result depend on the machine.
 func Shrink(ops []trace.Op, d *Difference, play func([]trace.Op) (*Difference, error), maxPlays int) ([]trace.Op, *Difference, error) {
 	s := &shrinker{ops: slices.Clone(ops[:d.Step+1]), found: d, play: play, left: maxPlays, complete: complete(ops[:d.Step+1])}
 	for again := true; again && s.err == nil; {

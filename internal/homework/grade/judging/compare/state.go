@@ -146,7 +146,8 @@ func (p *player) sequence(want *course.Sequence, got *sequenceStruct, place int)
 	return nil
 }
 
-// misplaced adds to a difference which other table entry has the expected block, if one has it.
+// misplaced is for a difference in block_table[i][j], which should have block. If another entry of the sequence's
+// table has this block, misplaced adds to the difference which one.
 func (p *player) misplaced(d *Difference, l1 *l1Table, i, j int, block int32) {
 	for slot, address := range l1 {
 		table := checked[course.L2Table](p, address)

@@ -31,7 +31,7 @@ func (d *Difference) says(words string) string {
 		"{why}", d.why(), "{where}", d.where(), "{several}", d.several(), "{made}", made, "{known}", known, "{is}", verb, "{are}", are).Replace(words)
 }
 
-// why returns the end of a message that says that the call must fail, with the reason. It returns "" if the call must
+// why returns the end of a message: that the call must fail, and for which reason. It returns "" if the call must
 // succeed.
 func (d *Difference) why() string {
 	if d.Op.Kind.Outside() || d.Op.Kind.Many() {

@@ -87,8 +87,9 @@ func (p *player) entry(engine int, l1 *l1Table, logical, block int32) {
 
 const maxStock = 64 // chunks of one size that are requested at a time
 
-// allocate returns n allocations from the submission's allocator. If they are small, it requests more than needed and
-// keeps the rest in stock, because each request costs two context switches. An address is 0 if the heap is full.
+// allocate returns the addresses of n allocations from the submission's allocator. If the allocations are small, it
+// requests more than n and stores the rest in p.stock, because each request costs two context switches. An address is
+// 0 if the heap is full.
 func (p *player) allocate(n int, size uint64) ([]uint64, error) {
 	stock := p.stock[size]
 	if len(stock) < n {
@@ -263,8 +264,9 @@ func (p *player) relocated(c oracle.Change, s *sequenceStruct, l1 *l1Table) erro
 	return nil
 }
 
-// made is the address of the last sequence that the grader made by writing to memory. It saves a search of the list.
-// It is valid during one step, until a sequence is removed or renamed.
+// made has the address of the last sequence that the grader made by writing to memory, so that the next change of
+// this sequence need not search the list. It is valid until the end of the step, or until a sequence is removed or
+// renamed.
 type made struct {
 	engine   int
 	id       int32

@@ -40,7 +40,7 @@ func (p *program) casts() {
 	}
 }
 
-// node reports whether an expression is the address of a list node, and no offset has been subtracted from it.
+// node reports whether an expression is the address of a list node, without any offset subtracted from it.
 func (p *program) node(e *ctree.Expr) bool {
 	e = e.Bare()
 	if e == nil || !e.Type.Is(1, "list_node") {

@@ -62,8 +62,8 @@ type (
 
 var courseC = sync.OnceValues(func() (ctree.Compiler, error) { return ctree.AskCompiler("-std=c11", "-O2") })
 
-// Check returns the breaches in the source of a submission that the compiler has accepted. It starts the running
-// program again, whose main must call Serve first.
+// Check returns the breaches in the source of a submission that the compiler has accepted. It starts a second process
+// of the running program to parse the source. Therefore the program's main must call Serve first.
 func Check(source []byte) ([]Breach, error) {
 	compiler, err := courseC()
 	if err != nil {

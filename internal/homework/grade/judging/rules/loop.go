@@ -34,8 +34,8 @@ func (p *program) loops() {
 	}
 }
 
-// breach returns the Breach for a loop that ends early, or nil if it is none. frees means that the loop is in
-// free_sequence; l1 and l2 are the sentences of the handout about L1 and L2 tables.
+// breach returns the Breach for a loop that ends early, or nil if the handout allows the loop. frees means that the
+// loop is in free_sequence. l1 and l2 are the sentences of the handout about L1 and L2 tables.
 func (l early) breach(frees bool, l1, l2 string) *Breach {
 	b := &Breach{Rule: l.rule, Line: l.line, Advice: true}
 	switch l.rule {
@@ -56,7 +56,8 @@ func (l early) breach(frees bool, l1, l2 string) *Breach {
 	return b
 }
 
-// A loopReader finds the loops over a sequence's tables that change counts or free memory, and that may end early.
+// A loopReader examines the loops that visit a sequence's tables and change counts or free memory. It finds those
+// that may end early.
 type loopReader struct {
 	*program
 	early []early
@@ -107,7 +108,7 @@ func (r *loopReader) loop(l *ctree.Stmt, around []*ctree.Stmt) {
 	}
 }
 
-// leaving finds the statements that leave the loop when a table or block is absent, that is, NULL or -1.
+// leaving finds the statements in the loop l that leave it when a table is NULL or a block is -1.
 func (r *loopReader) leaving(l *ctree.Stmt, body []*ctree.Stmt, t tester, rule string) {
 	for _, s := range body {
 		switch s.Kind {
@@ -153,7 +154,7 @@ type tester struct {
 	at func(*ctree.Expr) (whenAbsent, whenPresent bool)
 }
 
-// implies reports whether an expression is certainly value (true or false) if the table or block is absent.
+// implies reports whether an expression certainly has the value if the table or block is absent.
 func (t tester) implies(e *ctree.Expr, value bool) bool {
 	if e = e.Bare(); e == nil {
 		return false
@@ -175,8 +176,8 @@ func (t tester) implies(e *ctree.Expr, value bool) bool {
 	return false
 }
 
-// nullSlot recognises "slot == NULL" (absent) and "slot != NULL" (present) for a slot of the L1 table that the loop
-// steps through. A slot that the loop fills does not count.
+// nullSlot recognises "slot == NULL" (absent) and "slot != NULL" (present), where slot is a slot of the L1 table and
+// the loop visits the slots one after the other. It ignores a slot to which the loop assigns a table.
 func (r *loopReader) nullSlot(e *ctree.Expr, steps map[*ctree.Var]bool, l *ctree.Stmt) (absent, present bool) {
 	slot := e
 	if e.Op == ctree.Compare {
@@ -237,7 +238,8 @@ func same(a, b *ctree.Expr) bool {
 		slices.EqualFunc(a.Args, b.Args, same)
 }
 
-// unmapped recognises "entry == -1" (absent) and "entry != -1" (present) and comparisons with the same meaning.
+// unmapped recognises "entry == -1" (absent) and "entry != -1" (present), and comparisons with the same meaning, such
+// as "entry < 0".
 func (r *loopReader) unmapped(e *ctree.Expr, steps map[*ctree.Var]bool) (absent, present bool) {
 	if e.Op != ctree.Compare || !r.entry(e.Args[0], steps, 0) {
 		return false, false

@@ -39,8 +39,8 @@ func (p *program) pool() {
 	}
 }
 
-// An origin says where a pointer points: into the pool, or where parameters of the function point (one bit for each
-// parameter).
+// An origin says where a pointer points: into the pool, to the memory of parameters of the function, or both. params
+// has one bit for each parameter.
 type origin struct {
 	anything bool // NULL or the variable itself: no information
 	pool     bool
@@ -98,8 +98,9 @@ func (r *poolReader) function(f *ctree.Function) *summary {
 	return s
 }
 
-// stmts collects the effects of statements. perhaps means that they do not happen in every call. That also holds for
-// statements in an if, and after an if that may end the function with success, unless the if only tests for NULL.
+// stmts collects the effects of statements. perhaps means that the effects do not happen in every call. stmts also
+// sets it for the statements in an if or a switch, and for those after an if or switch that may end the function with
+// success. An if that only tests for NULL does not count.
 func (r *poolReader) stmts(f *ctree.Function, s *summary, body []*ctree.Stmt, perhaps bool) {
 	for _, st := range body {
 		for _, e := range []*ctree.Expr{st.Cond, st.Step, st.Expr} {

@@ -15,8 +15,8 @@ import (
 //go:embed sweeps.trace
 var sweepsText string
 
-// lists are the lists that loops in sweeps.trace can name. The ids are different ints that become equal if they are
-// truncated to fewer bits or converted to float.
+// lists are the lists to which a loop in sweeps.trace can refer by name. ids has different ints that would be equal
+// if they were truncated to fewer bits or converted to float.
 var lists = map[string]string{
 	"ids":        "1 257 65537 16777217 16777216 -1 -65535 -2147483647 0 256 65536 -2147483648 2147483647 2147483646",
 	"boundaries": "0 1 14 15 16 17 31 32 127 128 239 240 241 254 255",
@@ -42,7 +42,7 @@ func sweepsOf(task int) (all []Case, err error) {
 	return all, nil
 }
 
-// A sweep expands a section of sweeps.trace to the text of a trace.
+// A sweep expands a section of sweeps.trace, which has loops and conditions, to the text of a trace.
 type sweep struct {
 	sections map[string][]string
 	vars     map[string]int
@@ -50,7 +50,8 @@ type sweep struct {
 	text     strings.Builder
 }
 
-// expand writes the expansion of lines to the text. A line "try ID" is replaced by the lines in try, for this id.
+// expand writes the expansion of lines to the text. It replaces a line "try ID" by the lines in try, which are
+// expanded with this id.
 func (s *sweep) expand(lines, try []string) {
 	for len(lines) > 0 {
 		line, _, _ := strings.Cut(lines[0], "#")
