@@ -91,7 +91,8 @@ type Rows struct {
 }
 
 // NewRows emits the instructions that prepare the addresses of n rows, at most 12. Register base has the address of
-// row 0. stride emits the load of the distance between rows in bytes; it is called only if n > 1.
+// row 0. The rows are a fixed number of bytes apart. stride emits the instruction that loads this distance into a
+// register; NewRows calls it only if n > 1.
 func NewRows(asm *build.Context, base reg.Register, stride func() reg.Register, n int) *Rows {
 	r := &Rows{Base: base}
 	if n > 1 {
@@ -129,8 +130,8 @@ func (r *Rows) At(row, byte int) operand.Mem {
 	return m
 }
 
-// From returns the addresses of at most six rows, the first of which is at base. The distance between them is that
-// of r's rows, which must be at least six.
+// From returns the addresses of at most six other rows. Their first row is at base, and they are as far apart as the
+// rows of r. It emits no instructions: it uses the registers of r, so r must have at least six rows.
 func (r *Rows) From(base reg.Register) *Rows {
 	return &Rows{Base: base, stride: r.stride, three: r.three, five: r.five}
 }

@@ -88,8 +88,8 @@ func TestForwardEqualsTheReference(t *testing.T) {
 	}
 }
 
-// change applies a function that sets options of the batch, and repeats the values of options that have one for each
-// head until there are enough.
+// change applies a function that sets options of the batch. AlibiSlopes and Sinks need a value for each head; the
+// function may set fewer, which change repeats.
 func (p *problem) change(change func(b *Batch)) {
 	change(&p.batch)
 	for _, list := range []*[]float32{&p.batch.AlibiSlopes, &p.batch.Sinks} {
@@ -135,7 +135,7 @@ func TestNaNStaysWhereItIsReached(t *testing.T) {
 	})
 }
 
-// poisonUnused sets one element of each key and value in a slot that no sequence uses.
+// poisonUnused stores v in one element of every key and every value that no sequence uses.
 func (p *problem) poisonUnused(v float32, element int) {
 	c, used := &p.cache, map[int]bool{}
 	for seq, n := range p.batch.SeqLens {
@@ -209,7 +209,8 @@ func TestNarrowOutputsAreThoseOfFloat32Rounded(t *testing.T) {
 	})
 }
 
-// Ensure that NaN and infinity affect only the head that contains them, although int8 keys round queries to integers.
+// Ensure that NaN and infinity in the query of one head do not change the outputs of the other head. With int8 keys,
+// queries are rounded to integers, with a scale that depends on the largest magnitude.
 func TestQueriesOfAnySizeBesideInt8Keys(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {

@@ -74,8 +74,8 @@ func setsOf(d DType) []kernels {
 	return slices.DeleteFunc(slices.Clone(testedSets()), func(k kernels) bool { return !slices.Contains(typesOf(k), d) })
 }
 
-// contentsOf returns a function that draws numbers to be stored as type d. For float32, logits of such numbers reach
-// 30, so that some are computed in float64.
+// contentsOf returns a function that draws the numbers of a problem with keys and values of type d, or nil for the
+// default. For float32 it draws larger numbers: logits reach 30, so that some are computed in float64.
 func contentsOf(d DType) func(r *rand.Rand) float32 {
 	if d == F32 {
 		return func(r *rand.Rand) float32 { return float32(r.NormFloat64()) * 2.3 }

@@ -30,8 +30,8 @@ type Batch struct {
 	SeqLens    []int32
 
 	// BlockTables has a row of TableStride entries for each sequence: the block of token t of sequence s is
-	// BlockTables[s·TableStride + t / block size]. Entries after the last token are ignored, and so are entries of
-	// tokens before all windows.
+	// BlockTables[s·TableStride + t / block size]. Forward ignores the entries of blocks after the last token, and of
+	// blocks that lie before the windows of all query tokens.
 	BlockTables []int32
 	TableStride int
 
@@ -185,8 +185,8 @@ func (b *Batch) checkShared(c *Cache) error {
 	return nil
 }
 
-// checkCommon returns an error if the common prefix of sequence seq is in other blocks than that of sequence first,
-// whose table Forward uses to read the prefix.
+// checkCommon returns an error if the block tables of sequences first and seq differ in the common prefix. Forward
+// reads the prefix of all sequences through the table of sequence first.
 func (b *Batch) checkCommon(c *Cache, first, seq int) error {
 	_, _, position := b.queries(seq)
 	from, _ := b.attended(position)

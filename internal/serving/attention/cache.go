@@ -157,9 +157,10 @@ func (c *Cache) CheckStrides() error {
 	return nil
 }
 
-// disjoint reports whether pieces of memory do not overlap. There is a piece of span bytes at each i·a + j·b, where
-// i < n and j < m. If pitch is not 0, a piece consists of rows of row bytes that begin pitch bytes apart, and the
-// gaps between the rows of a piece may contain rows of pieces with another j.
+// disjoint reports whether pieces of memory do not overlap. A piece has span bytes and begins at offset i·a + j·b, for
+// each i < n and each j < m. If pitch is not 0, a piece is not contiguous: it consists of rows of row bytes each,
+// which begin pitch bytes apart. Then the gaps between the rows of a piece may contain the rows of pieces with another
+// j.
 func disjoint(a, n, b, m, row, span, pitch int) bool {
 	if pitch > 0 && b < span {
 		fits := m == 1 || b >= row && (m-1)*b+row <= pitch
@@ -187,10 +188,10 @@ func (c *Cache) CheckApart() error {
 	return nil
 }
 
-// overlapping reports whether keys and values, or their scales, share memory. In each of a and b, the numbers of
-// block i and head j are span bytes at i·block + j·head. The distance from such a piece of a to one of b depends
-// only on how many heads and how many blocks lie between them. For each number of heads, overlapping checks only the
-// one or two numbers of blocks for which the two pieces are closest.
+// overlapping reports whether keys and values, or the scales of keys and of values, share memory. In both a and b,
+// block i and head j have a piece of span bytes at offset i·block + j·head. The distance between a piece of a and a
+// piece of b depends only on the difference of their heads and the difference of their blocks. For each difference of
+// heads, overlapping checks only the one or two differences of blocks for which the pieces are closest.
 func (c *Cache) overlapping(a, b []byte, block, head, heads, span int) bool {
 	distance := int(uintptr(unsafe.Pointer(&b[0])) - uintptr(unsafe.Pointer(&a[0])))
 	if distance >= span && distance+span <= head && block >= heads*head {

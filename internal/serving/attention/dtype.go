@@ -50,8 +50,8 @@ func e4m3ToF32(b uint8) float32 {
 }
 
 // toFP8 converts f to an 8-bit format with the given number of fraction bits and exponent bias. It rounds to nearest,
-// ties to even. Larger numbers than the format's largest number, whose encoding is largest, become that number, as in
-// vLLM. A NaN becomes 0x7f.
+// ties to even. largest is the encoding of the format's largest number; larger numbers become that number, as in vLLM.
+// A NaN becomes 0x7f.
 func toFP8(f float32, fraction, bias uint32, largest uint8) uint8 {
 	b := math.Float32bits(f)
 	sign, abs := uint8(b>>24&0x80), b&0x7fffffff
@@ -147,8 +147,8 @@ func Float32s(x []float32, stride int) Tensor {
 	return Tensor{F32, unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x)), stride}
 }
 
-// Check returns an error if Data does not have the given number of rows with width elements each. The error calls
-// the tensor name.
+// Check returns an error if Data does not have the given number of rows with width elements each. name is what the
+// error message calls the tensor.
 func (t *Tensor) Check(name string, rows, width int) error {
 	size := t.DType.Size()
 	switch {

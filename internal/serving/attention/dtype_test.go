@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// narrowTypes has the types narrower than float32 whose numbers float32 represents exactly. The value
-// is the smallest encoding that is infinity or NaN.
+// narrowTypes has the types narrower than float32 whose numbers float32 represents exactly, and for each type the
+// smallest encoding that is infinity or NaN.
 var narrowTypes = map[DType]int{F16: 0x7c00, BF16: 0x7f80, E4M3: 0x7f, E5M2: 0x7c}
 
 // fromBits and toBits are Load and Store.

@@ -16,14 +16,15 @@ type kernels interface {
 	// bits of a pair of integers. The sums are exact until they are rounded to float32.
 	integerScores(k *call, q []float32, rows, pairs int, keys []float32, n int, out []float32)
 
-	// largest returns the bits of the largest magnitude in x. If x has a NaN, it returns more than the bits of
-	// infinity. quantize rounds x·factor to 16-bit integers and stores two of them in each number of out. The length
-	// of x is a multiple of 8.
+	// largest returns the bits of the largest magnitude in x. If x has a NaN, the result is larger than the bits of
+	// infinity. quantize rounds x·factor to 16-bit integers and stores them in out, two in the 32 bits of each float32.
+	// The length of x is a multiple of 8.
 	largest(k *call, x []float32) (bits uint32)
 	quantize(k *call, x []float32, factor float32, out []float32)
 
-	// pack combines the integers in a tile of keys to pairs as quantize does for a query: 16 numbers of out have the
-	// integers of two elements of 16 keys. out may begin where keys begins, or before it.
+	// pack combines the integers in a tile of keys to pairs, as quantize does for a query. The 32 bits of a float32 of
+	// out have two consecutive elements of one key, and the next float32 has those of the next of the tile's 16 keys. out
+	// may begin where keys begins, or before it.
 	pack(k *call, keys, out []float32)
 
 	// scale sets each number of x to factor·x + slope·(offset + index). len(x) is a multiple of 16.
@@ -63,9 +64,9 @@ type kernels interface {
 	convert(k *call, d DType, in unsafe.Pointer, stride, n int, out []float32) (finite bool)
 	halve(k *call, d DType, in unsafe.Pointer, n int, out unsafe.Pointer) (ok bool)
 
-	// narrow converts numbers of x to type d, rounding to nearest, and writes them to out. widen converts numbers of
-	// type d to float32. Both convert as many numbers from the beginning as their instructions can, and return how
-	// many.
+	// narrow converts numbers of x to type d, rounding to nearest, and writes them to out. widen converts numbers of type
+	// d to float32. Both begin with the first number. They return how many numbers they have converted, which can be
+	// fewer than all, because an instruction converts several at once.
 	narrow(d DType, out unsafe.Pointer, x []float32) int
 	widen(d DType, x []float32, in unsafe.Pointer) int
 
@@ -82,11 +83,12 @@ type kernels interface {
 	// has no such functions.
 	tileRows() int
 
-	// tileScores does what scores does, or integerScores for Int8, and reads n tiles of keys directly from the blocks.
-	// tiles has the addresses of these tiles, the last one twice if n is odd, and then of the tilesAhead tiles that are
-	// read next. tileValues does what values does, and reads the values of n tokens directly from the blocks; offset is
-	// the index of the first token in its tile. With F32 it sums the tokens of each tile before it adds them to out.
-	// With E4M3 the products and sums are 1/256 of the exact ones, and both functions return false if a number is NaN.
+	// tileScores and tileValues read keys and values directly from the blocks. tileScores does what scores does or, for
+	// Int8, what integerScores does, for n tiles of keys. tiles has the addresses of these tiles, the last one twice if n
+	// is odd, then those of the tilesAhead tiles that are read next. tileValues does what values does, for n tokens;
+	// offset is the index of the first token in its tile. With F32, tileValues sums the tokens of each tile before it
+	// adds them to out. With E4M3 the products and sums are 1/256 of the exact ones, and both functions return false if a
+	// number is NaN.
 	tileScores(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int, out []float32) (ok bool)
 	tileValues(k *call, d DType, p []float32, rows, n, offset int, tiles *unsafe.Pointer, size int, out []float32,
 		stride int) (ok bool)
@@ -119,8 +121,9 @@ type call struct {
 // halfTiles is the number of 8-bit tiles that are converted to float16 at a time.
 const halfTiles = 2
 
-// halved returns the list of addresses that a kernel expects for halfTiles tiles of float16: those of the tiles in
-// k.buffer, then those of later 8-bit tiles in list, which the kernel prefetches.
+// halved returns the list of addresses for a kernel that reads float16 tiles. Its first halfTiles addresses are those
+// of the tiles in k.buffer, which were converted from 8 bits. The others are addresses of later 8-bit tiles, from
+// list, which the kernel prefetches.
 func (k *call) halved(size int, list []unsafe.Pointer) *[3 * halfTiles]unsafe.Pointer {
 	near, far := list[tilesAhead/2:], list[tilesAhead-1:]
 	k.halves = [...]unsafe.Pointer{k.buffer, unsafe.Add(k.buffer, 2*TileTokens*size), near[0], near[1], far[0], far[0]}

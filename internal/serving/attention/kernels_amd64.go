@@ -26,8 +26,8 @@ func hasVNNI() bool { return hasAVX512() && cpuid.CPU.Supports(cpuid.AVX512VNNI)
 
 func hasAVX2() bool { return cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F16C) }
 
-// An assembly implements kernels with the assembly functions of an instruction set. It has those of its functions
-// that are not AVX2's; its methods call AVX2's functions directly.
+// An assembly implements kernels with the assembly functions of an instruction set. The fields have the functions in
+// which instruction sets differ. The methods call all other functions directly, in their version for AVX2.
 type assembly struct {
 	name                                    string
 	scoresPanel, integersPanel, valuesPanel []rowKernel // the most rows first
@@ -130,9 +130,9 @@ func (a *assembly) values(k *call, p []float32, rows, n int, values []float32, c
 	})
 }
 
-// eachGroup divides rows into groups of the size of list's first function, and calls do once for all whole groups.
-// For the remaining rows it calls do with the last function if that takes so many rows; otherwise the first function
-// gets one more group. at is the first row of a call.
+// eachGroup divides rows into calls of do. The first function of list takes most rows: do is called once with it, for
+// all groups of that size. The remaining rows go to the last function if it takes so many rows; otherwise the first
+// function gets one more, incomplete group. at is the first row of a call.
 func eachGroup(list []rowKernel, rows int, do func(f *rowKernel, at, groups int)) {
 	first, last := &list[0], &list[len(list)-1]
 	groups, rest := rows/first.rows, rows%first.rows
@@ -355,8 +355,8 @@ func (a *assembly) valueTiles(k *call, d DType, p []float32, rows, n, offset int
 	}
 }
 
-// fitting returns the function of list that takes the fewest rows, but at least the given number. If there is none,
-// it returns the first function, which takes the most rows.
+// fitting returns the smallest function of list that takes at least the given number of rows. If there is none, it
+// returns the first function, which takes the most rows.
 func fitting(list []rowKernel, rows int) rowKernel {
 	best := list[0]
 	for _, f := range list {

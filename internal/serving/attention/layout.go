@@ -44,8 +44,8 @@ func (s *Shape) tile() int {
 	return min(TileTokens, s.BlockSize&-s.BlockSize)
 }
 
-// keyIndex returns where the given element of a token's key is, counted in elements from the beginning of the block
-// and head.
+// keyIndex returns the position of the given element of a token's key: the number of elements between the beginning of
+// its head's keys in the block and this element.
 func (s *Shape) keyIndex(token, element int) int {
 	switch s.Layout {
 	case LayoutVLLM:
@@ -69,8 +69,8 @@ func (s *Shape) valueIndex(token, element int) int {
 	return token*s.HeadSize + element
 }
 
-// headSpan returns the number of bytes from the beginning of the first element to the end of the last element of a
-// block and head, in Key or in Value.
+// headSpan returns how many bytes of memory the keys of one head in one block span, from the first element to the end
+// of the last; values span as many. With LayoutFlash, the span includes elements of other heads.
 func (c *Cache) headSpan() int {
 	elements := c.BlockSize * c.HeadSize
 	if c.Layout == LayoutFlash {
@@ -161,9 +161,9 @@ func (c *Cache) StoreTile(block, head, offset int, keys, scratch []float32) {
 	c.DType.StoreAll(unsafe.Pointer(&c.Key[c.KeyOffset(block, head, offset, 0)]), scratch[:TileTokens*c.HeadSize])
 }
 
-// CopyKeys copies the keys of 16 tokens to a tile: rows row to row+15 of t, whose type is that of the cache and has
-// 4 or 2 bytes. offset is the index of the tile's first token in the block. If bypass is true, CopyKeys bypasses the
-// processor's caches, which is faster for keys that are not read again soon.
+// CopyKeys copies the keys of 16 tokens, which are rows row to row+15 of t, to a tile. t must have the same type as
+// the cache, of 4 or 2 bytes. offset is the index of the tile's first token in the block. If bypass is true, CopyKeys
+// bypasses the processor's caches, which is faster for keys that are not read again soon.
 func (c *Cache) CopyKeys(block, head, offset int, t *Tensor, row int, bypass bool) {
 	bytes := c.DType.Size()
 	out := unsafe.Pointer(&c.Key[c.KeyOffset(block, head, offset, 0)])

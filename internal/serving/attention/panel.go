@@ -12,9 +12,9 @@ func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 	}
 }
 
-// listPrefetches lists addresses in the blocks of an item's next partition in w.ahead. The kernels prefetch 16·size
-// bytes at one address of the list while they multiply a tile or two by some rows. Prefetching everything at once
-// would delay other reads.
+// listPrefetches lists addresses in the blocks of an item's next partition in w.ahead. The kernels take one address of
+// the list, and prefetch 16·size bytes there, each time they multiply some rows of queries by a tile or two.
+// Prefetching everything at once would delay other reads.
 func (r *Runner) listPrefetches(w *scratch, it *item, head, part int) {
 	c, n := r.cache, 0
 	piece, bytes := TileTokens*r.queryWidth(), TileTokens*c.HeadSize*c.DType.Size()

@@ -18,9 +18,9 @@ type plan struct {
 }
 
 // An item is a piece of work: the attention of some query tokens, in the query heads of some KV heads, over some
-// partitions of the context. An item of many query tokens has one KV head. An item of one query token has several.
-// Within a partition it computes one KV head after the other, so that a core reads a whole block at about the same
-// time.
+// partitions of the context. An item of many query tokens has one KV head. An item of one query token has several. A
+// core computes an item's KV heads one after the other before it goes on to the next partition, so that it reads all
+// heads of a block at about the same time.
 type item struct {
 	kind         itemKind
 	seq          int // or -1 if the query tokens belong to several sequences
@@ -55,7 +55,8 @@ type reduction struct {
 // and values to float32 takes little time compared with the multiplications.
 const maxItemRows = 512
 
-// maxSavedBytes limits the bytes of saved results. An item whose results would exceed it is not cut into runs.
+// maxSavedBytes limits the bytes of saved results. An item whose results would exceed it is not cut into runs of
+// partitions, because each run must save its results.
 const maxSavedBytes = 1 << 28
 
 func (p *plan) make(c *Cache, b *Batch, workers int) {
@@ -121,10 +122,11 @@ func cost(c *Cache, tokens, rows int) int {
 	return 2 * tokens * c.HeadSize * max(c.DType.Size(), rows/8)
 }
 
-// split cuts items into smaller ones if workers would otherwise be idle, or if the version requires it. It cuts an
-// item into runs of partitions. It also cuts it by heads where the partitions must stay together (V1), or where
-// there are so few that runs would be unequal: a context of 513 tokens has two, and the second has one token. group
-// is the number of query heads per KV head, total the sum of all costs. The runs save at most maxRecords results.
+// split cuts items into smaller ones if workers would otherwise be idle, or if the version requires it. Usually it
+// cuts an item into runs of partitions. It also divides the KV heads of an item. It does so where the partitions must
+// stay together (V1), and where there are so few partitions that the runs would be unequal: a context of 513 tokens
+// has two partitions, of which the second has one token. group is the number of query heads per KV head, and total is
+// the sum of all costs. maxRecords is the largest number of results that all runs together may save.
 func (p *plan) split(b *Batch, group, total, workers, maxRecords int) {
 	share := total/(4*workers) + 1
 	whole := b.Version == V1 || b.Version == Auto && ruleV1(b)
@@ -166,8 +168,8 @@ func (p *plan) cutHeads(i, heads int) {
 	}
 }
 
-// cut cuts item i into runs of step partitions each. It does not cut it if the plan would then have more than
-// maxRecords records.
+// cut cuts item i into runs of consecutive partitions. Each run has step partitions, the last may have fewer. cut
+// changes nothing if the plan would then have more than maxRecords records.
 func (p *plan) cut(i, group, step, maxRecords int) {
 	all := p.items[i]
 	parts := all.part1 - all.part0

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that the heads of a single query token are divided evenly enough among the workers if its context has few
-// partitions, the last of which can be short.
+// Ensure that no worker gets much more than its share of the work for a single query token whose context has few
+// partitions. The last of these partitions can be short, so the work is also divided by heads.
 func TestFewPartitionsAreSharedOutByHeads(t *testing.T) {
 	c := &Cache{Shape: Shape{BlockSize: 16, NumKVHeads: 12, HeadSize: 64, DType: F16}}
 	for _, tokens := range []int{513, 700, 1100, 1600} {

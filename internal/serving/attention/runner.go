@@ -110,9 +110,9 @@ func (r *Runner) attend(w *scratch, it *item, part int) {
 	}
 }
 
-// recordSize returns the number of floats of a record. A record is the result of a row over some tokens: m, l, and
-// o, which begins at recordHead, so that the o of two records share no cache line. o has a multiple of 64 floats,
-// because the kernels write so many.
+// recordSize returns the number of floats of a record. A record is the result of a row over some tokens: the largest
+// logit m, the sum of the weights l, and the output o. o begins at recordHead, so that the o of two records share no
+// cache line. It has a multiple of 64 floats, because the kernels write so many.
 func recordSize(c *Cache) int { return recordHead + (c.HeadSize+63)&^63 }
 
 const recordHead = 16

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// unpack converts the keys and values of tokens w.from to w.to-1 of a partition to float32. The keys of other tokens
-// in their tiles are then undefined.
+// unpack converts the keys and values of tokens w.from to w.to-1 of a partition to float32. w.keys has whole tiles;
+// the keys of their other tokens are undefined.
 func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 	c := r.cache
 	w.keys = grow(w.keys, partitionSize*c.HeadSize)
@@ -68,10 +68,10 @@ func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) boo
 	return true
 }
 
-// unpackTails converts the half chunk at the end of each value, for tokens from to to-1. It leaves the other half of
-// that chunk in w.values unchanged, because its sums are not part of the output. The kernels convert whole chunks,
-// so it converts the values of two tokens at a time. readable has the values in the type that the kernels read,
-// whose numbers have the given number of bytes.
+// unpackTails converts the end of each value, for tokens from to to-1. The head size is not a multiple of a chunk, so
+// the last chunk of a value is only half used; unpackTails leaves the other half in w.values unchanged, because its
+// sums are not part of the output. The kernels convert whole chunks, so unpackTails converts the values of two tokens
+// at a time. readable has the values in the type that the kernels read, whose numbers have the given number of bytes.
 func (r *Runner) unpackTails(w *scratch, value, readable unsafe.Pointer, bytes, from, to int) {
 	c := r.cache
 	size, n := c.HeadSize, to-from

@@ -46,7 +46,8 @@ const (
 	spacePrefix   = "llmkv-1-" // begins the names of the folders of spaces; 1 is the number of the format
 	partialPrefix = "partial-"
 
-	// abandonedAfter is the age from which a partial file is removed: the process that wrote it has ended.
+	// abandonedAfter is the age from which a partial file is removed. The process that wrote it is then assumed to have
+	// ended.
 	abandonedAfter = 10 * time.Minute
 	// removeInterval is the time after a failed removal of files until the folder tries to remove files
 	// again.
@@ -100,8 +101,9 @@ func (f *Folder) open() error {
 	return nil
 }
 
-// checkOwner returns an error for a folder that another user can change. That user would decide what is read from it
-// and, through links, which files of this user are removed. Folders of the superuser are allowed.
+// checkOwner returns an error for a folder that belongs to another user or to which every user can write. Such a user
+// would decide what is read from it and, through links, which files of this user are removed. Folders of the superuser
+// are allowed, and folders to which their group can write.
 func checkOwner(path string, stat func(string) (fs.FileInfo, error)) error {
 	info, err := stat(path)
 	if err != nil {
@@ -156,8 +158,9 @@ func (f *Folder) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte)
 	})
 }
 
-// inTime runs work until it ends or the context is done, and returns the count that work has reached by then.
-// A call for a file cannot be interrupted, so work may still run after inTime has returned.
+// inTime runs work in a goroutine and waits until work has returned or the context is done. It returns the value that
+// work has added to done by then. A system call for a file cannot be interrupted, so work may still run after
+// inTime has returned.
 func (f *Folder) inTime(ctx context.Context, work func(done *atomic.Int64) error) (int, error) {
 	select {
 	case f.calls <- struct{}{}:

@@ -18,9 +18,10 @@ type Config struct {
 	Stores bool // blocks are stored (vLLM's kv_role producer or both)
 	Loads  bool // blocks are loaded (consumer or both)
 
-	// KnownFor is the time for which the Offloader assumes that a tier still has a block, and does not store
-	// the block again. The real time is between KnownFor and twice KnownFor. It has an end because tiers
-	// remove blocks that are not used. KnownFor is at most 10 minutes; 0 means 10 minutes.
+	// KnownFor is the time for which the Offloader assumes that a tier still has a block, and does not store the block
+	// again. The actual time is between KnownFor and twice KnownFor, and shorter if very many blocks are stored. The
+	// assumption must end at some time, because tiers remove blocks that are not used. KnownFor is at most 10 minutes; 0
+	// means 10 minutes.
 	KnownFor time.Duration
 
 	QueueBytes int         // limit of the bytes in blocks that wait to be stored; 0 means 256 MB
@@ -196,8 +197,9 @@ func (o *Offloader) remember(blocks ...blockhash.Hash) {
 	}
 }
 
-// forgetOld drops the blocks in older and moves the blocks in recent to older, if recent has maxRecent blocks
-// or was started at least KnownFor ago. If it was started at least twice KnownFor ago, it drops all blocks.
+// forgetOld makes the Offloader store blocks again that it stored long ago. If recent has maxRecent blocks or is at
+// least KnownFor old, it drops the blocks in older, moves the blocks in recent to older, and begins a new recent. If
+// recent is at least twice KnownFor old, it drops all blocks.
 func (o *Offloader) forgetOld() {
 	now := time.Now()
 	age := now.Sub(o.since)
@@ -267,8 +269,9 @@ func (o *Offloader) failed(doing string, err error) {
 	o.logf(doing, "%s keys and values: %v; they are computed instead", doing, err)
 }
 
-// Find returns the number of leading blocks that a tier has, or 0 if loading them takes longer than computing them.
-// compute is the time to compute all of the blocks, or 0 if unknown.
+// Find returns the number of leading blocks that a tier has. It returns 0 if loading these blocks would take longer
+// than computing them, or if the tier failed within the last second. compute is the time to compute all of the blocks,
+// or 0 if unknown.
 func (o *Offloader) Find(blocks []blockhash.Hash, compute time.Duration) int {
 	if !o.config.Loads || len(blocks) == 0 || o.paused() {
 		return 0
@@ -364,7 +367,8 @@ func (o *Offloader) loaded(blocks []blockhash.Hash, took time.Duration) {
 	o.rate.add(float64(len(blocks)), took)
 }
 
-// deadline returns how long to wait for a tier: as long as computing the blocks would take.
+// deadline returns how long to wait for a tier: as long as computing the blocks would take, but at least minDeadline.
+// If that time is unknown, it is unknownDeadline.
 func deadline(compute time.Duration) time.Duration {
 	if compute <= 0 {
 		return unknownDeadline

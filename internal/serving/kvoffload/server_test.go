@@ -109,7 +109,8 @@ func TestRedisServerThatIsFullCostsBlocksOnly(t *testing.T) {
 	}
 }
 
-// Ensure that when a server stops, is killed or returns, a request never waits longer than its deadline.
+// Ensure that no request waits longer than its deadline while the server is suspended or after it was killed, and that
+// blocks are stored and loaded again when the server is back.
 func TestRedisServerThatComesAndGoes(t *testing.T) {
 	s := startServer(t)
 	r := newRedis(t, kvoffload.RedisConfig{URL: "redis://" + s.address()})

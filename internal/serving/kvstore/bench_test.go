@@ -86,9 +86,9 @@ func BenchmarkPrefill(b *testing.B) {
 	}
 }
 
-// BenchmarkCascade decodes 32 sequences that share a prefix of 4,096 tokens. It compares reading the prefix
-// once for all sequences with reading it once for each sequence. In the second case, the sequences of a head
-// are computed one after the other, so that the head's prefix stays in the processor's cache.
+// BenchmarkCascade decodes 32 sequences that share a prefix of 4,096 tokens. It compares reading the prefix once for
+// all sequences with reading it once for each sequence. When it is read for each sequence, all sequences are computed
+// for one head before the next head, so that the head's prefix stays in the processor's cache.
 func BenchmarkCascade(b *testing.B) {
 	const seqs, prefix, own = 32, 4096, 64
 	eachThreads(b, func(b *testing.B, threads int) {
@@ -130,8 +130,8 @@ func BenchmarkPaged(b *testing.B) {
 	}
 }
 
-// BenchmarkBlockSize decodes 8 sequences of 1,024 tokens, and swaps 256 tokens of 32 layers out and in
-// again (Fig. 19a).
+// BenchmarkBlockSize decodes 8 sequences of 1,024 tokens, and swaps 256 tokens of 32 layers out and in again (the
+// paper's Fig. 19a).
 func BenchmarkBlockSize(b *testing.B) {
 	for tokens := 1; tokens <= 256; tokens *= 2 {
 		s := shape(attention.F16)
@@ -309,8 +309,8 @@ func (l *layer) tables(tokens int, random bool) [][]int32 {
 	return tables
 }
 
-// batch returns a batch of seqs sequences. Each has the given number of tokens, and the last ones are
-// queries. The caller sets the block tables.
+// batch returns a batch of seqs sequences. Each sequence has the given number of tokens, and the last of them, as many
+// as queries says, are query tokens. The caller sets the block tables.
 func (l *layer) batch(seqs, tokens, queries int) *attention.Batch {
 	n := seqs * queries * queryHeads * headSize
 	if len(l.query) < n {

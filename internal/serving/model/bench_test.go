@@ -119,8 +119,8 @@ func newReader(m *model.Model, store *kvstore.Store, pool *parallel.Pool, batch 
 	return r
 }
 
-// BenchmarkDecodeAgainstReading measures, in turn, decoding one sequence after 512 tokens, and only reading the bytes
-// that this needs, as BenchmarkDecode of kvstore does. It reports the median of the ratios.
+// BenchmarkDecodeAgainstReading measures two things in turn: decoding one sequence after 512 tokens, and only reading
+// the bytes that this decoding needs. It reports the median of the ratios, as BenchmarkDecode of kvstore does.
 func BenchmarkDecodeAgainstReading(b *testing.B) {
 	threads := []int{1}
 	if n := runtime.NumCPU(); n > 1 {

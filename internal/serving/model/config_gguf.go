@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// ggufWithoutEffect lists keys that do not change logits, except in architectures whose code below reads them.
-// llama.cpp does not read them in other architectures either.
+// ggufWithoutEffect lists keys that the check for unread keys accepts, because they do not change the logits. The code
+// below reads some of them for some architectures; for the other architectures, llama.cpp does not read them either.
 var ggufWithoutEffect = []string{
 	"vocab_size", "tensor_data_layout", "pooling_type", "attention.layer_norm_epsilon", "rope.scaling.finetuned",
 }

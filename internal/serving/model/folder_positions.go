@@ -88,8 +88,8 @@ func (p *published) noRope(f *family) []bool {
 	return none[:min(len(none), max(p.Layers, 0))]
 }
 
-// rope returns the rotary embedding of all layers without a LocalRope. For dynamic scaling and YaRN, it also sets
-// MaxModelLen to the length that the scaling allows.
+// rope returns the rotary embedding of the layers that do not use a LocalRope. For dynamic scaling and YaRN, it also
+// sets MaxModelLen to the length that the scaling allows.
 func (p *published) rope(c *Config, f *family) (*Rope, error) {
 	s := cmp.Or(p.RopeParams, p.Scaling, &scaling{})
 	if s.Full != nil {

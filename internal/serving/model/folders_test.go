@@ -105,8 +105,9 @@ func gptOSSConfig(inter int) map[string]any {
 			"beta_fast": 8.0, "beta_slow": 1.0, "truncate": false}}
 }
 
-// exactYarn returns YaRN's factor for pair i of 16, with scaling by 4 and theta 1000. It does not round the indices
-// of the pairs that make 8 turns and 1 turn over 64 tokens.
+// exactYarn returns YaRN's factor for pair i of 16, with scaling by 4 and theta 1000. Pairs that make more than 8
+// turns over 64 tokens are not scaled, and pairs that make less than 1 turn are fully scaled. exactYarn does not round
+// the indices of the pairs that make exactly 8 turns and 1 turn.
 func exactYarn(i int) float64 {
 	place := func(turns float64) float64 { return 16 * math.Log(64/(2*math.Pi*turns)) / math.Log(1000) }
 	ramp := max(0, min(1, (float64(i)-place(8))/(place(1)-place(8))))

@@ -17,8 +17,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// ggufTypes lists the types of GGUF: the number in files, the elements and bytes of a block, and the offsets in a
-// block of numbers in F16.
+// ggufTypes has, for each type of GGUF, the type's number in files, the elements and the bytes of a block, and the
+// offsets in a block at which a number in F16 is stored.
 var ggufTypes = map[string]struct {
 	number          uint32
 	elements, bytes int
@@ -69,7 +69,8 @@ type ggufFile struct {
 	tensors []weightfile.Tensor
 }
 
-// mixedGGUF returns a file in which each type of GGUF occurs, except those that replace maps to another type.
+// mixedGGUF returns a file with tensors of all types of GGUF. Where a tensor would have a type that is a key in
+// replace, it has the type to which replace maps this key.
 func mixedGGUF(family string, replace map[string]string, changes ...func(*ggufFile)) []byte {
 	const hidden, heads, kvHeads, dim = ggufHidden, ggufHeads, ggufKVHeads, ggufDim
 	rnd := rand.New(rand.NewPCG(3, 9))

@@ -6,7 +6,8 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// A productJob multiplies rows by a linear. It is a parallel.Task; each of its tasks multiplies by some panels.
+// A productJob multiplies rows of activations by a linear. It is a parallel.Task; each of its tasks computes the
+// outputs of some panels.
 type productJob struct {
 	lin      *linear
 	dst      []float32
@@ -302,8 +303,8 @@ func (r *Runner) activateRow(row, width int) {
 	}
 }
 
-// comparedPanels is the number of panels after which a task compares the logits that it has computed, which are then
-// still in the second-level cache.
+// comparedPanels is the number of panels that a task computes before it looks for the largest logit in them. The
+// logits are then still in the second-level cache.
 const comparedPanels = 16
 
 // largest finds the largest logit of each row, task by task, while the logits are computed.
@@ -331,8 +332,7 @@ func (l *largest) compare(task, row int, logits []float32, token int) {
 	l.tasks[task*len(l.tokens)+row].take(logit{value, int32(token + i)})
 }
 
-// take replaces l by other if other is larger, or the first NaN. It keeps l if they are equal, unless l has no token
-// yet.
+// take replaces l by other if other is larger or NaN. It keeps l if they are equal, unless l has no token yet.
 func (l *logit) take(other logit) {
 	if other.value > l.value || l.token < 0 && other.value == l.value || other.value != other.value {
 		*l = other

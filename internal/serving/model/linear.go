@@ -53,7 +53,8 @@ func (l *loader) packedType(t *weights.Tensor, in int) matrix.Type {
 			return rounds
 		}
 	case matrix.Shorts:
-		// The number of inputs must be a multiple of 8, so that each of up to 4 workers has whole pairs.
+		// W16A16 multiplies pairs of inputs. If the number of inputs is a multiple of 8, each of up to 4 workers has
+		// whole pairs.
 		if (t.DType == weights.F16 || t.DType == weights.BF16) && in%8 == 0 {
 			return matrix.W16A16
 		}

@@ -84,9 +84,10 @@ type halveKernel struct {
 	mask, nan, sevenths int // E4M3 only
 }
 
-// halve generates the kernel that converts n numbers of 8 bits, a multiple of 16, to float16. Arguments: in, the
-// numbers; out, the float16, which for E4M3 are 2^-8 of the numbers. For E4M3, whose NaN would become a finite
-// float16, the kernel sets flag to a value other than 0 if there is a NaN, else to 0.
+// halve generates the kernel that converts n numbers of 8 bits to float16; n is a multiple of 16. Arguments: in, the
+// 8-bit numbers; out, where the float16 are written. A float16 written for an E4M3 number is 2^-8 of that number. An
+// E4M3 NaN would become a finite float16, so for E4M3 the kernel sets flag: to 0 if there is no NaN, else to another
+// value.
 func halve(g *gen, name string) {
 	g.begin("halve" + name)
 	k := halveKernel{gen: g, e4m3: name == "E4M3", x: 0, bits: 1, mask: 2, nan: 3, sevenths: 4}
@@ -125,8 +126,8 @@ func halve(g *gen, name string) {
 	g.end()
 }
 
-// halve converts the numbers at in that fit into one of the registers in whole as float16, and stores them at out.
-// Register i of half is the lower half of register i of whole.
+// halve emits the code that loads 8-bit numbers at in, converts as many of them to float16 as one register of whole
+// has lanes, and stores them at out. Register i of half must be the lower half of register i of whole.
 func (k *halveKernel) halve(in, out operand.Mem, whole, half []reg.VecPhysical) {
 	g, x := k.gen, whole[k.x]
 	if k.e4m3 {
@@ -150,8 +151,9 @@ func narrows(g *gen) {
 	narrow(g, "BF16", func(i int) { g.roundBF16(i) })
 }
 
-// narrow generates the kernel that converts 16·n float32 at in to the type name, and writes them to out. round emits
-// the conversion of register i, to nearest, ties to even, into the register's lower half.
+// narrow generates the kernel that converts 16·n float32 at in to F16 or BF16, as name says, and writes them to out.
+// round emits the code that rounds the numbers of register i to nearest, ties to even, and leaves the results in the
+// lower half of the register.
 func narrow(g *gen, name string, round func(i int)) {
 	g.begin("narrow" + name)
 	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)

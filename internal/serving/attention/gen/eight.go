@@ -7,9 +7,9 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// An eightBits emits AVX-512 instructions that read numbers of type E4M3 and E5M2. It converts them to float16
-// first. Each byte of register nan has the largest magnitude of an E4M3 number that check has read there. It is 0x7f
-// if a number was NaN.
+// An eightBits emits AVX-512 instructions that read numbers of type E4M3 or E5M2 and convert them to float16, then to
+// float32. To find NaNs of E4M3, each byte of register nan has the largest magnitude that check has seen in this
+// byte's place; 0x7f means that a number was NaN.
 type eightBits struct {
 	*gen
 	e4m3                 bool
@@ -56,8 +56,8 @@ func (k *eightBits) load(m operand.Mem, i, j int, mask reg.Register) {
 	asm.VCVTPH2PS(k.half[j], words)
 }
 
-// check adds the next 64 numbers of E4M3 to register nan. With a mask, it adds the numbers among the next 32 whose
-// bit in mask is set.
+// check updates register nan with the next 64 numbers of E4M3. If mask is not nil, it updates register nan only with
+// those of the next 32 numbers whose bit in mask is set.
 func (k *eightBits) check(m operand.Mem, spare int, mask reg.Register) {
 	switch {
 	case !k.e4m3:

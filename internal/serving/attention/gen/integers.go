@@ -70,8 +70,8 @@ func (g *gen) tilePairs(k *scoreKernel, q *assembly.Rows) {
 	g.asm.ADDQ(operand.I32(4*k.line), k.at)
 }
 
-// loadPairs loads one pair of elements of each key into register keys+v as 16-bit numbers. Register v is for tile v
-// or, with AVX2, for half v of the tile.
+// loadPairs emits the code that loads one pair of elements of each key, as 16-bit numbers, into register keys+v. With
+// AVX-512, v is the number of the tile; with AVX2, it is the half of the tile.
 func (g *gen) loadPairs(k *scoreKernel, v, pair int) {
 	r := g.regs[k.keys+v]
 	m := operand.Mem{Base: k.key[0], Index: k.at, Scale: 1, Disp: 2 * pair * k.line}
@@ -133,8 +133,9 @@ func quantize(g *gen) {
 	g.end()
 }
 
-// pack generates the kernel that combines two rows of integers to one row of pairs, for n pairs of rows. A row at in
-// has 16 integers, stored as float32. The pairs are written to out, which may begin where in begins.
+// pack generates the kernel that combines each two consecutive rows of integers into one row of pairs. n is the number
+// of resulting rows. A row at in has 16 integers, stored as float32. The pairs are written to out, which may begin
+// where in begins.
 func pack(g *gen) {
 	g.begin("pack")
 	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)

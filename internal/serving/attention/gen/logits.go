@@ -14,8 +14,8 @@ func logits(g *gen) {
 	}
 }
 
-// A refineKernel has the numbers of the registers that refine uses. The float64 products of one float32 register
-// take two registers: a tile with AVX-512, half a tile with AVX2.
+// A refineKernel has the numbers of the registers that refine uses. A register of products has 16 float32 (a tile)
+// with AVX-512 and 8 (half a tile) with AVX2; in float64, these products take two registers.
 type refineKernel struct {
 	*gen
 	limit, abs, infinite       int
@@ -25,10 +25,11 @@ type refineKernel struct {
 	large                      int // AVX2 only: which products are large
 }
 
-// refine generates the kernel that computes large products again in float64: those whose magnitude is finite and
-// larger than x. It stores each as the sum of a float32 at out and one at low. Arguments: in, the query of one row;
-// data, addresses of tiles of keys in float32; out, the products; n, the number of tiles; size, the elements of a
-// head; buffer, temporary memory. If no product is large, the kernel does not write low; otherwise it sets flag to 1.
+// refine generates the kernel that computes products again in float64 if their magnitude is finite and larger than x.
+// It stores each result as the sum of two float32: the rounded product in the array out, and the rest in the array
+// low. Arguments: in, the query of one row; data, addresses of tiles of keys in float32; out, the products; low, the
+// rests; n, the number of tiles; size, the elements of a head; buffer, temporary memory. If no magnitude is larger
+// than x, the kernel does not write low; otherwise it sets flag to 1.
 func refine(g *gen) {
 	g.begin("refine")
 	k := refineKernel{gen: g, limit: 11, abs: 12, infinite: 13, sums: 0, keys: 4, bcast: 6, products: 7, high: 8, low: 9,
@@ -46,8 +47,8 @@ func refine(g *gen) {
 	g.end()
 }
 
-// anyLarge jumps to the label none if no product is larger than the limit. It compares magnitudes as integers, so
-// infinity and NaN count as larger.
+// anyLarge emits the code that jumps to the label none if no product is larger than the limit. It compares magnitudes
+// as integers, so infinity and NaN count as larger.
 func (k *refineKernel) anyLarge(none string) {
 	g := k.gen
 	tops := []int{0, 1}
@@ -92,8 +93,8 @@ func (k *refineKernel) widen() {
 	})
 }
 
-// refine emits the code that replaces the large products in one register, whose numbers begin at byte at of a tile
-// of products. Register list points to the address of the tile of keys.
+// refine emits the code that computes again the large products in one register. The register has the products from
+// byte at of a tile of products on. Register list points to the address of the tile of keys.
 func (k *refineKernel) refine(out, low, list reg.Register, at int) {
 	g := k.gen
 	s, size := g.regs[k.products], g.regs[k.high]
@@ -130,8 +131,8 @@ func (k *refineKernel) refine(out, low, list reg.Register, at int) {
 	g.asm.VMOVUPS(g.regs[k.low], mem(low, at))
 }
 
-// multiply emits the code that computes the float64 products of the query with the keys whose numbers begin at byte
-// at of each row of the tile, as many as a register has float32.
+// multiply emits the code that multiplies the query by several keys in float64: as many keys as a register has
+// float32, from byte at of each row of the tile on. Register list points to the address of the tile.
 func (k *refineKernel) multiply(list reg.Register, at int) {
 	g := k.gen
 	for i := range 4 {
@@ -180,8 +181,8 @@ func (g *gen) round(from, to reg.VecPhysical) {
 	}
 }
 
-// scalePairs generates the kernel that replaces products by logits, x·product + y·(z + index). A product or logit
-// is the sum of a float32 at in and one at low. n is the number of tiles.
+// scalePairs generates the kernel that replaces products by logits, x·product + y·(z + index). Each product or logit
+// is the sum of two float32, one in the array in and one in the array low. n is the number of tiles.
 func scalePairs(g *gen) {
 	g.begin("scalePairs")
 	in, low, n := g.arg(atIn), g.arg(atLow), g.arg(atN)

@@ -165,8 +165,8 @@ type advance struct {
 	bytes   int
 }
 
-// tiles emits a loop over n tiles. For each register of a tile it calls body with the number v of the register and
-// the byte at of the tile where the register's numbers begin. It advances pointers after each tile.
+// tiles emits a loop over n tiles. For each register that a tile fills it calls body, with the number v of the
+// register in the tile and the offset at of the register's first byte. It advances pointers after each tile.
 func (g *gen) tiles(n reg.GPVirtual, body func(v, at int), pointers ...advance) {
 	g.loop(n, func() {
 		for v := range tileTokens / g.lanes {

@@ -22,11 +22,11 @@ func panels(g *gen) {
 }
 
 // panelScores generates the kernel that multiplies groups × n rows of queries by tiles of keys. Arguments: in, the
-// queries; data, the keys; out, the products; n, the number of tiles; size, the elements of a head; first, how many
-// elements are summed before the sum is added to out, a multiple of 4; ahead, addresses of 16·size bytes to prefetch,
-// with a 0 at the end. The kernel changes n and advances ahead. With integers, an element is a pair of integers, and
-// all products are added to one sum. AVX-512 takes two tiles at a time; if the number of tiles is odd, it takes the
-// last tile twice.
+// queries; data, the keys; out, the products; n, the number of tiles; size, the elements of a head; first, a multiple
+// of 4, the number of elements that are summed before the sum is added to out; ahead, a list of addresses, ended by 0,
+// at each of which 16·size bytes are prefetched. The kernel changes n and advances ahead. With integers, an element is
+// a pair of integers, and all products are added to one sum. AVX-512 takes two tiles at a time; if the number of tiles
+// is odd, it takes the last tile twice.
 func panelScores(g *gen, n int, integers bool) {
 	name := "scoresPanel%d"
 	if integers {
@@ -95,8 +95,9 @@ func (g *gen) nextAhead(other reg.Register) reg.GPVirtual {
 	return ahead
 }
 
-// panelSum emits the code that sets 2·n registers to sums of products of the next first elements, or of all that are
-// left. It prefetches one cache line for every four elements.
+// panelSum emits the code that sums the products of the next elements in 2·n registers. Argument first of the kernel
+// says how many elements; if fewer are left, it takes all of them. It prefetches one cache line for every four
+// elements.
 func (g *gen) panelSum(n int, integers bool, k [2]reg.GPVirtual, in reg.Register, ahead reg.GPVirtual) {
 	g.zeros(2 * n)
 	elements, done, from := g.arg(atSize), g.arg(atCount), g.asm.GP64()
@@ -116,8 +117,8 @@ func (g *gen) panelSum(n int, integers bool, k [2]reg.GPVirtual, in reg.Register
 	}
 }
 
-// addSums emits the code that adds the sums of n rows to those in memory at to. If done is at most first, it
-// overwrites the sums in memory instead.
+// addSums emits the code that adds the sums of n rows, which are in registers, to the sums in memory at to. If done is
+// at most first when the code runs, it overwrites the sums in memory instead.
 func (g *gen) addSums(n int, to reg.Register, done operand.Op, first int) {
 	store := g.label("store")
 	g.asm.CMPQ(done, operand.I32(first))
@@ -137,9 +138,9 @@ func (g *gen) addRows(n int, to reg.Register) {
 	}
 }
 
-// products emits the code that multiplies the number at byte at of each of n rows by registers registers and
-// registers+1, and adds the products to the row's sums. It loads the numbers of the rows into count registers from
-// bcast on, in rotation.
+// products emits the code that multiplies one number of each of n rows by the two registers from number registers on,
+// and adds the products to the row's sums. The number is at byte at of the row. The code loads the numbers of
+// successive rows into different registers, of which it uses count, from number bcast on.
 func (g *gen) products(n int, rows *assembly.Rows, at, registers, bcast, count int) {
 	for row := range n {
 		b := g.regs[bcast+row%count]
@@ -184,10 +185,10 @@ func (g *gen) nextGroup(p reg.Register, stride, n int) {
 	g.asm.ADDQ(s, p)
 }
 
-// panelValues generates the kernel that adds p·v over n tokens to the sums of groups × n rows, two registers of a
-// chunk at a time. Arguments: in, the weights; data, the values; out, the sums; n, the number of tokens; size, the
-// number of chunks. If first is 0, each token is added to the sums in out directly. Otherwise the kernel sums the
-// first first tokens, then 16 tokens at a time, and adds each of these sums to out.
+// panelValues generates the kernel that adds p·v over n tokens to the sums of groups × n rows. It keeps two registers
+// of elements of each row at a time. Arguments: in, the weights; data, the values; out, the sums; n, the number of
+// tokens; size, the number of chunks. If first is 0, each token is added to the sums in out directly. Otherwise the
+// kernel sums as many tokens as first says, then 16 tokens at a time, and adds each of these sums to out.
 func panelValues(g *gen, n int) {
 	g.begin(fmt.Sprintf("valuesPanel%d", n))
 	parts := g.arg(atSize)
@@ -237,8 +238,9 @@ func (g *gen) panelPart(n int, data, out reg.Register) {
 	})
 }
 
-// panelTokens emits the code that adds p·v of the next tokens to registers, and advances the pointers values and at.
-// It takes next tokens, or the remaining ones if they are fewer, and sets next to the number that it took.
+// panelTokens emits the code that adds p·v of several tokens to registers, and advances the pointers values and at
+// past these tokens. Register next says how many tokens; if fewer remain, the code takes those and sets next to their
+// number.
 func (g *gen) panelTokens(n int, values, at, next reg.GPVirtual) {
 	g.asm.CMPQ(next, g.argMem(atRemaining))
 	g.asm.CMOVQGT(g.argMem(atRemaining), next)

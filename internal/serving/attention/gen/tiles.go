@@ -57,9 +57,9 @@ type scoreKernel struct {
 }
 
 // tileScore generates the kernel that multiplies n rows of queries by tiles of keys, and prefetches the tiles that are
-// read next. Arguments: in, the queries; data, addresses of the tiles and of those that are read after them; out, the
-// products; n, the number of tiles, which is even; size, the elements of a head, a multiple of 16. The kernel changes
-// out and n.
+// read next. Arguments: in, the queries; data, addresses of these tiles, then of the tiles that are read next; out,
+// the products; n, the number of tiles, which is even; size, the elements of a head, a multiple of 16. The kernel
+// changes out and n.
 func tileScore(g *gen, d dtype, n int) {
 	g.begin(fmt.Sprintf("scores%sx%d", d.name, n))
 	k := scoreKernel{d: d, n: n, perStep: 1, keys: 2 * n, bcast: 2*n + 2, pairing: len(g.regs) - 1,

@@ -27,9 +27,10 @@ type valueKernel struct {
 }
 
 // tileValue generates the kernel that adds p·v to the sums of n rows, and prefetches the tiles that are read next.
-// Arguments: in, the weights, from the first token on; data, addresses of the tiles and of those after them; out,
-// the sums, of which the kernel writes a multiple of 64 bytes; n, the number of tokens; first, the index of the
-// first token in its tile; size, the elements of a head, a multiple of 16. The kernel changes in, data, n and first.
+// Arguments: in, the weights, from the first token on; data, addresses of the tiles with these tokens, then of the
+// tiles that are read next; out, the sums, of which the kernel writes a multiple of 64 bytes for each row; n, the
+// number of tokens; first, the index of the first token in its tile; size, the elements of a head, a multiple of 16.
+// The kernel changes in, data, n and first.
 func tileValue(g *gen, d dtype, n int) {
 	g.begin(fmt.Sprintf("values%sx%d", d.name, n))
 	k := valueKernel{gen: g, d: d, n: n, vecs: 2, row: g.arg(atSize), eight: g.eightBits(d)}
@@ -123,8 +124,8 @@ func (k *valueKernel) setMasks(elements reg.Register) {
 	}
 }
 
-// pass emits the code that adds p·v for the elements in up to k.vecs registers, over all tokens of a tile. elements
-// is the number of elements left; registers beyond it are skipped.
+// pass emits the code that adds p·v for the elements in up to k.vecs registers, over all tokens of a tile. Register
+// elements has the number of elements that are left; the code skips vector registers that would have none of them.
 func (k *valueKernel) pass(to, elements reg.Register) {
 	g, n := k.gen, k.n
 	if k.d.name == "F32" { // summed separately and then added
@@ -158,7 +159,8 @@ func (k *valueKernel) pass(to, elements reg.Register) {
 	k.eachSum(to, func(operands ...operand.Op) { g.asm.VMOVUPS(operands[1], operands[0]) })
 }
 
-// multiply emits the code that adds p·v of the token at byte at, for the elements in registers first and first+1.
+// multiply emits the code that adds p·v of one token, for the elements in registers first and first+1. Register at has
+// the distance in bytes from the tile's first value to the token's value.
 func (k *valueKernel) multiply(first int, p *assembly.Rows, at reg.Register) {
 	values := k.vecs * k.n
 	bcast := values + k.vecs // one register, or the first of one for each row

@@ -86,8 +86,8 @@ var expCoefficients = []float32{1.3814611726e-3, 8.3687105284e-3, 4.1668387431e-
 
 // softmax generates the kernel that replaces products by weights, exp(x·product - largest logit). Arguments: in, the
 // products; n, the number of tiles; x, a positive factor. The kernel sets x to the largest logit and y to the sum of
-// the weights. With pairs, a product is the sum of a number at in and one at low, and the kernel does not lose the
-// rounding errors of logits and of their differences.
+// the weights. If pairs is true, a product is the sum of two float32, one in the array in and one in the array low,
+// and the kernel keeps the rounding errors of logits and of their differences.
 func softmax(g *gen, pairs bool) {
 	name := "softmax"
 	if pairs {
@@ -287,7 +287,7 @@ func multiply(g *gen) {
 	g.end()
 }
 
-// combine generates the kernel of in = in·x + data·y over n tiles.
+// combine generates the kernel that sets each number at in to in·x + data·y, over n tiles.
 func combine(g *gen) {
 	g.begin("combine")
 	in, data, n := g.arg(atIn), g.arg(atData), g.arg(atN)

@@ -78,8 +78,8 @@ func (p *parser) called(base expr) expr {
 	}
 }
 
-// filters parses the filters and tests that follow e. If first is true, e is followed directly by the name of a
-// filter, without the sign |, as in the tag filter.
+// filters parses the filters and tests that follow e. If first is true, the source continues with the name of a
+// filter, without the sign |, as in {% filter upper %}.
 func (p *parser) filters(e expr, first bool) expr {
 	for n := 0; ; n++ {
 		p.bounded(n)

@@ -13,14 +13,14 @@ type builtinFunc func(m *machine, v any, a []any) any
 
 const raw = "*"
 
-// apply calls a filter or a method. It spends steps for reading v.
+// apply calls a filter or a method. It counts the time to read v as steps of the machine, whose number is limited.
 func (b builtin) apply(m *machine, v any, a arguments) any {
 	m.spend(size(v) / 16)
 	return b.invoke(m, v, a)
 }
 
-// invoke calls a builtin. It spends steps for the result, but not for the size of v: most tests read only the type
-// of v, so they cost nothing for a long text.
+// invoke calls a builtin. It counts steps of the machine for the result, but not for the size of v: most tests read
+// only the type of v, so they cost nothing for a long text.
 func (b builtin) invoke(m *machine, v any, a arguments) any {
 	m.spend(1)
 	bound := []any{a}

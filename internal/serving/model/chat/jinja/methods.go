@@ -46,7 +46,7 @@ var dictMethods = map[string]builtin{
 	"clear": {}, "fromkeys": {}, "pop": {}, "popitem": {}, "setdefault": {}, "update": {},
 }
 
-// textFunc returns a method or a filter that returns f of its value, as text.
+// textFunc returns a method or a filter that converts its value to text and returns f of this text.
 func textFunc(f func(s string) string) builtinFunc {
 	return func(m *machine, v any, _ []any) any { return f(m.str(v)) }
 }

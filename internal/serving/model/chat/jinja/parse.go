@@ -64,8 +64,8 @@ func (p *parser) deeper() {
 	}
 }
 
-// until parses statements up to a tag whose name is in ends, and leaves this name to the caller. The name "" means
-// the end of the template.
+// until parses statements up to a tag whose name is in ends. It does not read this name, so that the caller can. The
+// name "" in ends means the end of the template.
 func (p *parser) until(ends ...string) (b block) {
 	p.deeper()
 	defer func() { p.depth-- }()
@@ -136,8 +136,8 @@ func (p *parser) statement() stmt {
 	}
 }
 
-// bodyUntil parses statements up to the tag name, and that tag. Loops around these statements cannot be ended by
-// break and continue in them.
+// bodyUntil parses statements up to the tag name, and that tag. A break or continue in these statements cannot refer
+// to a loop outside of them.
 func (p *parser) bodyUntil(name string) block {
 	outer := p.loops
 	p.loops = 0

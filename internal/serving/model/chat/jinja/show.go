@@ -301,8 +301,8 @@ func (m *machine) jsonText(b *strings.Builder, s string, ascii bool) {
 	b.WriteByte('"')
 }
 
-// EachText returns a copy of v, a value of FromJSON, in which each text is replaced by f of it, including the keys
-// of objects.
+// EachText returns a copy of v, a value that FromJSON returned. In the copy, each text t is replaced by f(t); keys of
+// objects are texts as well.
 func EachText(v any, f func(string) string) any {
 	switch v := v.(type) {
 	case string:

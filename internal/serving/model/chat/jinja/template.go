@@ -116,8 +116,8 @@ func (m *machine) made(v any) any {
 	return v
 }
 
-// size returns the length of a value, as far as reading it takes time: bytes of a text, elements of a list or dict,
-// 0 for other values.
+// size returns the length of values for which the time to read them depends on their length: the bytes of a text, or
+// the elements of a list or dict. It returns 0 for other values.
 func size(v any) int {
 	switch v := v.(type) {
 	case string:
