@@ -94,8 +94,8 @@ func (p paired) Quantized(i int, q []int8, scales []matrix.Scale) {
 	p.Tensor.Quantized(p.row(i), q, scales)
 }
 
-// pack packs the rows of a source, in parallel. After each waveBytes, it releases the pages of the source that it
-// has read, because those of the whole source would take as much memory as the packed matrix.
+// pack packs the rows of a source, in parallel. Each time it has packed rows of waveBytes, it releases the pages of the
+// source that it has read. Otherwise the pages of the whole source would take as much memory as the packed matrix.
 func (l *loader) pack(src *stack) *matrix.Matrix {
 	if l.err != nil {
 		return nil

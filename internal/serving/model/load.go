@@ -27,8 +27,8 @@ type Model struct {
 	unused    []string
 }
 
-// Unused returns the sorted names of the tensors of a folder that the model does not use, without frequencies,
-// masks, scales, and tensors for images.
+// Unused returns the sorted names of the tensors of a folder that the model does not use, except frequencies, masks,
+// scales, and tensors for images.
 func (m *Model) Unused() []string { return m.unused }
 
 type norm struct{ weight, bias []float32 }

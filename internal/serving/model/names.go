@@ -70,6 +70,6 @@ var ggufNames = names{
 	sharedDown: "blk.%d.ffn_down_shexp", sharedRouter: "blk.%d.ffn_gate_inp_shexp",
 }
 
-// prefixes lists what may precede the names of tensors, except the head's. It depends on the class that saved the
-// model. If a folder has no embeddings, errors name tensors with the first prefix.
+// prefixes lists what may precede the names of all tensors except the head. Which prefix a folder has depends on the
+// class that saved the model. If a folder has no embeddings, errors name tensors with the first prefix.
 var prefixes = []string{"model.", "transformer.", "language_model.model.", "model.language_model.", ""}

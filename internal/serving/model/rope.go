@@ -179,8 +179,8 @@ func yarnAttention(factor, scale float64) float64 {
 // tables are cosines and sines: [positions][rotated elements/2].
 type tables struct{ cos, sin []float32 }
 
-// extend extends the tables to at least n positions, and at least by half of their length or to 2,048 positions, but
-// not beyond limit positions.
+// extend extends the tables to at least n positions, but not beyond limit positions. It extends them by at least half
+// of their length, and to at least 2,048 positions, so that it is seldom necessary.
 func (t *tables) extend(r *Rope, n, limit, headDim int) {
 	half := r.Rotated(headDim) / 2
 	have := len(t.cos) / half

@@ -64,8 +64,8 @@ func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
 	}
 }
 
-// Ensure that rounding changes logits by at most 5 % of their root mean square in the mean, and by at most 60 % of
-// it each.
+// Ensure that rounding changes the logits little: the root mean square of the changes is at most 5 % of that of the
+// logits, and the largest change is at most 60 % of it.
 func TestInt8ActivationsChangeLogitsLittle(t *testing.T) {
 	tests := []struct {
 		family string

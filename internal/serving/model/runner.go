@@ -32,8 +32,8 @@ type Batch struct {
 	Placeholders []Placeholder
 }
 
-// A Placeholder says which token of a batch is one that the batch before samples: Tokens[Token] is the token with
-// the largest of the logits that Logits[Logits] of the batch before requests.
+// A Placeholder says which token of a batch is not known before the previous batch is computed. Tokens[Token] is then
+// the token with the largest of the logits that the previous batch requests with its element Logits[Logits].
 type Placeholder struct{ Token, Logits int32 }
 
 // Blocks says where the keys and values of a group of layers are. The block table of sequence s is
@@ -328,8 +328,9 @@ func (r *Runner) firstHalf(m *mlp, x []float32, rows int) {
 	r.each(rows, rowJob{op: opActivate, width: m.up.out})
 }
 
-// sumSquares sets r.squares to the sums of the squares of each row's queries and of its keys, over all heads. The
-// heads of the whole model are summed in quarters, and each worker of a group sums its quarters.
+// sumSquares sets r.squares to two sums for each row: that of the squares of its queries, and that of the squares of
+// its keys, over all heads. The elements of the whole model are summed in quarters, and each worker of a group sums its
+// quarters, so that the result has the same bits with any number of workers.
 func (r *Runner) sumSquares(n int) error {
 	r.squares = grow(r.squares, 2*n)
 	r.each(n, rowJob{op: opSquares})

@@ -29,8 +29,8 @@ const (
 	lead    = 0xf4
 )
 
-// New returns marks for chars. The marks do not occur in texts, whose characters will be marked, nor in beside,
-// whose characters will not. New returns nil if no text in texts contains one of chars.
+// New returns marks for chars. The caller will replace characters by marks in texts, but not in beside. The marks occur
+// neither in texts nor in beside. New returns nil if no text in texts contains one of chars.
 func New(chars []rune, texts iter.Seq[string], beside string) (*Marks, error) {
 	if len(chars) == 0 {
 		return nil, nil

@@ -43,8 +43,9 @@ const direct512 = 4
 
 const tileRows = 6
 
-// direct returns the largest number of rows that a kernel multiplies by packed weights of type t directly. For more
-// rows, decoding a slab of weights first is faster.
+// direct returns the largest number of rows that kernels multiply directly by packed weights of type t. For more rows,
+// AVX-512 kernels read the rows packed in groups; other kernels read a slab of decoded weights, because decoding it
+// first is then faster.
 func direct(t Type) int {
 	switch {
 	case isa == avx512:
@@ -139,8 +140,8 @@ func (m *Matrix) decode(dst *float32, p, k, n int) {
 	}
 }
 
-// tile adds to dst the products of rows of x and a slab of f32 weights for k inputs. For each 16 outputs, it
-// prefetches k cache lines from the address ahead on, which may be after the end of the weights.
+// tile adds to dst the products of rows of x and a slab of f32 weights for k inputs. It also prefetches memory from the
+// address ahead on: k cache lines for each 16 outputs. This memory may be after the end of the weights.
 func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, ahead uintptr, k, rows int) {
 	switch isa {
 	case avx2:

@@ -1,6 +1,6 @@
 package matrix
 
-// dotInputs is the number of inputs by which all rows are multiplied before the next inputs. The weights of so many
+// dotInputs is the number of inputs that are multiplied for all rows before the next inputs. The weights of so many
 // inputs, 256 × 64 bytes, stay in the first-level cache.
 const dotInputs = 256
 
@@ -11,8 +11,8 @@ func (m *Matrix) dot(sums []float32, x *Input, p, from, to int, s *Scratch) {
 	}
 }
 
-// group returns the number of inputs in a group, whose high bits are stored together. Kernels for one row read 8-bit
-// weights, which have no separate high bits, in such groups as well.
+// group returns the number of inputs in a group. The high bits of the weights of a group are stored together. Kernels
+// for one row read 8-bit weights, which have no separate high bits, in such groups as well.
 func (t Type) group() int {
 	if t.bits() == 5 {
 		return 32

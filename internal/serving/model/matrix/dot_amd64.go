@@ -95,8 +95,8 @@ func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, s *Scratch) {
 	part.multiply2(sums)
 }
 
-// packing returns the index of a type's kernels in rows512, unpack512 and unpack2. They are for indices of a table
-// and for weights of 4, 5, 6 and 8 bits.
+// packing returns the index of a type's kernels in rows512, unpack512 and unpack2. Their order is: indices of a table,
+// then weights of 4, 5, 6 and 8 bits. Weights of 8 bits are not unpacked.
 func (t Type) packing() int {
 	switch {
 	case t.Table() != nil:

@@ -122,8 +122,9 @@ type words struct {
 	x                []float32
 	rows, in, stride int // stride: values from one row of x to the next
 
-	// Kernels for many rows read packed, which has groups of group rows, a multiple of 4. In a group, the values of all
-	// rows for one input are adjacent. The last group may be smaller, and is padded with rows of zeros.
+	// Kernels for many rows do not read x, but packed. It has the rows in groups; group is the number of rows of a group,
+	// a multiple of 4. In a group, the values of all rows for one input are adjacent. The last group may be smaller, and
+	// is padded with rows of zeros.
 	group  int // 0 if kernels read x itself
 	packed []float32
 	zeros  []float32

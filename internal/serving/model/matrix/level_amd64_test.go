@@ -18,8 +18,8 @@ func setLevel(t testing.TB, l instructions) {
 	t.Cleanup(func() { isa = was })
 }
 
-// eachLevel calls f with each instruction set of the processor. Of AVX-512, it calls f without the instructions that
-// multiply bytes and BF16, and with each of them.
+// eachLevel calls f with each instruction set of the processor. It calls f with AVX-512 up to three times: without the
+// instructions that multiply bytes and those that multiply BF16, with only the former, and with only the latter.
 func eachLevel(t testing.TB, f func(name string)) {
 	hadVNNI, hadBF16 := hasVNNI, hasBF16
 	t.Cleanup(func() { hasVNNI, hasBF16 = hadVNNI, hadBF16 })

@@ -22,8 +22,8 @@ const (
 
 	Int8Min // blocks of 8-bit integers times a scale, plus a minimum
 
-	// In the next three types, a scale is the product of two numbers: a factor for 64 inputs, which are a unit, and an
-	// integer for each block. Minima are such products as well.
+	// The next three types divide the inputs into units of 64. A scale is the product of two numbers: a factor of the unit
+	// and an integer of the block. A minimum is such a product as well.
 	Int8K    // 8-bit integers times a scale
 	Int8KMin // 8-bit integers times a scale, plus a minimum
 	Int4K    // 4-bit integers times a scale, plus a minimum
@@ -143,9 +143,9 @@ type Matrix struct {
 }
 
 // New allocates a matrix of zeros. block is the number of inputs that share a scale. It must be 0 for types without
-// scales. For types with units it must be even and divide 64, and in must be a multiple of 64. For other types it
-// must be even and divide 96 and in. Types that round activations to 8 bits need blocks of 32, or 16 unless their
-// weights have 5 bits, and an in that is a multiple of 32. W16A16 needs an even in.
+// scales. For types with units it must be even and divide 64, and in must be a multiple of 64. For other types it must
+// be even and divide 96 and in. For types that round activations to 8 bits, in must be a multiple of 32, and block must
+// be 32; it may also be 16 if the weights do not have 5 bits. For W16A16, in must be even.
 func (a *Arena) New(t Type, out, in, block int) (*Matrix, error) {
 	m, err := shaped(t, out, in, block)
 	if err != nil {
@@ -202,9 +202,9 @@ func Slices(in, unit int) int {
 	return 1
 }
 
-// Slice sets into how many slices products divide their inputs: 1, 2 or 4. A product computes a sum for each slice,
-// and adds these sums in pairs. If two matrices each have half of the inputs and half of the slices of a whole
-// matrix, the sum of their products has the bits of the product with the whole.
+// Slice sets the number of slices, 1, 2 or 4, into which products divide their inputs. A product computes a sum for
+// each slice, and adds these sums in pairs. If two matrices each have half of the inputs and half of the slices of a
+// larger matrix, then the sum of their two products has the same bits as the product with the larger matrix.
 func (m *Matrix) Slice(n int) error {
 	if n != 1 && n != 2 && n != 4 || m.In%(n*m.Unit()) != 0 {
 		return fmt.Errorf("%w: %d slices of %d inputs in blocks of %d", ErrShape, n, m.In, m.Unit())
@@ -255,7 +255,8 @@ func (t Type) scaleBytes() int {
 	return bytes
 }
 
-// factorBytes returns the size of the integers by which a panel's block multiplies the factors of its unit.
+// factorBytes returns the size of the integers in a panel's block by which the factors of the block's unit are
+// multiplied.
 func (t Type) factorBytes() int {
 	if t.hasMinimum() {
 		return Panel * 2

@@ -40,8 +40,9 @@ func nearest(x []float32) (q []int, values, errors []float64) {
 	return q, values, errors
 }
 
-// checkRounded requires that products equal those of the rounded activations, computed in float64, and are as close
-// to those of the exact activations as rounding each by half a step allows.
+// checkRounded requires that the products dst equal those of the rounded activations, computed in float64. It also
+// requires that they are close to the products of the exact activations, from which each rounded activation differs by
+// at most half a step.
 func checkRounded(t testing.TB, m *Matrix, x, dst []float32, rows int) {
 	w := make([]float32, m.In)
 	rounded, off := make([][]float64, rows), make([][]float64, rows)
@@ -58,8 +59,8 @@ func checkRounded(t testing.TB, m *Matrix, x, dst []float32, rows int) {
 				sum += v * weight
 				exact += float64(x[r*m.In+k]) * weight
 				bound += off[k] * math.Abs(weight)
-				// The minimum of a block is multiplied by a sum of activations, which may cancel, so the bound adds their
-				// magnitudes.
+				// The kernels multiply the minimum of a block by the sum of the block's activations, which can cancel each other.
+				// The bound of the error therefore grows with their magnitudes, not with their sum.
 				size += (math.Abs(v) + off[k]) * (math.Abs(weight) + 0.5)
 			}
 			have := float64(dst[r*m.Out+i])

@@ -4,12 +4,13 @@ package matrix
 
 import "unsafe"
 
-// maxGroupRows is the largest number of rows that are multiplied by some inputs of a panel before the next inputs
-// are read. The sums of so many rows stay in the first-level cache.
+// maxGroupRows is the largest number of rows of a group. All rows of a group are multiplied by some inputs of a panel
+// before the next inputs are read. The sums of so many rows stay in the first-level cache.
 const maxGroupRows = 48
 
-// pairInputs is the number of inputs of W16A16 by which a group of rows is multiplied before the next inputs. Their
-// weights, 32 KB, stay in the first-level cache of a Zen 5. With 512 inputs, decoding 16 sequences takes 8 % longer.
+// pairInputs is the number of inputs of W16A16 that are multiplied for all rows of a group before the next inputs.
+// Their weights, 32 KB, stay in the first-level cache of a Zen 5. With 512 inputs, decoding 16 sequences takes 8 %
+// longer.
 const pairInputs = 256
 
 // writesResult reports whether the matrix's kernels write complete sums to the result, so that they need not be
@@ -88,7 +89,8 @@ func (g *rowGroup) slice(sums sumAddresses, k, n int) {
 	multiply(sums, k, end-k)
 }
 
-// tiles calls kernel for pieces of about equal size of the group, each of at most limit rows.
+// tiles divides the rows of the group into pieces of about equal size, each of at most limit rows, and calls kernel for
+// each piece.
 func (g *rowGroup) tiles(limit int, sums sumAddresses, kernel func(r, rows int, sums sumAddresses)) {
 	for r, n := g.from, g.tilesOf(limit); n > 0; n-- {
 		rows := (g.to - r) / n
@@ -140,6 +142,6 @@ func (g *rowGroup) pairs512(sums sumAddresses, k, n int) {
 	})
 }
 
-// pairsAhead is the distance in bytes at which weights are prefetched that are read only once; see prefetch in
-// ./asm.
+// pairsAhead is the distance in bytes at which weights are prefetched if there are so few rows that the weights are
+// read only once; see prefetch in ./asm.
 const pairsAhead = 4096

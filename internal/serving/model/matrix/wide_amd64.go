@@ -11,8 +11,8 @@ const maxWideRows = 24
 // 5 % faster than decoding the blocks first.
 const maxWideBlockRows = 20
 
-// groupOf returns how many rows a group has if there are that many rows, or 0 if kernels read the rows without
-// packing.
+// groupOf returns the number of rows of the groups in which kernels read the given number of rows. It returns 0 if
+// kernels read so few rows without packing them in groups.
 func groupOf(rows int) int {
 	if isa != avx512 || rows <= direct512 {
 		return 0
@@ -30,7 +30,7 @@ type wideBlocksKernel func(sums, x *float32, w *byte, ahead, step, blocks, block
 
 type wideTableKernel func(sums, x *float32, w *byte, ahead, step, blocks, block uintptr, table *float32)
 
-// Kernels for 8, 12, 16, 20 and 24 rows; those that read blocks, for up to maxWideBlockRows.
+// Kernels for 8, 12, 16, 20 and 24 rows. Kernels that read blocks exist only for up to maxWideBlockRows.
 var (
 	wideKernels = [...][5]wideKernel{
 		F32:  {wideF32AVX512x8, wideF32AVX512x12, wideF32AVX512x16, wideF32AVX512x20, wideF32AVX512x24},

@@ -75,8 +75,8 @@ func (w *World) SetLimit(limit time.Duration) { w.limit = limit }
 // End ends MPI. All processes must call it.
 func (w *World) End() { C.world_end() }
 
-// Abort prints cause and ends all processes with status 1. If cause is a Lost, the process with the lowest rank of
-// those that still answer does so, and the others wait for it.
+// Abort prints cause and ends all processes with status 1. If cause is a Lost, only the process with the lowest rank of
+// those that still answer does this at once. The others wait two seconds for it, and then do the same.
 func (w *World) Abort(cause error) {
 	var lost *Lost
 	if errors.As(cause, &lost) {

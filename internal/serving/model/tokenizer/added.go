@@ -68,9 +68,9 @@ func (t *Tokenizer) EncodeMarked(
 	return t.encode(ctx, plain, marked, addSpecial, limit)
 }
 
-// Edges returns the characters that must be marked in clients' texts so that EncodeMarked works: of each protected
-// token's name, the first and the last character that is not a letter, digit or space, or its first character if
-// there is none.
+// Edges returns the characters that must be marked in clients' texts so that EncodeMarked works. For each protected
+// token, these are two characters of its name: the first and the last that is not a letter, digit or space. If the name
+// has no such character, it is the first character of the name.
 func (t *Tokenizer) Edges() []rune { return t.edges() }
 
 func (t *Tokenizer) findEdges() []rune {

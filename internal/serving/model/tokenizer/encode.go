@@ -24,8 +24,9 @@ func (t *Tokenizer) Encode(text string, addSpecial bool) []int32 {
 	return out
 }
 
-// EncodeUpTo does what Encode does, but returns ErrTooMany if the text has more than limit tokens, if possible
-// because of its length before it is encoded. If ctx ends, EncodeUpTo stops and returns the error of ctx.
+// EncodeUpTo does what Encode does, but returns ErrTooMany if the text has more than limit tokens. If the length of the
+// text already shows that, it returns the error before it encodes the text. If ctx ends, EncodeUpTo stops and returns
+// the error of ctx.
 func (t *Tokenizer) EncodeUpTo(ctx context.Context, text string, addSpecial bool, limit int) ([]int32, error) {
 	return t.encode(ctx, strings.ToValidUTF8(text, "\uFFFD"), nil, addSpecial, limit)
 }

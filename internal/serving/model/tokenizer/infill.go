@@ -89,8 +89,9 @@ func (f *Infill) Encode(ctx context.Context, prefix, suffix string, addSpecial b
 	return c.out, nil
 }
 
-// findInfill sets t.infill to the first entry of infillMarks whose tokens are in the vocabulary. Tokens that keys of
-// a GGUF file name replace them; meta has these keys, or is nil for other files.
+// findInfill sets t.infill to the first entry of infillMarks whose tokens are in the vocabulary. If keys of a GGUF file
+// name a prefix, a suffix and a middle token, these replace the tokens of the entry. meta has the keys of the GGUF
+// file, or is nil for other files.
 func (t *Tokenizer) findInfill(meta map[string]weights.Value) {
 	for _, m := range infillMarks {
 		f := Infill{tokenizer: t, middle: -1, suffixFirst: m.suffixFirst}
@@ -116,8 +117,9 @@ func (t *Tokenizer) find(text string, id *int32) (ok bool) {
 	return ok
 }
 
-// readInfill sets the tokens of t.infill that keys of a GGUF file name, by the keys' current names or by their
-// earlier ones.
+// readInfill sets the prefix, suffix and middle token of t.infill to those that keys of a GGUF file name, and adds the
+// tokens that end a middle. It does nothing unless the file names all three. A key may have its current name or its
+// earlier name.
 func (t *Tokenizer) readInfill(meta map[string]weights.Value) {
 	key := func(names ...string) int32 {
 		for _, name := range names {

@@ -75,8 +75,8 @@ func openChanged(t *testing.T, folder, file, from, to string) *Tensors {
 	return w
 }
 
-// Ensure that an older name of the configuration, and weights whose inputs are ordered by their size, are accepted
-// if each input is in the same group as without ordering.
+// Ensure that settings that change no weight are accepted: an older name of the configuration, and sorting the inputs
+// by their size, if each input is in the same group as without sorting.
 func TestSettingsThatChangeNoWeight(t *testing.T) {
 	for _, test := range []struct{ folder, from, to string }{
 		{"packed", "quantization_config", "compression_config"},

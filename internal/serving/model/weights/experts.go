@@ -50,7 +50,8 @@ func (s *scheme) readMXFP4(t *Tensors, base string) (*Tensor, error) {
 	return m.tensor(base+".weight", blocks.data), nil
 }
 
-// renameExperts adds the tensors of experts that are not in MXFP4 under these names.
+// renameExperts adds the tensors of gpt-oss's experts that are not in MXFP4 under the names NAME.weight and NAME.bias,
+// as in other models.
 func (t *Tensors) renameExperts() error {
 	for _, name := range sortedKeys(t.others) {
 		l := t.others[name]

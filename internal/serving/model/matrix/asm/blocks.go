@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// unit is the number of inputs that share a factor of the scales, in kinds with units.
+// unit is the number of inputs in a unit, in kinds with units. The inputs of a unit share the factors of their scales.
 const unit = 64
 
 // A kind is a type of weights that are stored as integers in blocks with a scale.
@@ -53,8 +53,8 @@ func (k kind) headBytes() int { return k.twice(panel * k.scaleBytes) }
 
 func (k kind) inputsPerStep() int { return 8 / k.bits }
 
-// A block emits the code that reads the weights of a block. It has the scales and minima of some vectors of outputs
-// in registers.
+// A block emits the code that reads the weights of a block for some vectors of outputs. Its registers have the scales
+// and minima of these outputs.
 type block struct {
 	kind
 	width
@@ -105,10 +105,11 @@ func (b *block) all(w Register, body func(w, n Register)) {
 	b.pass(w, nil, body)
 }
 
-// pass emits a loop that calls body for each block, after it has loaded the block's scales and minima into
-// registers. body emits the code for the n inputs whose weights start at w. Register from has the address of the end
-// of the first head (see headBytes). If diff is nil, the scales and minima are read from the beginning of each head,
-// otherwise from the head's end + diff, where those of the outputs of the current pass begin.
+// pass emits a loop over blocks. For each block, the loop loads the scales and minima into registers, and then runs the
+// code that body emits, for the n inputs whose weights start at w. The scales and minima are in the head at the
+// beginning of a block or unit (see headBytes). Register from has the address of the end of the first head. If diff is
+// nil, the loop loads from the beginning of each head. Otherwise it loads from the address diff after the head's end,
+// where the scales of the current pass's outputs begin; diff is negative.
 func (b *block) pass(from, diff Register, body func(w, n Register)) {
 	w, head, n, rest, count := asm.GP64(), asm.GP64(), asm.GP64(), asm.GP64(), asm.GP64()
 	asm.MOVQ(from, w)
@@ -204,8 +205,8 @@ func (b *block) load4(w Register, i int) (low, high VecVirtual) {
 	return low, high
 }
 
-// lookUp emits the code that sets each lane of to to a value of the table, whose index is in the lowest 4 bits of
-// the lane of indices.
+// lookUp emits the code that looks up a value of the table for each lane of indices, and writes it to the same lane of
+// register to. The index is in the lowest 4 bits of the lane.
 func (b *block) lookUp(indices, to VecVirtual) {
 	asm.VPERMPS(b.tables[0], indices, to)
 	if b.bytes == 64 {

@@ -19,14 +19,14 @@ const dotProduct = "func(sums *float32, x *int8, xStride uintptr, steps *uint64,
 	"wStride uintptr, " +
 	"scales *byte, scalesStride uintptr, blocks, quads, shift, minima uintptr)"
 
-// A dot generates an AVX2 kernel that multiplies rows of 8-bit activations by blocks of 8-bit weights of 16 outputs,
-// and adds the products to sums, whose rows are 64 values apart.
+// A dot generates an AVX2 kernel that multiplies rows of 8-bit activations by the weights of 16 outputs, block by
+// block, and adds the products to sums in memory. The rows of these sums are 64 values apart.
 //
-// The weights are unsigned, because 2 to the power of shift was added to each of them; the comment of each kernel
-// says how it corrects for that. The sum of a block is exact. The kernel converts it to a float and multiplies it by
-// the weights' scale. It multiplies the result by the activations' scale and adds the product with one rounding. If
-// minima is not 0, the minima of the weights follow their scales, and the kernel adds the products of the minima and
-// the sums of the activations.
+// The weights are unsigned, because an offset, 2 to the power of shift, was added to each of them; the comment of each
+// kernel says how it corrects for that. The sum of a block is exact. The kernel converts this sum to a float and
+// multiplies it by the weights' scale. It multiplies the result by the activations' scale and adds it to the sum in
+// memory, with one rounding. If minima is not 0, the minima of the weights follow their scales, and the kernel adds the
+// products of the minima and the sums of the activations.
 type dot struct {
 	width
 	x, steps     *assembly.Rows
@@ -42,8 +42,8 @@ func newDot(w width, name string, rows, vectors int) *dot {
 	return d
 }
 
-// blocks emits a loop over all blocks, and the end of the kernel. For a block, the loop runs first, then quad for
-// every 4 inputs, then last.
+// blocks emits a loop over all blocks, and the end of the kernel. The loop runs, for each block, the code that first
+// emits, then for every 4 inputs the code that quad emits, then the code that last emits.
 func (d *dot) blocks(w Register, first, quad, last func()) {
 	blocks, n := arg("blocks"), asm.GP64()
 	loop("block", blocks, 1, func() {
@@ -135,8 +135,9 @@ func dotInt8x2(rows int) {
 	}, d.add)
 }
 
-// dotInt4x2 generates the kernel for 4-bit weights. It adds all products of a block in 16 bits: 8 sums of two
-// products that are at most 15 × 127 fit.
+// dotInt4x2 generates the kernel for 4-bit weights. It adds all products of a block in 16 bits: 8 sums of two products
+// that are at most 15 × 127 fit. It corrects the sum of a block for the offset of the weights: it subtracts the offset
+// times the sum of the activations.
 func dotInt4x2(rows int) {
 	d := newDot(avx2, "dotInt4", rows, 2)
 	w, ones, shift := arg("w"), asm.YMM(), asm.XMM()

@@ -9,9 +9,10 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// dot512 generates the AVX-512 kernel for several rows. It computes one half of the panel's outputs and then the
-// other, so that registers can have two sums for each row and output: that of the current block and that of all
-// blocks. Loading and storing the sums of all blocks for each block would take a third of the time.
+// dot512 generates the AVX-512 kernel for several rows. It computes one half of the panel's outputs and then the other
+// half. The registers then suffice for two sums of each row and output: the sum of the current block and the sum of all
+// blocks so far. If the sums of all blocks were in memory, loading and storing them for each block would take a third
+// of the time.
 func dot512(rows int) {
 	begin(fmt.Sprintf("dotAVX512x%d", rows), "func("+resultParameters+", x *int8, xStride uintptr, steps *uint64, "+
 		"stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, "+
@@ -83,8 +84,8 @@ func newBlockSums(steps *assembly.Rows, rows, vectors int) *blockSums {
 	return s
 }
 
-// begin emits the code that sets the sums of a block to 0. Setting them to the correction for shift, which add adds,
-// would be slower.
+// begin emits the code that sets the sums of a block to 0. The correction for the offset of the weights is added later,
+// by add. Starting with the correction instead of 0 would be slower.
 func (s *blockSums) begin() { s.acc.zero() }
 
 // add emits the code that adds the sums of a block to the sums of all blocks. compare must emit an instruction that

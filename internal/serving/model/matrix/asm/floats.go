@@ -81,9 +81,9 @@ func half512(rows int, kind string) {
 }
 
 // prefetch is the distance in bytes at which weights are prefetched, because the processor's own prefetcher stops at
-// the end of each page of 4 KB. Kernels for one row that memory limits prefetch to the second-level cache, from
-// which the weights reach the first-level cache in time. Prefetches to the first-level cache occupy its few line
-// buffers while they wait for memory; with them, reading was 6 % slower on one core and 8 % on two.
+// the end of each page of 4 KB. Those kernels for one row whose speed is limited by memory prefetch to the second-level
+// cache, from which the weights reach the first-level cache in time. Prefetches to the first-level cache occupy its few
+// line buffers while they wait for memory; with them, reading was 6 % slower on one core and 8 % on two.
 const prefetch = 4096
 
 func blocks512(rows int, kind kind) {

@@ -9,8 +9,9 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// resultSums emits the code of a kernel that computes the sums of rows over all of its inputs in registers and then
-// stores them in the result. It has a register for each row and vector of outputs.
+// A resultSums has the sums of a kernel that keeps them in registers from the first to the last input: a register for
+// each row and vector of outputs. Its methods emit the code that sets the registers at the beginning, and the code that
+// stores them in the result at the end.
 type resultSums struct{ sums }
 
 // resultParameters are the parameters of kernels with resultSums. The sums start with the values at from, or with 0
@@ -18,8 +19,8 @@ type resultSums struct{ sums }
 // and stores the sums at to. Rows at from, plus and plus2 have 64 values. offset is added to all addresses.
 const resultParameters = "to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr"
 
-// at emits a call of f for each vector of sums, with the vector's address in the memory at the given argument. The
-// kernel skips this code if the argument is nil.
+// at emits code for each vector of sums. at is the name of an argument with the address of sums in memory; f emits the
+// code for one vector, whose address there is m. The kernel skips all of this code if the argument is nil.
 func (s resultSums) at(at string, f func(m Mem, z VecVirtual)) {
 	base, label := arg(at), "without_"+at
 	asm.TESTQ(base, base)

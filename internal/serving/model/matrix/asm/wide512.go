@@ -94,8 +94,9 @@ func wideBlocks512(rows int, kind kind) {
 	k := newWide(rows, kind.name, "func(sums *float32, x *float32, w *byte, ahead, step, blocks, block uintptr"+
 		kind.table()+")")
 	block := newBlock(avx512, kind, k.vectors)
-	// head is the address of the scales of the current pass's outputs in the first block, values that of their
-	// integers. In each pass, head advances by the size of the scales, and values by 16 bytes for each vector.
+	// In the first block, head is the address of the scales of the current pass's outputs, and values is the address of
+	// the integers of these outputs. After each pass, head advances by the size of the scales of a pass, and values by 16
+	// bytes for each vector.
 	head, values, diff := asm.GP64(), asm.GP64(), asm.GP64()
 	asm.MOVQ(k.w, head)
 	asm.LEAQ(Mem{Base: k.w, Disp: kind.headBytes()}, values)
