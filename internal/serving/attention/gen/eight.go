@@ -8,7 +8,7 @@ import (
 )
 
 // An eightBits emits AVX-512 instructions that read numbers of type E4M3 or E5M2 and convert them to float16, then to
-// float32. To find NaNs of E4M3, each byte of register nan has the largest magnitude that check has seen in this
+// float32. To find NaN in E4M3, each byte of register nan has the largest magnitude that check has seen in this
 // byte's place; 0x7f means that a number was NaN.
 type eightBits struct {
 	*gen
