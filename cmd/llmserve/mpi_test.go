@@ -48,8 +48,8 @@ func randomModel(t *testing.T, kind string) string {
 
 var prompts = []string{"one two three, one two", "The door code is 4711. The door", strings.Repeat("a long prompt ", 30)}
 
-// answers returns the answers to all prompts with log probabilities, in which any difference between logits
-// shows.
+// answers returns the answers to all prompts, with log probabilities. If the logits of two servers differ, their log
+// probabilities show it.
 func answers(t *testing.T, url string) (all []string) {
 	for _, p := range prompts {
 		r, err := http.Post(url+"/completions", "application/json", strings.NewReader(

@@ -175,8 +175,8 @@ func (p *processes) reach(s stage) {
 
 const interval = 50 * time.Millisecond
 
-// exchange exchanges reports until all processes have loaded their weights. If a process refuses, exchange ends
-// this process.
+// exchange exchanges reports until all processes have loaded their weights. If a process reports an error, or the
+// facts of two processes differ, exchange ends this process.
 func (p *processes) exchange() {
 	for {
 		p.mu.Lock()
@@ -224,7 +224,7 @@ func refusal(all []report) string {
 	return ""
 }
 
-// quit ends this process, as all other processes end theirs. Rank 0 prints the reason why.
+// quit ends this process. All other processes call quit, too. Rank 0 prints the reason why.
 func (p *processes) quit(why string) {
 	p.end()
 	if p.follow() {

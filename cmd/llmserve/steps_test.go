@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that the steps that a GPU computes are in the file for llmsim calibrate, with all tokens.
+// Ensure that bench writes the steps that a GPU computes to the file for llmsim calibrate, and that these steps have
+// all tokens.
 func TestBenchWritesTheStepsOfAGPU(t *testing.T) {
 	d := emulated(t, 64)
 	file := filepath.Join(t.TempDir(), "steps.csv")

@@ -50,8 +50,8 @@ func (l *loaded) readTemplate(source string, tokens map[string]string, o *modelO
 	return nil
 }
 
-// configTemplate returns the template in tokenizer_config.json. It is a text, or the template called "default" in a
-// list of named templates.
+// configTemplate returns the template in tokenizer_config.json. The value raw is the text of the template, or a list
+// of named templates; of a list, configTemplate returns the template with the name "default".
 func configTemplate(raw json.RawMessage) (source string) {
 	if json.Unmarshal(raw, &source) == nil {
 		return source

@@ -142,7 +142,7 @@ func addRequests(f *pflag.FlagSet, s *scenario.Scenario) {
 	}
 }
 
-// addArrivals adds the flags of addRequests that have one value for all runs of a sweep: all but --seed.
+// addArrivals adds all flags of addRequests except --seed. These flags have one value for all runs of a sweep.
 func addArrivals(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Workload, "workload", s.Workload, "requests: "+
 		strings.Join(workload.Names(), ", ")+" (default sharegpt)")

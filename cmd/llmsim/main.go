@@ -1,5 +1,5 @@
-// Command llmsim simulates LLM serving: any scheduler of the project under any
-// workload, the experiments of the PagedAttention paper, and plans of capacity.
+// Command llmsim simulates LLM serving. It runs any scheduler of the project under any workload, repeats the
+// experiments of the PagedAttention paper, and plans the capacity of servers.
 package main
 
 import (

@@ -123,7 +123,8 @@ func TestMooncakeHashesMakePrefixHits(t *testing.T) {
 		require.Equal(t, next, r.Result.Answered)
 		return r
 	}
-	// In rounds 1 to 3, a prompt has 1, 2 and 3 blocks of 512 tokens in common with that of the previous round.
+	// In rounds 1, 2 and 3, a prompt has 1, 2 and 3 blocks of 512 tokens in common with the prompt of the previous
+	// round.
 	require.Equal(t, 24*512*(1+2+3), result().Result.Hits)
 	require.Zero(t, result("--no-caching").Result.Hits)
 	require.Equal(t, 24*512*(1+2+3), result("--system", "vllm-v0", "--caching").Result.Hits)

@@ -19,7 +19,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// short and long are sweeps of 12 jobs each. Those of short take little time; those of long take so long that
+// short and long are sweeps of 12 jobs each. The jobs of short take little time. The jobs of long take so long that
 // a test can interrupt the sweep twice.
 var (
 	short = strings.Fields("sweep --systems sosp,vllm-v1,orca-max --rates 1:2:1 --seeds 1-2 --duration 5")

@@ -45,7 +45,7 @@ type requestSet struct {
 
 func (d *requestSet) steady() bool { return d.shape > 0 }
 
-// Keep makes searches read results from a store and add theirs to it.
+// Keep makes searches take the results of earlier runs from a store, and add the results of their own runs to it.
 func (l *Load) Keep(store *runs.Store) { l.runs = store }
 
 const firstDrawn = 2000

@@ -59,17 +59,17 @@ func (s *Seconds) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// A Horizon says how long requests must arrive in a run for its latencies to be those of a server in steady state. A
-// run must reach all three minimums.
+// A Horizon says how long requests must arrive in a run. After this time the latencies are those of a server in
+// steady state. A run must reach all three minimums.
 type Horizon struct {
 	Seconds  float64 // of arrivals
 	Answers  float64 // of arrivals, as a multiple of the mean time of an answer
 	Requests int     // after the warm-up
 }
 
-// DefaultHorizon is for Confirm. SearchHorizon is for Find if Confirm follows. CompareHorizon is for
-// capacities that are only compared with each other. At a rate 1 % above what is sustained, requests wait for
-// 36 s after an hour, but only 6 s after ten minutes.
+// DefaultHorizon is for Confirm. SearchHorizon is for Find if Confirm follows. CompareHorizon is for capacities that
+// are only compared with each other. Only long runs show that a rate is slightly too high: at a rate 1 % above what
+// the server sustains, requests wait for 36 s after an hour, but only 6 s after ten minutes.
 var (
 	DefaultHorizon = Horizon{Seconds: 3600, Answers: 40}
 	SearchHorizon  = Horizon{Seconds: 600, Answers: 20}

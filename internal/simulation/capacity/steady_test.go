@@ -213,7 +213,8 @@ func TestAShortTraceIsRefused(t *testing.T) {
 	require.NotContains(t, err.Error(), "requests/s", "the rates that were tried do not matter")
 }
 
-// Ensure that a trace with the number of rows that the error asks for has enough requests after the warm-up.
+// A trace with too few requests after the warm-up is refused with an error that says how many requests are needed.
+// Ensure that a trace of this length is no longer refused for this reason.
 func TestATraceOfAsManyRowsAsAskedForHasEnoughAfterTheWarmUp(t *testing.T) {
 	refusal := func(rows int) string {
 		_, err := promised(t, scenario.Scenario{Load: scenario.Load{Trace: trace(t, rows, ",100,10\n")}},
@@ -225,7 +226,8 @@ func TestATraceOfAsManyRowsAsAskedForHasEnoughAfterTheWarmUp(t *testing.T) {
 	require.Regexp(t, `120 requests come within .* s at .* requests/s; .* so at least about 1\d0 requests, and up to about \d+ `, refusal(120))
 }
 
-// Ensure that a trace with the larger of the two numbers of rows in the error is long enough.
+// The error for a trace that is too short has two numbers of requests, "at least" and "up to". Ensure that a trace
+// with the larger number of requests is long enough.
 func TestATraceOfTheMostRowsThatARefusalNamesIsEnough(t *testing.T) {
 	s := scenario.Scenario{Load: scenario.Load{Trace: trace(t, 120, ",100,200\n")},
 		Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{MaxNumSeqs: 8}}

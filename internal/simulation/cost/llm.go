@@ -126,8 +126,8 @@ func (l LLM) allReduces() float64 {
 	return 2
 }
 
-// weightBytes returns the bytes of one worker's parameters: its share of the matrices, and a copy of all
-// others, as in the paper's artifact.
+// weightBytes returns the bytes of one worker's parameters: its share of the matrices, and a copy of all other
+// parameters, as in the paper's artifact.
 func (l LLM) weightBytes(workers int) float64 {
 	layers := l.layerMatrices(workers)
 	return l.ParameterBytes*layers + l.outerBytes()*(l.matrices(workers)-layers+float64(l.Parameters)-l.matrices(1))

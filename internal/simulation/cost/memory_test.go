@@ -61,8 +61,8 @@ func publishedPools(t *testing.T) (fitted, heldOut []publishedPool) {
 	return alternate(all)
 }
 
-// Ensure that computed pool sizes are near those in logs of vLLM V1, also in the half that was not fitted.
-// -update writes memory.csv.
+// Ensure that computed pool sizes are near the sizes in logs of vLLM V1. Constants were fitted to one half of these
+// logs; the test checks both halves. -update writes memory.csv.
 func TestPoolsOfVLLMV1(t *testing.T) {
 	table := "publisher,version,model,weights,GPUs,part of the memory,sampler,half,tokens published,computed,error,note\n"
 	fitted, heldOut := publishedPools(t)

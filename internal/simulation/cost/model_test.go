@@ -43,8 +43,8 @@ func (s Setup) model(t testing.TB, block int) *Model {
 	return m
 }
 
-// Numbers of parameters. A layer of tiny has 2·100·64 for queries and output, 2·100·32 for keys and values,
-// and 2·100·256 in the feed-forward part. The head has 1000·100.
+// These are numbers of parameters. The hidden size of tiny is 100. A layer of tiny has 2·100·64 for queries and
+// output, 2·100·32 for keys and values, and 2·100·256 in the feed-forward part. The head has 1000·100.
 const (
 	tinyLayer = 2*100*64 + 2*100*32 + 2*100*256
 	tinyHead  = 100_000
@@ -206,7 +206,8 @@ func TestMoreWorkersThanKVHeads(t *testing.T) {
 	require.InEpsilon(t, 2e-9*2*(2*100*64/8+2*100*32/4+2*100*256/8)+2e-9*tinyHead/8, eight.weights, 1e-12)
 }
 
-// eachFitted calls test for vLLM V1 on each GPU for which it has constants, and models of all sizes.
+// eachFitted calls test for setups of vLLM V1: for models of several sizes on each GPU for which vLLM V1 has
+// constants.
 func eachFitted(t *testing.T, test func(name string, s Setup)) {
 	for _, gpu := range slices.Concat(MeasuredGPUs(), OtherGPUs()) {
 		f := engineOn(t, gpu)

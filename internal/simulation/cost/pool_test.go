@@ -18,7 +18,8 @@ func TestKVBytesPerToken(t *testing.T) {
 	}
 }
 
-// Ensure that pools are the paper's: 983 blocks for OPT-13B, and Table 1 for other models (simulation/PAPER.md §1).
+// Ensure that pools have the sizes that the paper states: 983 blocks for OPT-13B, and Table 1 for other models
+// (simulation/PAPER.md §1).
 func TestThePoolsAreThePapers(t *testing.T) {
 	for name, c := range map[string]struct {
 		blocks int

@@ -39,7 +39,7 @@ type Linear struct {
 	Prompt  float64 `json:"per_prompt_token" range:"0 1e9"`
 }
 
-// Engine has constants of the serving software, and the fractions of a GPU's peak rates that it reaches.
+// Engine has constants of the serving software, and the fractions of a GPU's peak rates that this software reaches.
 type Engine struct {
 	Weights       float64 `json:"weights" range:"0.001 1"`    // fraction of the memory's bandwidth when weights are read
 	Compute       float64 `json:"compute" range:"0.001 1"`    // fraction of the FLOPS in linear layers

@@ -76,8 +76,8 @@ func (m *Model) Iteration(n int, w Work) float64 {
 	return seconds * factors[choose(uint64(n), uint64(w.Seqs)<<40^uint64(w.Context)<<20^uint64(w.Prompt), len(factors))]
 }
 
-// choose returns a number in [0,n) that depends only on a and b and is uniformly distributed over them (the
-// finalizer of SplitMix64).
+// choose returns a number in [0,n) that depends only on a and b. Over many pairs of a and b, the numbers are
+// uniformly distributed (the finalizer of SplitMix64).
 func choose(a, b uint64, n int) int {
 	x := a*0x9e3779b97f4a7c15 ^ b*0xd1342543de82ef95
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -118,7 +118,8 @@ func limitOf(t *testing.T, q Question) *Report {
 	return r
 }
 
-// Ensure that if even a single request misses an objective, the report says so, and that no rate holds.
+// Ensure that if even a single request misses an objective, the report says so, and says that no rate meets the
+// objective.
 func TestAnObjectiveThatOneRequestMissesIsSaid(t *testing.T) {
 	q := question(t, "tpot<20ms", scenario.Scenario{})
 	r := size(t, q)

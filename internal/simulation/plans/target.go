@@ -144,9 +144,9 @@ func (s *sizer) otherServers(ctx context.Context) ([]otherServer, error) {
 	return all, nil
 }
 
-// fewest adds the other servers to t.Servers. It then confirms, with long runs, the one that needs the fewest
-// GPUs for the target. If its confirmed capacity is lower, another may need fewer; fewest repeats this until
-// the best one is confirmed.
+// fewest adds the other servers to t.Servers. It then confirms, with long runs, the capacity of the server that
+// needs the fewest GPUs for the target. If the confirmed capacity is lower, this server needs more GPUs, and another
+// one may need fewer. fewest repeats this until the server that needs the fewest GPUs is confirmed.
 func (s *sizer) fewest(ctx context.Context, t *Target) error {
 	for _, o := range s.others {
 		t.Servers = append(t.Servers, s.server(o.workers, o.found, false))

@@ -92,7 +92,7 @@ func (f facts) Settings() (all []Change) {
 	return all
 }
 
-// A value is the value of one objective at the capacity, and its confidence interval. All are in s.
+// A value is the value of one objective at the capacity, and its confidence interval, in s.
 type value struct {
 	Name             string
 	Value, Low, High float64

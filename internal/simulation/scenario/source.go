@@ -28,7 +28,8 @@ func (p *Plan) Source() (source workload.Source, done func(), err error) {
 func (p *Plan) drawn() (source workload.Source, err error) {
 	s := &p.Scenario
 	turns := max(1, s.Turns)
-	// Gamma generates first turns, so the number and the rate of requests are divided by the mean number of turns.
+	// Gamma generates only the first turns of conversations, so the number and the rate of requests are divided by
+	// the mean number of turns.
 	requests := int(math.Ceil(float64(s.Requests) / turns))
 	rate, shape := s.Rate/turns, cmp.Or(s.Burstiness, 1)
 	if s.AtOnce {

@@ -62,7 +62,8 @@ func mean(seeds []*Outcome, quantity func(r *sim.Result) float64) float64 {
 	return sum / float64(len(seeds))
 }
 
-// withRange formats the mean of a quantity over the seeds, followed by the mean ends of its range if there is one.
+// withRange formats the mean of a quantity over the seeds. If the quantity has ranges, the mean is followed by the
+// means of their ends.
 func withRange(seeds []*Outcome, format string, quantity func(r *sim.Result) float64) string {
 	text := fmt.Sprintf(format, mean(seeds, quantity))
 	least, most := 0.0, 0.0

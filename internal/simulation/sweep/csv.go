@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// writeCSV writes a row for each job, in the order of the grid: the job, its error if it failed, and every
-// number of the result. Times are in seconds, but those of iterations in milliseconds. If jobs have ranges,
+// writeCSV writes a row for each job, in the order of the grid: the job, its error if it failed, and every number of
+// the result. Times are in seconds, except the times of iterations, which are in milliseconds. If jobs have ranges,
 // the last columns have both ends of each range.
 func (st *State) writeCSV(w io.Writer) error {
 	c := csv.NewWriter(w)

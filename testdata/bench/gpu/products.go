@@ -109,12 +109,13 @@ func (m *matrix) compute(b *bench, first, rows int) []byte {
 	return contents(out, 0, out.Size())
 }
 
-// worst returns the largest error of some outputs of some rows, as a multiple of the allowed error. got has the
-// outputs of the inputs' rows from first on. worst fails if any output is NaN, which means that no kernel wrote it.
+// worst checks some outputs of some rows, and returns the largest error as a multiple of the allowed error. The
+// first row in got is the output for row first of the inputs. worst fails if any output is NaN, which means that no
+// kernel wrote it.
 //
-// An output may differ from a float64 sum by one unit in the last place, and by the float32 rounding errors
-// of a long sum. The kernels also round GGUF weights to F16. The errors of these weights are independent, so
-// 4 times F16's rounding error of the root of the sum of squares is allowed in addition.
+// An output may differ from a float64 sum by one unit in the last place, and by the float32 rounding errors of a
+// long sum. The kernels also round GGUF weights to F16. The errors of these weights are independent, so 4 times
+// F16's rounding error of the root of the sum of squares is allowed in addition.
 func (m *matrix) worst(got []byte, first int) (worst float64) {
 	for i := 0; i < len(got); i += 2 {
 		if binary.LittleEndian.Uint16(got[i:])&0x7fff > 0x7c00 {
@@ -179,8 +180,8 @@ func (m *matrix) makeBlocks(b *bench, blocks, size int, scales ...int) *cuda.Mem
 	return b.upload(m.file)
 }
 
-// products returns the matrix products of a model with 8 billion parameters: those of its layers and of the
-// logits. If small, they are small enough for tests.
+// products returns the matrix products of a model with 8 billion parameters, in its layers and for its logits. If
+// small, the products are small enough for tests.
 func products(small bool) (all []benchmark) {
 	shapes := [][2]int{{14336, 4096}, {4096, 14336}, {6144, 4096}, {4096, 4096}, {128256, 4096}}
 	if small {
