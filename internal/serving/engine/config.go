@@ -42,17 +42,18 @@ type Config struct {
 
 	NumSpeculativeTokens int // drafts for each sequence in a step, by prompt lookup
 
-	// NoAsyncScheduling makes the engine deliver the tokens of a step before it schedules the next step. Speculation
-	// implies it, because drafts depend on the tokens of the step before.
+	// NoAsyncScheduling makes the engine deliver the tokens of a step before it schedules the next step.
+	// With speculation the engine always does so, because the drafts for a step depend on the tokens of the
+	// step before.
 	NoAsyncScheduling bool
 
 	KVEvents EventPublisher // gets the events of the prefix cache after each step, unless nil
 
 	Hash blockhash.Function // of the contents of blocks; nil means SHA-256 with a random seed
 
-	// NoAsyncScheduling makes the engine deliver the tokens of a step before it schedules the next step.
-	// With speculation the engine always does so, because the drafts for a step depend on the tokens of the
-	// step before.
+	// Offload configures the tiers that keep blocks outside the process; nil means that there are none. The
+	// engine sets Offload.BlockBytes and closes its tier. All processes that use the tier need the same
+	// Hash.
 	Offload *kvoffload.Config
 
 	MaxWaiting int // answers that may wait while MaxNumSeqs run; 0 means 1,024

@@ -20,8 +20,9 @@ type ToolParser struct {
 	harmony  bool
 }
 
-// Writing is the exact text of calls when a constraint makes the model write them: Before; for each call Begin, the
-// name, Middle, the arguments and End; Between between two calls; at last After.
+// Writing is the exact text of calls when a constraint makes the model write them. The text begins with
+// Before and ends with After. Each call consists of Begin, the name, Middle, the arguments and End. Between
+// stands between two calls.
 type Writing struct {
 	Before, Begin, Middle, End, Between, After string
 
@@ -30,7 +31,7 @@ type Writing struct {
 	Once   bool      // an answer has one call
 }
 
-// Named describes calls in which the name comes before the JSON object, which has only the arguments.
+// Named describes calls that are a name followed by a JSON object. The object has only the arguments.
 type Named struct {
 	ID   string // the marker before an id, which may be missing in the text
 	Args string // the marker before the arguments, or "" if they follow the name
@@ -58,9 +59,7 @@ type calls struct {
 	reading *shaped // what follows a marker, or nil
 }
 
-// Writing is the exact text of calls when a constraint makes the model write them. The text begins with
-// Before and ends with After. Each call consists of Begin, the name, Middle, the arguments and End. Between
-// stands between two calls.
+// progress says what a byte that was read means for the call: whether the call continues or has ended.
 type progress uint8
 
 const (
@@ -93,7 +92,7 @@ func (c *calls) next(b byte) {
 	}
 }
 
-// Named describes calls that are a name followed by a JSON object. The object has only the arguments.
+// stop ends the call that is being read. If no Call event was reported for it, its text is content.
 func (c *calls) stop() {
 	if c.reading.begun() {
 		c.out.callEnd()
@@ -149,7 +148,9 @@ func (c *calls) scan(b byte) {
 	}
 }
 
-// progress says what a byte that was read means for the call: whether the call continues or has ended.
+// begin starts to read a call. The call's text begins at c.held[at:]. The text before it is content, except
+// for the space at its end. first contains the bytes of held that belong to the call already: none, or the
+// opening bracket of a call without a marker.
 func (c *calls) begin(at int, first []byte) {
 	if n := spaceBefore(c.held[:at]); n > 0 {
 		c.content(c.held[:n])

@@ -162,8 +162,8 @@ func (s *Server) admit(
 	return func() { a.giveBack(w.Header(), tokens, time.Now()) }, nil
 }
 
-// count makes the prompts of a job and checks them. It returns the number of tokens of all prompts and of their
-// answers, if these are as long as they may be.
+// count makes the prompts of a job and checks them. It returns the number of tokens of all prompts and
+// answers, where each answer counts with its greatest possible length.
 func (s *Server) count(from *http.Request, j *job, r engine.Request) (tokens int, err error) {
 	var long *engine.TooLong
 	defer func() {
@@ -192,8 +192,8 @@ func (j *job) cancel() {
 	}
 }
 
-// count makes the prompts of a job and checks them. It returns the number of tokens of all prompts and
-// answers, where each answer counts with its greatest possible length.
+// usage returns the usage of a job. completion is the number of tokens of its answers, and reasoning the
+// number of those in the reasoning.
 func (j *job) usage(completion, reasoning int) *usage {
 	u := &usage{CompletionTokens: completion, Details: &promptDetails{}}
 	if j.shape.format.Reasoning != nil {

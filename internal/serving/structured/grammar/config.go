@@ -151,15 +151,14 @@ func (r *Runner) step(c *Config, b byte) *Config {
 	return r.intern(items)
 }
 
-// intern returns the config that has the given items and those of the closure of r.kernels. If the runner has
-// cached an equal config, intern returns that one.
+// After returns the config in which the lexeme of item has just been completed with the given tag.
 func (r *Runner) After(item Item, tag int32) *Config {
 	r.kernels = append(r.kernels[:0], kernel{r.grammar.edges[item.edge].to[tag], item.frame})
 	return r.intern(r.items[:0])
 }
 
-// intern returns the config that has the given items and, for each lexeme that can begin at r.kernels,
-// another item.
+// intern returns the config that has the given items and those of the closure of r.kernels. If the runner has
+// cached an equal config, intern returns that one.
 func (r *Runner) intern(items []Item) *Config {
 	accept := false
 	if len(r.kernels) > 0 {
