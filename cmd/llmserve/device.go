@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -57,7 +58,9 @@ func (o *deviceOptions) open(m *modelOptions) error {
 		return fmt.Errorf("--gpu-memory-utilization is %v; it must be above 0 and at most 1", o.utilization)
 	}
 	if err = o.conflict(m); err == nil {
+		t := slow("opening the GPU")
 		o.gpu, err = gpu.Open(driver, ordinal)
+		t.Stop()
 	}
 	return o.orCPU(err)
 }
@@ -162,14 +165,27 @@ func (l *loaded) kernels() string {
 // the progress there.
 func (l *loaded) loadOn(o *modelOptions, pool *parallel.Pool) model.Option {
 	return model.LoadOn(func(_ *model.Config, s *model.Sources) error {
-		sent := func(int, int) {}
+		show := func(int, int) {}
 		if terminal.StderrIsTerminal() {
 			p := terminal.NewProgress("layers are on the GPU")
 			defer p.Clear()
-			sent = p.Show
+			show = p.Show
 		}
-		return l.device.Load(s, o.device.activationType(o), pool, sent)
+		t := slow(fmt.Sprintf("sending a layer to %v", l.gpu))
+		defer t.Stop()
+		return l.device.Load(s, o.device.activationType(o), pool, func(layers, all int) {
+			t.Reset(slowAfter)
+			show(layers, all)
+		})
 	})
+}
+
+// slowAfter is the time after which a start says what it waits for. Tests change it.
+var slowAfter = 30 * time.Second
+
+// slow says on standard error that a part of the start takes longer than slowAfter, unless the timer is stopped before.
+func slow(part string) *time.Timer {
+	return time.AfterFunc(slowAfter, func() { fmt.Fprintf(os.Stderr, "llmserve: %s takes longer than %v\n", part, slowAfter) })
 }
 
 // failureShown is the time for which a server still answers after its device has failed, so that /health can

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -8,11 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"llmmemory/internal/testkit/cudatest"
 	"llmmemory/internal/testkit/weightfile"
 )
 
@@ -99,6 +103,46 @@ func TestAGPUFindsInATierOnlyItsTypeOfKeysAndValues(t *testing.T) {
 			require.True(t, other == kind || answer != choices, "%q and %q", other, kind)
 		}
 		answers[kind] = choices
+	}
+}
+
+// Ensure that a start that waits for the GPU says so, and that a signal ends it, whatever call of the driver does not return.
+func TestASignalEndsAStartThatWaitsForTheGPU(t *testing.T) {
+	path, model := cudatest.Library(t), tinyFile(t)
+	for _, test := range []struct {
+		call, says string
+		args       []string
+	}{
+		{"cuDevicePrimaryCtxRetain", "opening the GPU takes longer than 1ms", []string{model, "--port", "0"}},
+		{"cuEventSynchronize", "sending a layer to GPU 0 (Emulated GPU 0) takes longer than 1ms", []string{model, "--port", "0"}},
+		{"cuStreamEndCapture", "computing the largest batch on GPU 0 (Emulated GPU 0) takes longer than 1ms", []string{model, "--port", "0"}},
+		{"cuStreamEndCapture", "computing the largest batch on GPU 0 (Emulated GPU 0) takes longer than 1ms", []string{"run", model, "x"}},
+	} {
+		t.Run(test.args[0]+" "+test.call, func(t *testing.T) {
+			c := llmserve(append(test.args, "--device", "cuda")...)
+			c.Env = append(c.Env, hangingGPU+"="+path, hangingCall+"="+test.call)
+			var out bytes.Buffer
+			c.Stdout = &out
+			stderr, err := c.StderrPipe()
+			require.NoError(t, err)
+			require.NoError(t, c.Start())
+			defer c.Process.Kill()
+			for lines := bufio.NewReader(stderr); ; {
+				line, err := lines.ReadString('\n')
+				require.NoError(t, err, "before it says %q", test.says)
+				if line == "llmserve: "+test.says+"\n" {
+					break
+				}
+			}
+			require.NoError(t, c.Process.Signal(syscall.SIGTERM))
+			_ = c.Wait()
+			want := 0
+			if test.args[0] == "run" {
+				want = interrupted
+			}
+			require.Equal(t, want, c.ProcessState.ExitCode())
+			require.NotContains(t, out.String(), "http://")
+		})
 	}
 }
 

@@ -37,6 +37,8 @@ type loaded struct {
 	gpu    *gpu.Device // of device
 
 	fingerprint func() (string, error) // reads all weights; nil for the demo
+
+	ready func() bool // called when the engine exists; until then a signal ends the process
 }
 
 func (l *loaded) weightBytes() int {
@@ -286,6 +288,10 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 }
 
 func (l *loaded) engine(o *modelOptions, observer engine.Observer) (*engine.Engine, error) {
+	if l.device != nil {
+		defer slow(fmt.Sprintf("computing the largest batch on %v", l.gpu)).Stop()
+	}
+	defer l.ready()
 	c, err := l.plan(o, 0)
 	if err != nil {
 		return nil, err

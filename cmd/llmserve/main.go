@@ -42,9 +42,9 @@ func main() {
 // for SIGINT.
 const interrupted = 130
 
-// endAtSignal makes a signal end the process, with the given exit status, until the caller calls loaded.
+// endAtSignal makes a signal end the process, with the given exit status, until the caller calls ready.
 // Loading can take minutes, and nothing is lost when it is interrupted.
-func endAtSignal(ctx context.Context, status int) (loaded func() bool) {
+func endAtSignal(ctx context.Context, status int) (ready func() bool) {
 	return context.AfterFunc(ctx, func() { os.Exit(status) })
 }
 

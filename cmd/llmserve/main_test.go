@@ -21,14 +21,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"llmmemory/internal/testkit/browsertest"
+	"llmmemory/internal/testkit/cudatest"
 	"llmmemory/internal/testkit/level"
 )
 
 // The test binary is the command if this is set.
 const asCommand = "LLMSERVE_TEST_COMMAND"
 
+// The command uses the emulated GPU at this path, and this function of its driver does not return.
+const hangingGPU, hangingCall = "LLMSERVE_TEST_GPU", "LLMSERVE_TEST_HANG"
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
+		if path := os.Getenv(hangingGPU); path != "" {
+			driver, slowAfter = path, time.Millisecond
+			if err := cudatest.HangIn(path, os.Getenv(hangingCall)); err != nil {
+				panic(err)
+			}
+		}
 		main()
 		return
 	}

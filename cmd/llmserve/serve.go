@@ -111,13 +111,14 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 		return err
 	}
 	signal.Ignore(syscall.SIGPIPE) // a server continues, and drains, when nobody reads its output
-	begin, loaded := time.Now(), endAtSignal(ctx, 0)
-	defer loaded()
+	begin, ready := time.Now(), endAtSignal(ctx, 0)
+	defer ready()
 	l, err := prepare(path, &o.model)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
+	l.ready = ready
 	if err := o.model.events.open(o.model.noCaching); err != nil {
 		return err
 	}
@@ -128,7 +129,6 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 	if err := l.loadWeights(&o.model); err != nil {
 		return err
 	}
-	loaded()
 	if path != "demo" {
 		fmt.Fprintf(out, "%s: %s, %d layers, weights of %d MB, loaded in %.1f s\n",
 			l.name, l.config.Family, l.config.NumLayers, l.weightBytes()>>20, time.Since(begin).Seconds())

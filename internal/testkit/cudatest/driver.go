@@ -67,6 +67,19 @@ func (d *Driver) Set(t testing.TB, name string, value int) {
 // Hang makes calls that wait for an event never return.
 func (d *Driver) Hang() { d.set("hang", 1) }
 
+// HangIn makes the next call of a function never return. It is for processes that are not a test; path is that of a
+// Driver.
+func HangIn(path, function string) error {
+	library, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return err
+	}
+	var fail func(function string, status int32) int32
+	purego.RegisterLibFunc(&fail, library, "cudatest_fail")
+	fail(function, -1)
+	return nil
+}
+
 // Order chooses the order in which blocks, warps and lanes run: 0 is ascending, 1 descending, other numbers
 // shuffled.
 func (d *Driver) Order(order int) { d.set("order", order) }

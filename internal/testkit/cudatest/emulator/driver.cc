@@ -23,6 +23,7 @@ int begin(const char *function, Needs needs) {
   if (next != state.fail_next.end()) {
     int status = next->second;
     state.fail_next.erase(next);
+    while (status < 0) pause();
     return status;
   }
   if (needs >= initialized && !state.initialized) return NOT_INITIALIZED;
