@@ -191,9 +191,9 @@ func text(what string, p *C.char) (string, error) {
 	return "", fail(C.LLM_CACHE_E_RANGE, "%s has more than %d bytes", what, C.LLM_CACHE_MAX_TEXT)
 }
 
-// outputs is the memory of a call that fills arrays of C. A function put of the call lists the arrays with reserve,
-// putSlice and put. The function runs three times: to note the memory before anything else happens, to check that the
-// arrays are large enough, and to write the arrays.
+// outputs is the memory of a call that fills arrays of C. The call lists its arrays in one function, by calling
+// reserve, putSlice or put for each. This function runs three times: to note the memory before anything else happens,
+// to check that the arrays are large enough, and to write the arrays.
 type outputs struct {
 	spans
 	end   uintptr // end of C's struct, which may come from an older header; 0 means that it has all fields

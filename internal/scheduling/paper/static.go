@@ -106,8 +106,8 @@ func (s *Static) form(it *serve.Iteration) {
 	}
 }
 
-// Finish implements serve.Scheduler. When the last request of a batch is finished, Finish answers all requests of the
-// batch, in the order of arrival.
+// Finish implements serve.Scheduler. It answers waiting requests at once. When the last request of the running batch is
+// finished, it answers all requests of the batch, in the order of arrival.
 func (s *Static) Finish(answered []int, ids ...int) ([]int, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)

@@ -28,9 +28,9 @@ type Alloc struct {
 }
 
 // Allocate adds blocks to the tables of r and reports whether enough blocks were free. If too few were free, it has
-// changed nothing, except that blocks outside windows are free (vllm/v1/RULES.md §6, step 5). Allocate does not change
-// r.NumComputedTokens: the caller does. An error means that the caller has made a mistake; it wraps ErrRequest or
-// ErrStale.
+// changed nothing, except that it may have freed blocks outside windows (vllm/v1/RULES.md §6, step 5). Allocate does
+// not change r.NumComputedTokens: the caller does. An error means that the caller has made a mistake; it wraps
+// ErrRequest or ErrStale.
 func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(c.Check)

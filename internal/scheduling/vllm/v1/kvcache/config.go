@@ -173,7 +173,7 @@ func (c *Config) Recycles() bool {
 }
 
 // PeakBlocks returns the largest number of blocks that a request with the given number of tokens can have at one time,
-// with the given number of steps in flight. A request that needs more blocks than the cache has may never run.
+// with the given number of steps in flight. If this is more than the cache has, the request could wait for ever.
 func (c *Config) PeakBlocks(tokens, steps int) int {
 	n := 0
 	partialHits := c.PartialBlockHits()

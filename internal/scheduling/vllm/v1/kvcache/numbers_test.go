@@ -132,9 +132,9 @@ func TestTokensThatGoBackCannotBeHit(t *testing.T) {
 	}
 }
 
-// Ensure that a window group keeps the blocks that a hit needs if the hit ends at the end of a segment, at the end of
-// the prompt without its last token, or at the end of a prefix that another request shares. With EAGLE, these blocks
-// are one block later, and one more block is kept (vllm/v1/RULES.md §9).
+// Ensure that a window group keeps the blocks that a hit needs if the hit ends at the end of a segment (with RetainAll,
+// SchedulerBlockSize tokens) or at the end of the prompt without its last token. With EAGLE, these blocks are one block
+// later, and one more block is kept (vllm/v1/RULES.md §9).
 func TestWindowBlocksInFrontOfBoundariesAreKept(t *testing.T) {
 	for _, tc := range []struct {
 		name      string

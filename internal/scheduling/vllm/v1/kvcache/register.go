@@ -37,7 +37,8 @@ func (c *Cache) registerGroup(r *Request, i, tokens, end int) {
 	}
 }
 
-// registerTail gives a key to the last hash of the prompt if it ends inside a block.
+// registerTail gives the last block of the prompt a key for a part of its tokens, up to the last hash of the prompt. It
+// does nothing if the last hash ends at the end of a block.
 func (c *Cache) registerTail(r *Request, i, tokens int) {
 	g, t := &c.groups[i], &r.tables[i]
 	end := floorTo(r.NumPromptTokens, c.Config.HashBlockSize)

@@ -53,10 +53,10 @@ func (r *Request) RemainingBlocks() int {
 	return c.need(r, &d)
 }
 
-// A Tail is a block with a copy of a Mamba group's state after the last hash of a prompt, which ends inside a block of
-// the group. The copy is in no table: the request continues in its own block and overwrites the state there. A
-// connector can send the Tail to another cache, whose requests can then hit the prompt up to this state (vLLM's
-// partial_tail_offloads; vllm/v1/RULES.md §19).
+// A Tail is a block with a copy of a Mamba group's state. It is the state after the tokens of a prompt's last hash, if
+// this hash ends inside a block of the group. The copy is in no table: the request continues in its own block and
+// overwrites the state there. A connector can send the Tail to another cache, whose requests can then hit the prompt up
+// to this state (vLLM's partial_tail_offloads; vllm/v1/RULES.md §19).
 type Tail struct {
 	Request   *Request
 	Group     int

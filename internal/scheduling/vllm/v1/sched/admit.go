@@ -142,7 +142,7 @@ func (s *Scheduler) waitingTokens(r *request, computed int, padding bool) (n int
 	return n, padded, n > 0
 }
 
-// pad gives e placeholders for drafts, at most one less than its number of tokens.
+// pad gives the row e placeholders for drafts. They are at most one less than the tokens of the row.
 func (s *Scheduler) pad(e *entry) {
 	e.draft, e.drafts = int32(len(s.batch.drafts)), min(int32(s.config.NumSpeculativeTokens), e.tokens-1)
 	for range e.drafts {

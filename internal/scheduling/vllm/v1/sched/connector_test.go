@@ -203,7 +203,8 @@ func TestARequestWaitsForAnAnswer(t *testing.T) {
 	require.Equal(t, 64, stats.Queries)
 }
 
-// Ensure that a Match stays valid until the request has used it, also if the step that used it fails.
+// Ensure that a Match stays valid until a row of the request has used it: if the step with this row fails, the next
+// step uses the Match again. After a load that failed, the request asks for a new Match.
 func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		c := transferConfig(100)

@@ -142,7 +142,7 @@ func (c *connector) forgetMatch(r *request) {
 	t.match, t.unanswered, t.unsettled = Match{}, t.asks, 0
 }
 
-// unblock frees the blocks of a waiting request whose load is over, if otherwise no request could run.
+// unblock frees the blocks of a waiting request whose load is over, if no request could run otherwise.
 func (c *connector) unblock() bool {
 	if len(c.s.running) > 0 || c.s.flight.n > 0 || c.s.pause != PauseNone || c.loading > 0 || c.parked > 0 {
 		return false
@@ -150,12 +150,12 @@ func (c *connector) unblock() bool {
 	return c.unloadLast()
 }
 
-// freeBlocks is called if the only running request needs more blocks than are free. It reports whether it has freed
-// some.
+// freeBlocks is called before a running request preempts itself because too few blocks are free. It reports whether it
+// has freed blocks of another request.
 func (c *connector) freeBlocks() bool { return c.s.differs.loads && c.unloadLast() }
 
-// unloadLast frees the blocks of the last request whose load is over and that still waits. It reports whether there is
-// one.
+// unloadLast frees the blocks of a request that still waits although its load is over. Of several such requests it
+// takes the one whose load began last. It returns false if there is none.
 func (c *connector) unloadLast() bool {
 	for _, r := range slices.Backward(c.prefills) {
 		if t := &r.transfers; r.status != running && (t.received || !t.loading && r.kv.NumComputedTokens > 0) {

@@ -20,8 +20,8 @@ type VoidRow struct {
 }
 
 // LoadFailed reports blocks that were not loaded, by a load for a waiting request or by a row of the oldest step in
-// flight. It must be called before Received and before the Update of this step. An affected request computes its
-// tokens again from its first such block on. LoadFailed ignores blocks that no request uses.
+// flight. It must be called before Received and before the Update of this step. An affected request computes its tokens
+// again, from the first of its blocks that have failed. LoadFailed ignores blocks that no request uses.
 func (x Transfers) LoadFailed(out *FailedLoad, blocks ...int32) error {
 	s := x.s
 	s.mu.Lock()

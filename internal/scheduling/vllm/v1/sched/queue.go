@@ -12,7 +12,7 @@ type queue struct {
 	order *order
 	list  []*request // nil: a free index
 	first int
-	free  int // number of free places
+	free  int // number of free indexes
 }
 
 func (q *queue) all() []*request { return withoutFree(slices.Clone(q.list)) }
@@ -29,12 +29,13 @@ func (q *queue) head() *request {
 	return q.list[q.first]
 }
 
-// push adds r before the first request that must be admitted after it.
+// push adds r in the order of order.less. r comes after all requests that order.less puts neither before nor after r.
 func (q *queue) push(r *request) {
 	q.insert(r, q.search(func(o *request) bool { return q.order.before(r, o) }))
 }
 
-// pushFront adds r, which was preempted or skipped, before the first request that need not be admitted before it.
+// pushFront adds r, which was preempted or skipped, in the order of order.less. r comes before all requests that
+// order.less puts neither before nor after r.
 func (q *queue) pushFront(r *request) {
 	q.insert(r, q.search(func(o *request) bool { return !q.order.before(o, r) }))
 }
@@ -71,7 +72,7 @@ func (q *queue) putFirst(r *request) {
 	r.in, r.index = q, q.first
 }
 
-// number sets request.place after requests have moved.
+// number sets request.index after requests have moved.
 func (q *queue) number() {
 	for i, r := range q.list {
 		if r != nil {
