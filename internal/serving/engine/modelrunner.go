@@ -83,11 +83,11 @@ const MaxLogits = 64
 // maxDeviceLogits limits the memory for the logits of a Device.
 const maxDeviceLogits = 256
 
-// MaxLogits returns the largest number of rows that a caller may ask of ComputeLogits of a Device. It is
+// MaxLogits returns the largest number of rows that one call of a Device's ComputeLogits may return. It is
 // MaxNumSeqs, but at least the constant MaxLogits and at most maxDeviceLogits.
 func (c *RunnerConfig) MaxLogits() int { return min(max(MaxLogits, c.MaxNumSeqs), maxDeviceLogits) }
 
-// maxLogits returns the largest number of rows that a call of ComputeLogits may ask for, on the Device or on
+// maxLogits returns the largest number of rows that one call of ComputeLogits may return, on the Device or on
 // the CPU.
 func (c *Config) maxLogits() int {
 	if c.Device == nil {

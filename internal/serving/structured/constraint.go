@@ -47,8 +47,8 @@ func CompileWithin(ctx context.Context, v *Vocabulary, form Form, work int) (*Co
 	return &Constraint{vocabulary: v, runner: grammar.NewRunner(g), fits: map[fitKey]*fit{}, scratch: make([]uint64, v.Words())}, nil
 }
 
-// maxMaskBytes limits the memory of the masks that a constraint caches: that of the masks of its configs, and
-// separately that of its fits. A mask takes 16 KB for a vocabulary of 128,000 tokens.
+// maxMaskBytes limits the memory of the masks that a constraint caches. The limit applies to the masks of
+// configs, and separately to the masks of fits. A mask takes 16 KB for a vocabulary of 128,000 tokens.
 const maxMaskBytes = 8 << 20
 
 // maxMasks is the largest number of masks of configs that a constraint caches, and the largest number of
@@ -101,7 +101,7 @@ func (c *Constraint) mask(config *grammar.Config) []uint64 {
 
 // cross adds to mask those tokens that complete a lexeme and have more bytes, if the grammar allows these
 // bytes after the lexeme. The lexeme ends at the given node of the trie rest, so the further bytes of these
-// tokens are below the node. The config at the end of the lexeme is after.
+// tokens are below the node. The parameter after is the config at the end of the lexeme.
 func (c *Constraint) cross(rest *trie, node int32, after *grammar.Config, mask []uint64) {
 	if len(rest.nodes) == 0 {
 		return

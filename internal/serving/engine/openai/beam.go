@@ -25,14 +25,14 @@ const maxBeams = sampling.MaxLogprobs / 2
 // maxLengthPenalty is so small that the power of a length is finite.
 const maxLengthPenalty = 10
 
-// A beamField is a field of engine.Request of which beam search supports only certain values.
+// A beamField is a field of engine.Request for which beam search supports only certain values.
 type beamField struct {
 	field, param string // its names in Go and in JSON
 	supported    func(r *engine.Request) bool
 	instead      string // what to do instead, or ""
 }
 
-// beamFields lists the fields of which beam search supports only certain values. Beam search ranks beams by
+// beamFields lists the fields for which beam search supports only certain values. Beam search ranks beams by
 // the log probabilities of the model. It draws no random tokens and adjusts no logits.
 var beamFields = []beamField{
 	{"MinTokens", "min_tokens", func(r *engine.Request) bool { return r.MinTokens == 0 }, ""},
@@ -302,7 +302,7 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, reques
 	return nil
 }
 
-// event returns an event that reports beam b as answer k to a prompt, whole and ended.
+// event returns the event that reports beam b as the complete answer with index k to a prompt.
 func (f *search) event(j *job, k int, prompt []int32, b *beam, includeStop bool) engine.Event {
 	e := engine.Event{Index: k, Finish: engine.FinishLength}
 	answer := b.answer(prompt)

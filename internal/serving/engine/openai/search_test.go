@@ -52,7 +52,8 @@ func (f *search) keepAll(prompt []int32, tops func(answer []int32) []sampling.Lo
 	return order(append(done, live...))
 }
 
-// likely replaces the engine in a search: the function tops returns the most likely tokens after an answer.
+// likely makes the search call the function tops instead of the engine. tops returns the most likely tokens
+// after an answer.
 func (f *search) likely(tops func(answer []int32) []sampling.Logprob) {
 	f.next = func(_ context.Context, prompt []int32, beams []*beam) (all [][]sampling.Logprob, err error) {
 		for _, b := range beams {

@@ -175,7 +175,8 @@ func (s *served) ask(t testing.TB, path, body string, headers ...string) *reply 
 	return a
 }
 
-// Left returns the rest of the key's allowance of requests or tokens, as the headers of the answer give it.
+// Left returns how many requests or tokens, as the parameter what says, the key may still use according to
+// the headers of the answer.
 func (a *reply) Left(t testing.TB, what string) int {
 	n, err := strconv.Atoi(a.Header.Get("X-Ratelimit-Remaining-" + what))
 	require.NoError(t, err)

@@ -42,9 +42,9 @@ func (d *DFA) tagAt(state int32) int32 {
 	return d.tags[state]
 }
 
-// joinClasses returns an automaton that has classes but no states. Characters are in the same class if both a
-// and b have them in the same class. The second result has, for each class, the class in a and the class in
-// b.
+// joinClasses returns an automaton that has classes but no states. Two characters are in the same class if
+// they are in the same class of a and in the same class of b. The second result has, for each class, the
+// class of a and the class of b that contain its characters.
 func joinClasses(a, b *DFA) (*DFA, [][2]int32) {
 	d := &DFA{}
 	ids := map[[2]int32]int32{}

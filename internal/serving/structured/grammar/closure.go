@@ -89,8 +89,8 @@ func (w *closing) push(k kernel) {
 	}
 }
 
-// visit adds an item to the closure for each edge of the kernel's node that reads a lexeme. It puts the
-// kernels that other edges, or the end of the rule, lead to on the list of kernels to visit.
+// visit adds an item to the closure for each edge of the kernel's node that reads a lexeme. Other edges, and
+// the end of the rule, lead to other kernels, which visit adds to the list of kernels to visit.
 func (r *Runner) visit(w *closing, k kernel) {
 	node := &r.grammar.nodes[k.node]
 	if node.final {

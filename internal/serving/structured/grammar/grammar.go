@@ -96,8 +96,8 @@ func NewTerminal(l *lexeme.Lexeme) *Terminal { return &Terminal{lexeme: l} }
 
 // LazyTerminal returns a terminal whose lexeme is made by the function make when the lexeme is first needed.
 // The function make gets a function alive, which reports whether the rule can still end after the lexeme has
-// ended with a given tag. It can for at least one tag. If the lexeme has several tags, only one edge may read
-// the terminal.
+// ended with a given tag. It returns true for at least one tag. If the lexeme has several tags, only one edge
+// may read the terminal.
 func LazyTerminal(make func(alive func(tag int32) bool) *lexeme.Lexeme) *Terminal {
 	return &Terminal{make: make}
 }

@@ -76,8 +76,8 @@ func oneOfShape(c *compiler, schema *value, name string, v *value) (*shape, erro
 	return c.either(all...)
 }
 
-// typeBeside returns a conjunction with one schema, which has only the keyword type of the given schema or,
-// without type, only enum. With it, oneOfShape finds that alternatives of other types allow no value.
+// typeBeside returns a conjunction of one schema, which has only one keyword of the given schema: type or, if
+// there is no type, enum. With it, oneOfShape finds that alternatives of other types allow no value.
 func (c *compiler) typeBeside(schema *value) conjunction {
 	for _, name := range []string{"type", "enum"} {
 		if v := schema.get(name); v != nil {

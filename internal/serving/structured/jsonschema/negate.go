@@ -25,9 +25,9 @@ func (c *compiler) negate(s *shape, schema *value) (*shape, error) {
 	return out, err
 }
 
-// without returns the values of one type that an alternative in some allows and no alternative in excluded
-// allows. The function negate returns, as alternatives, the values that one excluded alternative does not
-// allow.
+// without returns the values of one type that the alternatives in some allow, except those that the
+// alternatives in excluded allow. The function negate returns, as alternatives, the values that one excluded
+// alternative does not allow.
 func without[T alternative[T]](c *compiler, some, excluded []T, schema *value, negate func(*compiler, *T, *value) ([]T, error)) ([]T, error) {
 	for i := range excluded {
 		negated, err := negate(c, &excluded[i], schema)
