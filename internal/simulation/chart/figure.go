@@ -91,7 +91,7 @@ type Value struct {
 	Paper *Range  // nil if the paper prints none
 }
 
-// Average returns the mean and the standard deviation of values, of which there is one for each seed.
+// Average returns the mean and the standard deviation of values. There is one value for each seed.
 func Average(values []float64) Value {
 	n := float64(len(values))
 	if n == 0 {

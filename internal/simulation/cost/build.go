@@ -52,9 +52,9 @@ func (s Setup) times(block int) *Model {
 	return m
 }
 
-// roofline sets the times of m that follow from the data sheet: each is a number of bytes divided by a
-// bandwidth, or a number of operations divided by a rate. The workers run at the same time, each with its
-// share of the heads, so the times are those of one worker.
+// roofline sets the times of m that follow from the data sheet: each is a number of bytes divided by a bandwidth, or
+// a number of operations divided by a rate. The workers run at the same time, each with its share of the heads, so
+// each time is the time that one worker takes.
 func (s Setup) roofline(m *Model) {
 	l, e := s.LLM, s.Engine
 	bandwidth, flops, attention := giga*s.GPU.Bandwidth, tera*s.GPU.rate(l.Computed), tera*s.GPU.FP16

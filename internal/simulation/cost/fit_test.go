@@ -48,8 +48,8 @@ func fitPoints(t *testing.T, points []measurement) *engineFit {
 	return f
 }
 
-// rows returns the indexes of two rows of x: the row for all GPUs, and the row of one GPU. The sum of the two rows gives
-// the constants of this GPU.
+// rows returns the indexes of two rows of x: the row for all GPUs, and the row of one GPU. Added to the constants in
+// start, in logarithms (see part.open), the two rows give the constants of this GPU.
 func (f *engineFit) rows(gpu string) [2]int { return [2]int{0, 1 + slices.Index(f.gpus, gpu)} }
 
 func (f *engineFit) on(gpu string) Engine { return f.engine(f.x, f.rows(gpu)).engine() }
@@ -60,7 +60,8 @@ func (f *engineFit) common() Engine {
 	return f.engine(x, [2]int{0, 1}).engine()
 }
 
-// engine returns the engine whose constants are those of start plus the given rows of x.
+// engine returns the engine with the constants in start, changed by the given rows of x. The rows are added to the
+// logarithms of the constants (see part.open).
 func (f *engineFit) engine(x []float64, rows [2]int) hosted {
 	e := hosted{Engine: f.start, Host: 1}
 	for j, p := range parts {

@@ -1,7 +1,7 @@
 package cost
 
-// A GPU has the numbers of its data sheet. A GB is 10^9 bytes. Rates are peak rates; Engine has the fractions
-// of them that software reaches.
+// A GPU has the numbers of its data sheet. A GB is 10^9 bytes. Rates are peak rates; Engine says which fraction of a
+// peak rate the software reaches.
 type GPU struct {
 	Name   string `json:"name"`
 	Source string `json:"source"` // of the numbers; not interpreted

@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the pictures of the READMEs anew")
 
-// Ensure that the two figures in the READMEs are those that the experiments draw, and that all checks of
-// these experiments pass.
+// Ensure that the experiments draw exactly the two figures in the READMEs, and that all checks of these experiments
+// pass.
 func TestPicturesOfTheREADMEs(t *testing.T) {
 	level.SkipQuick(t)
 	if runtime.GOARCH != "amd64" {

@@ -108,8 +108,9 @@ type otherServer struct {
 	found   capacity.Capacity
 }
 
-// otherServers finds the capacities, in short runs, of servers with other numbers of GPUs. It omits those in which
-// the model does not fit, and those that sustain no rate. It stops after the first that sustains the target rate.
+// otherServers finds the capacities, in short runs, of servers with other numbers of GPUs. It omits servers in which
+// the model does not fit, and servers that sustain no rate. It stops after the first server that sustains the target
+// rate.
 func (s *sizer) otherServers(ctx context.Context) ([]otherServer, error) {
 	all := []otherServer{}
 	if s.fixed() != "" {

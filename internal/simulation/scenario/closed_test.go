@@ -15,8 +15,8 @@ import (
 	_ "llmmemory/internal/testkit/gcpercent"
 )
 
-// Ensure that simulated closed loops differ from published ones by at most 20 %. The constants were fitted in
-// package cost, without the scheduler.
+// Ensure that simulated closed loops differ from published measurements by at most 20 %. The constants were fitted
+// in package cost, without the scheduler.
 func TestClosedLoopsOfVLLMV1TakeAsLongAsPublished(t *testing.T) {
 	runs := 0
 	var points []cost.Published

@@ -19,8 +19,8 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// ErrScenario is wrapped by errors about a Scenario itself. Errors about its system, workload or model wrap
-// those of other packages.
+// ErrScenario is wrapped by errors about a Scenario itself. Errors about its system, workload or model wrap errors
+// of other packages.
 var ErrScenario = errors.New("bad scenario")
 
 // A Scenario describes one run. Open gives zero fields the defaults that their comments state.

@@ -179,7 +179,7 @@ type fixed struct{ prompt, output int }
 
 func (f fixed) Draw(*rand.Rand) (prompt, output int) { return f.prompt, f.output }
 
-// Ensure that random lengths are those of vllm bench serve: uniformly distributed whole numbers.
+// Ensure that random lengths are distributed as in vllm bench serve: uniformly, as whole numbers.
 func TestRandomLengths(t *testing.T) {
 	for _, c := range []struct {
 		name        string

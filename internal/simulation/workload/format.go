@@ -30,10 +30,10 @@ const (
 )
 
 // formats has the formats of published traces, and two formats for traces that users write. BurstGPT is
-// HPMLL/BurstGPT; its failed requests have 0 response tokens. Azure CSV is the format of the LLM inference
-// traces of 2023 and 2024 in Azure/AzurePublicDataset; those of 2024 have times with a time zone. Mooncake's
-// traces are in kvcache-ai/Mooncake, FAST25-release/traces; each of their hash_ids identifies a block of 512
-// tokens and all tokens before it.
+// HPMLL/BurstGPT; its failed requests have 0 response tokens. Azure CSV is the format of the LLM inference traces of
+// 2023 and 2024 in Azure/AzurePublicDataset; in the traces of 2024, times have a time zone. Mooncake's traces are in
+// kvcache-ai/Mooncake, FAST25-release/traces; each of their hash_ids identifies a block of 512 tokens and all tokens
+// before it.
 var formats = []format{
 	{"BurstGPT CSV", false, [3]string{"Timestamp", "Request tokens", "Response tokens"}, secondsClock, true},
 	{"Azure CSV", false, [3]string{"TIMESTAMP", "ContextTokens", "GeneratedTokens"}, dateClock, true},

@@ -71,8 +71,8 @@ func (a attended) prepare(b *bench) prepared {
 	return p
 }
 
-// planned returns the call for sequences first to first+count-1 of the batch, which computes only the last
-// queries of each.
+// planned returns the call for count sequences of the batch, from sequence first on. The call computes only the last
+// queries of each sequence; queries is their number.
 func (t *batch) planned(first, count, queries int) kernels.PagedAttention {
 	call, starts, lengths := t.call, []int32{0}, []int32{}
 	for i := range count {

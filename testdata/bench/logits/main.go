@@ -1,10 +1,11 @@
-// Command logits compares this project's log probabilities after 50 tokens with those of ../llamacpp/logits.cpp:
+// Command logits compares this project's log probabilities after 50 tokens with the log probabilities that
+// ../llamacpp/logits.cpp writes:
 //
 //	go run ./testdata/bench/logits MODEL [FILE]
 //
-// It prints the largest difference over the vocabulary, and the mean difference for the actual next tokens.
-// Without FILE, it prints what rounding activations, keys and values to other types changes over 512 tokens:
-// the table of cmd/llmserve/README.md.
+// It prints the largest difference over the vocabulary, and the mean difference for the actual next tokens. Without
+// FILE, it prints what rounding activations, keys and values to other types changes over 512 tokens: the table of
+// cmd/llmserve/README.md.
 package main
 
 import (

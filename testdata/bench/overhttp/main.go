@@ -1,4 +1,4 @@
-// Command overhttp measures llmserve over HTTP with the loads with which ../llamacpp/bench.cpp measures llama.cpp
+// Command overhttp measures llmserve over HTTP. It uses the loads of ../llamacpp/bench.cpp, which measures llama.cpp
 // through its library: 16 concurrent requests that share a prompt of 2,048 tokens, and 8 completions of a prompt of
 // 1,024 tokens, with 64 new tokens each. Usage: overhttp LLMSERVE MODEL THREADS ROUNDS
 package main

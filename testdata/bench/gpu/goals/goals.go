@@ -1,4 +1,4 @@
-// Package goals compares measured rates with those of other libraries, and checks whether they reach the
+// Package goals compares measured rates with the rates of other libraries, and checks whether they reach the
 // required ratio.
 package goals
 

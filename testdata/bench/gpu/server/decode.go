@@ -136,8 +136,8 @@ func (b *bench) decodeSteps(s *shape, m *model.Model, on *gpu.Model) (err error)
 	return nil
 }
 
-// timeOf returns the median time of a step in seconds, and the tokens of the last one. Each step is launched
-// before the previous one ends, as in the engine.
+// timeOf returns the median time of a step in seconds, and the tokens of the last step. Each step is launched before
+// the previous one ends, as in the engine.
 func (b *bench) timeOf(r engine.ModelRunner, maxLogits int, step *model.Batch) (seconds float64, tokens []int32, err error) {
 	for range 3 { // kernels are compiled, the step is captured
 		if tokens, err = compute(r, maxLogits, step, tokens[:0]); err != nil {

@@ -1,7 +1,7 @@
-// Command margins computes the margins of predictions from measurements of vLLM V1 that were not used to fit
-// it (cost/published/others.json). It simulates the measured loads and divides published by simulated times.
-// The ratios of half of the loads give the margins, which it writes to cost/published/margins.json. Then it
-// prints how many times of the other half are within them. Run it in internal/simulation/scenario:
+// Command margins computes the margins of predictions from measurements of vLLM V1 to which its constants were not
+// fitted (cost/published/others.json). It simulates the measured loads and divides published by simulated times. The
+// ratios of half of the loads give the margins, which it writes to cost/published/margins.json. Then it prints how
+// many times of the other half of the loads are within these margins. Run it in internal/simulation/scenario:
 //
 //	go run ./testdata/margins -o ../cost/published/margins.json ../cost/published/others.json
 package main
