@@ -48,7 +48,8 @@ func TestAFolderForAnotherProcess(t *testing.T) {
 	_, _ = os.Stdin.Read(make([]byte, 1)) // until it is killed, or the test ends
 }
 
-// Ensure that the folders of running processes and of other users stay.
+// Ensure that NewTemporary removes the folders of killed processes, and not those of running processes or of other
+// users.
 func TestWhatAKilledProcessLeftIsRemoved(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	killed, left := start(t)

@@ -80,8 +80,8 @@ func groupMemory(root fs.FS) (bytes int, ok bool) {
 	return bytes, ok
 }
 
-// available returns the memory that a group may still allocate. ok is false if it has no limit or its files are not
-// visible in this container.
+// available returns the memory that a control group may still allocate. ok is false if the group has no limit, or if
+// its files are not visible in this container.
 func (g *groupFiles) available(root fs.FS, dir string) (bytes int, ok bool) {
 	number := func(name string) (int, bool) {
 		text, err := fs.ReadFile(root, path.Join(dir, name))

@@ -30,8 +30,8 @@ func NewProgress(units string) *Progress {
 // StderrIsTerminal reports whether standard error is a terminal.
 func StderrIsTerminal() bool { return term.IsTerminal(int(os.Stderr.Fd())) }
 
-// Show shows how many of total units are done. It shows nothing if it has shown something a moment ago. The total
-// may grow.
+// Show shows how many of total units are done. It does nothing if the last line was written too short a time ago. The
+// total may grow from one call to the next.
 func (p *Progress) Show(done, total int) {
 	if time.Since(p.last) < p.period {
 		return

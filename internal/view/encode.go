@@ -36,8 +36,8 @@ type packed struct {
 	Live *liveness `json:"live,omitempty"`
 }
 
-// A delta is a frame, encoded as the difference from the frame before. If a field about the state is absent, the state
-// has not changed. If a field about the step is absent, it is empty.
+// A delta is a frame, encoded as the difference from the frame before. A field about the state is absent if it is as
+// in the frame before. A field about the step is absent if it is empty.
 type delta struct {
 	Now     float64  `json:"t,omitempty"`
 	Call    string   `json:"x,omitempty"`
@@ -139,7 +139,8 @@ func (p *packer) add(after *Frame) {
 	p.before = *after
 }
 
-// sequences adds the sequences to d that have one more token, that have changed in another way, and that are gone.
+// sequences adds to d the sequences that have one more token, those that have changed in another way, and those that
+// no longer exist.
 func (p *packer) sequences(d *delta, after *Frame) {
 	next := map[int]*Sequence{}
 	for j := range after.Sequences {

@@ -21,7 +21,7 @@ type Live struct {
 	changed chan struct{} // closed when a frame is added
 }
 
-// NewLive returns a recording that keeps the last limit frames. Its error wraps ErrRecording.
+// NewLive returns a recording that keeps only the last limit frames. The error wraps ErrRecording.
 func NewLive(head Recording, limit int) (*Live, error) {
 	if err := head.checkPool(); err != nil {
 		return nil, err
@@ -45,8 +45,8 @@ func (l *Live) Add(f Frame) {
 	l.changed = make(chan struct{})
 }
 
-// Restart removes all frames. It must be called before recording begins again after a pause, because the next frame
-// does not follow from the last one.
+// Restart removes all frames. It must be called when recording begins again after a pause, because the next frame is
+// not one step after the last one.
 func (l *Live) Restart() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,7 +73,7 @@ func (l *Live) Write(w io.Writer, source string) error {
 	return write(w, []*Scene{Alone(&r)}, &liveness{Source: source, First: first})
 }
 
-// A liveness has what the script of a live page needs besides the recording.
+// A liveness has what the script of a live page needs in addition to the recording.
 type liveness struct {
 	Source string `json:"source"`
 	First  int    `json:"first"` // number of the first frame
@@ -85,7 +85,8 @@ func (l *Live) Since(ctx context.Context, number int) ([]byte, error) {
 	for {
 		l.mu.Lock()
 		r, first, changed := l.head, l.first, l.changed
-		// A page with a higher number was loaded before the server was restarted.
+		// The server may have been restarted since the page was loaded. The page then has a higher number than any
+		// frame.
 		if number > first+len(l.frames) {
 			number = first
 		}
@@ -107,8 +108,8 @@ func (l *Live) Since(ctx context.Context, number int) ([]byte, error) {
 	}
 }
 
-// Describe returns sentences about what happened between two frames: what the scheduler did, and which requests
-// finished. again has the requests that lost their blocks earlier.
+// Describe returns sentences about what happened between the frames before and after: what the scheduler did, and
+// which requests finished. again has the requests that had lost their blocks earlier.
 func (r *Recording) Describe(before, after *Frame, it *serve.Iteration, finished []int, again map[int]bool) []string {
 	w := words{before: before, after: after, block: r.BlockSize, again: again}
 	return w.all(it, finished)

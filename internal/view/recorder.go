@@ -17,8 +17,8 @@ type Limits struct {
 	Frames int     // maximum number of frames
 }
 
-// A Recorder records a scheduler. The caller must call Observe after each Step and Finished after each Finish, also
-// before Limits.From. The Recorder copies the data that it keeps.
+// A Recorder records a scheduler. The caller must call Observe after each Step and Finished after each Finish, even
+// for iterations before Limits.From, which get no frames. The Recorder copies the data that it keeps.
 type Recorder struct {
 	recording *Recording
 	limits    Limits
@@ -92,8 +92,8 @@ func (r *Recorder) Finished(now float64, ids ...int) error {
 	return nil
 }
 
-// Reforked records that a beam (child) became a copy of another beam (parent), and which blocks were copied for that.
-// The next frame shows it.
+// Reforked records that a beam (child) became a copy of another beam (parent). copies are the blocks that were copied
+// for this. The next frame shows it.
 func (r *Recorder) Reforked(id, child, parent int, copies ...device.Pair) {
 	r.pending = append(r.pending, fmt.Sprintf("Beam %d%s becomes a copy of beam %d%s.", id, letter(child), id, letter(parent)))
 	r.copies = append(r.copies, copies...)
@@ -131,8 +131,8 @@ func (r *Recorder) request(id int) *progress {
 	return r.requests[id]
 }
 
-// keep adds a frame with the current state. it is the iteration before, or nil. again has the requests that had lost
-// their blocks before the iteration.
+// keep adds a frame with the current state. it is the iteration that led to this state, or nil. again has the
+// requests that had lost their blocks before the iteration.
 func (r *Recorder) keep(now float64, it *serve.Iteration, finished []int, again map[int]bool) {
 	f, before := Frame{Now: now, Blocks: r.recording.NumGPUBlocks, Copies: r.copies}, &Frame{}
 	n := len(r.recording.Frames)

@@ -172,8 +172,8 @@ func (s vllmV0) Table(id, sequence int) []int32 {
 	return table
 }
 
-// Ensure that each frame has the reference count of each block, even if the block is cached, lost, or outside a
-// sliding window.
+// Ensure that the counts of each block follow from each frame, even if the block is cached or outside a sliding
+// window, or if no table names it.
 func TestV0sFramesAreItsStates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := v0.SchedulerConfig{
@@ -206,8 +206,8 @@ func TestV0sFramesAreItsStates(t *testing.T) {
 	})
 }
 
-// counts compares the reference counts of a frame with those of the devices. A request may have been aborted since the
-// frame was made.
+// counts returns an error if the reference counts or the cached blocks of a frame differ from those of the scheduler. A
+// frame lists only the counts that differ from the number of table entries that name the block.
 func counts(f *view.Frame, s *v0.Scheduler) error {
 	gpu, cpu := s.Manager().View.Devices()
 	for device, d := range []*device.Device{gpu, cpu} {

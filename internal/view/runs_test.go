@@ -87,8 +87,8 @@ func caching(t testing.TB, blocks int) serve.Scheduler {
 	return s
 }
 
-// runs has a function for each kind of recording. A recording is as large as possible, or so small that each step can
-// be checked.
+// runs has a function for each kind of recording. Some recordings are as large as possible. Others are so small that
+// each step can be checked.
 var runs = map[string]func(t testing.TB) *view.Recording{
 	"paged": func(t testing.TB) *view.Recording {
 		r := &view.Recording{

@@ -42,8 +42,8 @@ type clocked struct {
 	times []int
 }
 
-// beside gives recordings the same times: each gets a frame for every time at which one of them has a frame. If
-// nothing happens in a recording at a time, its frame repeats the state before.
+// beside gives all recordings the same times. Each gets a frame for every time at which any of them has a frame. If
+// nothing happens in a recording at such a time, the new frame repeats the state before.
 func beside(all ...clocked) []*Recording {
 	var times []int
 	for _, c := range all {

@@ -14,8 +14,9 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// A servingStory is a story about a few requests in a small pool. Two schedulers serve the requests, or one does, and
-// equivalent calls of the homework's engine are shown beside it. The stories are in stories/serving.json.
+// A servingStory is a story about a few requests in a small pool. The page shows two schedulers that serve the
+// requests, or one scheduler beside equivalent calls of the homework's engine. The stories are in
+// stories/serving.json.
 type servingStory struct {
 	Name, Title, Note string
 	Systems           []storySystem

@@ -9,8 +9,8 @@ import (
 
 // A Tabler is a scheduler that exposes its block tables.
 type Tabler interface {
-	// Table returns the block table of a sequence of a request, or nil if the sequence has no blocks. Block ids begin
-	// at 0 on each device; a request's blocks are on one device.
+	// Table returns the block table of a sequence of a request, or nil if the sequence has no blocks. All blocks of a
+	// request are on one device. The ids of blocks begin at 0 on each device.
 	Table(id, sequence int) []int32
 
 	// Queues returns the ids of the requests in each queue, in order. The blocks of swapped requests are on the CPU.

@@ -194,8 +194,8 @@ func TestTheAddressNamesStoryBoardAndStep(t *testing.T) {
 	require.Len(t, browsertest.Evaluate[[]string](t, x, boards), 1)
 }
 
-// oldOf returns which slots of a block still show old content, as ranges: [from, to, owner]. writer has the last
-// writer of each slot.
+// oldOf returns the slots of a block that are not filled but still have old content, as ranges [from, to, owner]. The
+// first filled slots are in use. writer has the last writer of each slot.
 func oldOf(writer []string, filled int) [][3]string {
 	var list [][3]string
 	for slot := filled; slot < len(writer); slot++ {

@@ -120,7 +120,7 @@ func (w *words) preempted(p serve.Preemption) {
 	w.say("Preempts request %d (recompute): %s.", p.ID, w.lost(p.ID))
 }
 
-// lost returns how many blocks of a removed request became free, and how many of them other requests still use.
+// lost says how many blocks of a removed request became free, and how many of them other requests still use.
 func (w *words) lost(request int) string {
 	gone := w.before.of(request)
 	counts := w.before.used(gone[0].CPU)
@@ -263,7 +263,8 @@ func (w *words) arrivals() {
 	}
 }
 
-// evictions says which blocks were cached in the frame before and have been reused since then.
+// evictions adds a sentence that lists the blocks that were cached in the frame before and have been reused since
+// then.
 func (w *words) evictions() {
 	used := w.after.used(false)
 	gone := slices.DeleteFunc(slices.Clone(w.before.Cached), func(id int32) bool {

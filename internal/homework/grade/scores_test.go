@@ -11,7 +11,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that a second mistake never raises the score, and that running more stages (AllStages) does not change it.
+// Ensure that a second mistake never raises the score, and that the score is the same if all stages are run
+// (AllStages).
 func TestAMistakeMoreIsNoGain(t *testing.T) {
 	level.SkipQuick(t)
 	g, all := newGrader(t), newGrader(t)

@@ -19,8 +19,8 @@ type Setting struct {
 // ErrTools means that a program that grading needs is not installed.
 var ErrTools = errors.New("not installed")
 
-// CheckTools returns an error if a program that grading needs is not installed. memcheck must be set unless a run
-// needs no Memcheck, such as a replay or one with Grader.Only.
+// CheckTools returns an error if a program that grading needs is not installed. memcheck says whether the run needs
+// Memcheck. Only some runs do not, such as a replay or a run with Grader.Only.
 func CheckTools(memcheck bool) error {
 	needed := []string{"gcc", "as", "ld", "objcopy", "objdump"}
 	if memcheck {

@@ -23,8 +23,8 @@ var errNoSource = errors.New("is not run")
 
 const maxSource = 1 << 20 // more than the gate allows
 
-// ReadSource reads a submission. The file must be regular, or a file in a zip (hw.zip/llm_memory.c). A link could lead
-// to another user's file, and a pipe could have no end.
+// ReadSource reads a submission. path must be a regular file, or a file in a zip (hw.zip/llm_memory.c). A link is
+// refused because it could lead to another user's file, and a pipe because it could have no end.
 func ReadSource(path string) ([]byte, error) {
 	none := func(why string) ([]byte, error) {
 		return nil, fmt.Errorf("%s %w: %s", filepath.Base(path), errNoSource, why)

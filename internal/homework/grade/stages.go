@@ -51,7 +51,7 @@ func (s stages) drop(name StageName, task int) {
 	}
 }
 
-// open reports whether findings of a stage may be reported for a task. They may not if the stage skips the task.
+// open reports whether findings of a stage may be reported for a task. It returns false if the stage skips the task.
 func (s stages) open(name StageName, task int) bool {
 	stage := s.at(name)
 	return stage == nil || stage.Tasks[task-1] != NotRun

@@ -89,8 +89,8 @@ func (g *grading) test(c traces.Case) (Test, *compare.Difference, error) {
 	return t, d, nil
 }
 
-// decides returns the difference for which a directed trace fails, or nil: the first difference in a call that the
-// trace tests. Writes outside an allocation do not count here, because the stage Heap reports them.
+// decides returns the difference that makes a directed trace fail, or nil. This is the first difference in a call
+// that the trace tests. A write outside an allocation does not count here, because the stage Heap reports it.
 func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
 	if c.Shape {
 		for _, kind := range c.Real {
@@ -111,8 +111,8 @@ func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
 	return nil
 }
 
-// refusals changes tests from passed to not run if the function only refuses everything: such a test requires a
-// refusal, and the function has passed no test that requires success.
+// refusals changes tests from passed to not run for a function that refuses every call. Such a function passes the
+// tests that require a refusal, but no test that requires success.
 func (g *grading) refusals() {
 	for i := range g.report.Tests {
 		t := &g.report.Tests[i]
@@ -129,7 +129,7 @@ func (g *grading) refusals() {
 	}
 }
 
-// clearest returns the candidate with the greatest clarity among candidate i and those that show the same mistake.
+// clearest returns a candidate that shows the same mistake as candidate i: the one with the greatest clarity.
 func clearest(candidates []candidate, i int) candidate {
 	best := candidates[i]
 	for _, c := range candidates {
@@ -147,9 +147,9 @@ func (c candidate) sameAs(o candidate) bool {
 	return c.difference.Same(o.difference) && c.broken() == o.broken()
 }
 
-// clarity returns a number for how well a candidate explains its mistake. A crash in a call that must succeed and a
-// trace that tests the broken sentence count most. A trace about calls that must fail counts less if the failing call
-// must succeed, because its name would mislead.
+// clarity returns a number that says how well a candidate explains its mistake. The number is greater if a call that
+// must succeed crashes, and if the trace tests the sentence that was broken. It is less if the failing call must
+// succeed but the trace is about calls that must fail, because the name of the trace would mislead.
 func (c candidate) clarity() (n int) {
 	mustFail := c.difference.Refused()
 	if c.difference.Channel == compare.Death && !mustFail {
@@ -193,8 +193,8 @@ func (g *grading) ownCalls() error {
 }
 
 // mixed plays a trace in which the submission makes the calls of all functions. A difference counts for the function
-// in whose call it appears. If a call ends the trace early, mixed plays the trace again, and the grader does the work
-// of this function.
+// in whose call it appears. If a call of a function ends the trace early, mixed plays the trace again with the work
+// of this function done by the grader.
 func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
 	real := slices.DeleteFunc(slices.Clone(six), func(k trace.Kind) bool { return g.missing(k) || g.exhausted(k) })
 	for len(real) > 0 {
@@ -232,8 +232,8 @@ func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
 	return nil
 }
 
-// keepHeap stores the memory errors among the differences for the stage Heap. Each costs the memory points of its
-// task.
+// keepHeap stores the memory errors among the differences for the stage Heap, except leaks. Each memory error,
+// including a leak, costs the memory points of its task.
 func (g *grading) keepHeap(name string, ops []trace.Op, r compare.Result) {
 	for _, d := range r.All {
 		if d.MemoryError() {
@@ -245,8 +245,9 @@ func (g *grading) keepHeap(name string, ops []trace.Op, r compare.Result) {
 	}
 }
 
-// advise plays a trace in which allocations fail, unless the submission puts several structures into one allocation.
-// The handout does not say what must happen when malloc fails, so a mistake is only advice and quotes no sentence.
+// advise plays a trace in which allocations fail. It does nothing if the submission puts several structures into one
+// allocation. The handout does not say what must happen when malloc fails, so a mistake becomes advice that costs no
+// points and quotes no sentence.
 func (g *grading) advise(c traces.Case) error {
 	if slices.ContainsFunc(c.Real, g.missing) || g.exhausted(c.Real...) || len(g.shapes) > 0 {
 		return nil

@@ -32,8 +32,9 @@ func calls(ops []trace.Op, condition func(op trace.Op) bool) bool {
 	return slices.ContainsFunc(ops, func(op trace.Op) bool { return !op.Given && !op.Kind.Outside() && condition(op) })
 }
 
-// without returns the traces with the work of one function done by the grader. It omits a trace with this function if
-// the submission then makes no call in it, or if the grader cannot build the submission's states.
+// without returns the traces in which the grader does the work of one function. It does not change a trace that does
+// not call the function. It omits a trace that does if the submission would then make no call in it, or if the grader
+// cannot create the submission's states.
 func (g *grading) without(function string, traces [][]trace.Op) (left [][]trace.Op) {
 	is := func(op trace.Op) bool { return op.Kind.Function() == function }
 	for _, ops := range traces {
@@ -115,12 +116,12 @@ func (g *grading) memcheck() error {
 	return nil
 }
 
-// again replays the short traces of findings in which a call crashes or misuses memory, under Memcheck or with the
-// sanitizers. A complaint of the tool becomes a line of the finding, and the task fails the stage. If the tool has no
-// complaint, the stage counts as not run for the task of a memory error.
+// again takes the findings in which a call crashes or misuses memory. It replays their short traces under Memcheck or
+// with the sanitizers. A complaint of the tool becomes a line of the finding, and the task fails the stage. If the
+// finding is a memory error and the tool has no complaint, the stage counts as not run for the task.
 //
-// On a slow machine the replay may take too long. Then the stage counts as not run, and a bad access costs the same
-// memory points as with the complaint, so that no score depends on time.
+// On a slow machine the replay may take too long. Then the stage counts as not run. A bad access still costs the
+// memory points, as it would with the complaint, so that no score depends on time.
 func (g *grading) again(stage StageName, play func(supervise.Steps) ([]watch.Finding, error)) error {
 	for i := range g.report.Findings {
 		f := &g.report.Findings[i]
@@ -177,8 +178,8 @@ func (g *grading) complaint(m watch.Finding) {
 	})
 }
 
-// complains adds a complaint of a tool to the report: as a line of a finding that explains it, otherwise as a finding
-// of its own.
+// complains adds a complaint of a tool to the report. If a finding explains the complaint, it becomes a line of this
+// finding; otherwise it becomes a finding of its own.
 func (g *grading) complains(stage StageName, m watch.Finding, sentence string, explains func(f *Finding, task int) bool, remarks ...string) {
 	task := trace.TaskOf(m.Function)
 	if task == 0 { // outside the six functions: a leak at the end
@@ -249,9 +250,9 @@ func (g *grading) sanitizers() error {
 	return nil
 }
 
-// remarkOn returns a remark that the grader itself removed sequences or engines before the last step of a trace. It
-// lists the last of these steps that satisfy a condition. If the submission has stored a pointer to what was removed,
-// the pointer is no longer valid.
+// remarkOn returns a remark that the grader itself changed the list of sequences before the last step of a trace: it
+// removed, unlinked or renamed a sequence, or removed an engine. The remark lists the last of these steps that
+// satisfy a condition. If the submission has stored a pointer to what was removed, the pointer is no longer valid.
 func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 	var steps []string
 	for _, op := range ops[:max(0, len(ops)-1)] {
@@ -269,9 +270,9 @@ func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 		strings.Join(steps[max(0, len(steps)-maxSteps):], "; "))}
 }
 
-// remarkOnInit returns the remark that the grader, not llm_init, made the engine of a call that fails. It returns nil
-// if llm_init was called or the grader made no engine. own means that the call succeeds on an engine that the
-// submission's llm_init made.
+// remarkOnInit returns a remark for a call that fails on an engine that the grader made without calling llm_init. It
+// returns nil if llm_init was called or the grader made no engine. own says that the call succeeds if the
+// submission's llm_init made the engine; the remark then says so, too.
 func remarkOnInit(ops []trace.Op, own bool) []string {
 	given := func(op trace.Op) bool { return op.Kind == trace.Init && op.Given }
 	called := func(op trace.Op) bool { return op.Kind == trace.Init && !op.Given }

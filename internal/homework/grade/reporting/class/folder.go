@@ -81,8 +81,8 @@ func (f Folder) Load(name, key string) (*grade.Report, bool) {
 	return s.Report, true
 }
 
-// Before returns the outcome of the report that a student had before the stored one, nil if there was none. It also
-// returns the time at which the student was last graded.
+// Before returns the outcome of a student's previous report, that is, of the report that the stored one replaced. It
+// returns nil if there was no previous report. It also returns the time at which the student was last graded.
 func (f Folder) Before(name string) (*Outcome, time.Time) {
 	if s := f.of(name); s != nil {
 		return s.Before, s.Graded
@@ -101,7 +101,8 @@ func (f Folder) SaveTrouble(r Result) error {
 	return f.replace(r.Name, stored{File: r.File, Trouble: r.Err.Error(), Rules: r.Rules})
 }
 
-// replace stores s for a student. Before becomes the outcome of the report that s replaces.
+// replace stores s for a student. It sets s.Before to the outcome of the report that s replaces. If the student has
+// no such report, it keeps the earlier Before.
 func (f Folder) replace(name string, s stored) error {
 	if old := f.of(name); old != nil {
 		if s.Before = old.Before; old.Report != nil {

@@ -105,7 +105,7 @@ func parseOverride(row []string, line int) (Override, error) {
 	return o, nil
 }
 
-// Apply sets the Override of each result. It returns the overrides for students who are not in the class.
+// Apply sets the Override of each result. It returns the overrides whose student is not among the results.
 func (all Overrides) Apply(results []Result) (unknown Overrides, err error) {
 	for i := range all {
 		o := &all[i]
@@ -123,7 +123,8 @@ func (all Overrides) Apply(results []Result) (unknown Overrides, err error) {
 	return unknown, nil
 }
 
-// Unknown returns an error if there is any override. It is for the overrides that Apply returns.
+// Unknown returns an error if all has an override. Apply returns overrides for which there is no student; Unknown
+// makes an error of these.
 func (all Overrides) Unknown() error {
 	if len(all) == 0 {
 		return nil

@@ -1,5 +1,6 @@
-// Package class grades many submissions. It finds them, grades several at a time, and keeps their reports in a folder,
-// from which an interrupted run goes on. It also merges the folders of several machines.
+// Package class grades many submissions. It finds them, grades several at a time, and stores their reports in a
+// folder. The next run uses the stored reports, so that an interrupted run can be continued. The package also merges
+// the folders of several machines.
 package class
 
 import (

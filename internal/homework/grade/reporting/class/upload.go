@@ -106,8 +106,8 @@ func having(names []string, suffix string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.HasSuffix(strings.ToLower(n), suffix) })
 }
 
-// pick chooses the file to grade: the llm_memory.c nearest to the root, otherwise the only .c file. prefix is the name
-// of the archive for messages, if the names are from an archive.
+// pick chooses the file to grade: the llm_memory.c nearest to the root, otherwise the only .c file. If the names are
+// from an archive, prefix is the name of the archive, which messages put before each name.
 func pick(names []string, prefix string) (string, error) {
 	named := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return path.Base(n) != Wanted })
 	nearest := len(named) == 1 || len(named) > 1 && depth(named[0]) < depth(named[1])

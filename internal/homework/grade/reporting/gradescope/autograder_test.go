@@ -26,8 +26,9 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// TestMain puts temporary files into one folder, because graders that are killed do not remove theirs. Submissions
-// that run as other users can enter the folder. In a container, the test program also acts as llmgrade.
+// TestMain makes one folder for all temporary files and removes it at the end, because graders that are killed do not
+// remove their files. The permissions of the folder let submissions that run as other users enter it. In the
+// containers of the tests, the test program runs again and acts as llmgrade.
 func TestMain(m *testing.M) {
 	rules.Serve()
 	if len(os.Args) == 2 && strings.HasPrefix(os.Args[1], "--gradescope=") {
@@ -145,7 +146,7 @@ func nobodyWrites(t *testing.T, dir string) {
 	}
 }
 
-// Ensure that nothing but a hidden test shows a hidden trace, even if a submission tries to write its own results.
+// Ensure that a hidden trace is shown only in a hidden test, even if a submission tries to write its own results.
 func TestOnlyAHiddenTestTellsOfAHiddenTrace(t *testing.T) {
 	t.Parallel()
 	right := corpus.Changed(t, "    unlink_node(seq);\n", "    unlink_node(seq);\n"+tries)
@@ -284,7 +285,7 @@ func TestTheFolderOfTheResultsIsOurs(t *testing.T) {
 	}
 }
 
-// Ensure that Run replaces a link in the place of the results file, and does not change the target of the link.
+// Ensure that Run replaces the results file if it is a link, and does not change the target of the link.
 func TestTheResultsFollowNoLink(t *testing.T) {
 	dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "victim")
 	require.NoError(t, os.WriteFile(elsewhere, []byte("as it was"), 0o644))

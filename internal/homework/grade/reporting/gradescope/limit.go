@@ -47,8 +47,8 @@ func (l Limit) String() string {
 	return fmt.Sprintf("%d within %s", l.Count, duration)
 }
 
-// reached reports whether the limit refuses a submission at a time, and when the next submission is graded. counted
-// has the times of the earlier submissions that count, in order.
+// reached reports whether the limit refuses a submission that is made at the time at, and when the next submission
+// will be graded. counted has the times of the earlier submissions that count, in order.
 func (l Limit) reached(at time.Time, counted []time.Time) (next time.Time, refused bool) {
 	if l.Count == 0 || len(counted) < l.Count {
 		return time.Time{}, false

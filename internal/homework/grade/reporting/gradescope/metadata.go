@@ -23,8 +23,8 @@ type previous struct {
 	Results *Results // of the latest only
 }
 
-// readMetadata reads submission_metadata.json. It returns the fields that it can read, and an error that describes the
-// others.
+// readMetadata reads submission_metadata.json. It returns the fields that it can read, and an error that describes
+// the fields that it cannot read.
 func readMetadata(file string) (metadata, error) {
 	var m metadata
 	text, err := os.ReadFile(file)
@@ -81,8 +81,8 @@ func parsePrevious(text []byte) (previous, error) {
 	return p, nil
 }
 
-// uncounted returns the times of earlier submissions that do not count against the limit. The results of a submission
-// say whether it counts, and list earlier submissions that do not.
+// uncounted returns the times of earlier submissions that do not count against the limit. The stored results of each
+// earlier submission say whether it counts. They also have the times of still earlier submissions that do not count.
 func (m *metadata) uncounted() []time.Time {
 	var times []time.Time
 	for _, p := range m.Previous {

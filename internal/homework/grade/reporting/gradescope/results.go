@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/jobs"
 )
 
-// Results is the content of results.json, as far as this package uses it. It always sets the format, because
-// Gradescope takes Output for HTML by default.
+// Results is the content of results.json, as far as this package uses it. OutputFormat is always set, because
+// otherwise Gradescope takes Output for HTML.
 type Results struct {
 	Score            float64 `json:"score"` // of all tests, including the hidden ones
 	ExecutionTime    float64 `json:"execution_time"`
@@ -51,8 +51,9 @@ const (
 
 // Extra is stored with the results, for staff and for the grading of later submissions. Students do not see it.
 type Extra struct {
-	// Whether this submission counts against the limit, and the times of earlier ones that do not. Each result
-	// repeats these times, because Gradescope keeps only the results of the latest submission.
+	// Counts says whether this submission counts against the limit. Uncounted has the times of earlier submissions
+	// that do not count. Each result repeats these times, because Gradescope keeps only the results of the latest
+	// submission.
 	Counts    bool        `json:"counts"`
 	Uncounted []time.Time `json:"uncounted,omitempty"`
 

@@ -51,8 +51,8 @@ type run struct {
 	started time.Time
 }
 
-// Run grades dir/submission. It first writes a placeholder without points to dir/results/results.json, and in the end
-// the results. log is for staff. An error means that the grader failed, which the results then say.
+// Run grades dir/submission. It first writes a placeholder without points to dir/results/results.json, and replaces
+// it by the results in the end. log is for staff. An error means that the grader failed; the results then say so.
 func Run(dir string, log io.Writer) error {
 	return (&run{dir: dir, log: log, grader: gradeFile}).write()
 }

@@ -34,7 +34,7 @@ func tests(r *grade.Report) []Test {
 	return all
 }
 
-// whole returns the only test for a submission that was not run. It loses all points.
+// whole returns the only test that is shown for a submission that was not run. The submission gets no points in it.
 func whole(name, output string, points float64) Test {
 	return Test{Score: new(float64), MaxScore: points, Status: Failed, Name: name, Output: short(output), OutputFormat: Text, Visibility: Visible}
 }
@@ -58,8 +58,9 @@ func (s *sheet) test(t grade.Test) Test {
 	return out
 }
 
-// secret reports whether a visible test was not run for a reason that only hidden tests may show. Such a test is shown
-// as passed, because the visible tests found nothing wrong.
+// secret reports whether a visible memory test was not run although neither a visible test of the task failed nor a
+// visible finding explains it. The reason is then a mistake that only a hidden test may show. Such a test is shown as
+// passed, because the visible tests found nothing wrong.
 func (s *sheet) secret(t grade.Test) bool {
 	if t.Part != grade.PartMemory || t.Status != grade.NotRun {
 		return false

@@ -31,7 +31,7 @@ func passing() *grade.Report {
 	return r
 }
 
-// set sets the status of a test in the report, and its points to a part of the possible points.
+// set sets the status of a test in the report. part is the fraction of the possible points that the test gets.
 func set(r *grade.Report, name string, status grade.Status, part float64) *grade.Test {
 	for i := range r.Tests {
 		if t := &r.Tests[i]; t.Name == name {

@@ -16,8 +16,9 @@ const (
 	maxSteps = 40       // last steps of a trace
 )
 
-// finding writes a finding: what is wrong, the broken sentence unless it equals above, the steps, the difference, the
-// lines of the student's file, and a program that shows the mistake.
+// finding writes a finding: what is wrong, the broken sentence of the handout, the steps, the difference, the lines
+// of the student's file, and a program that shows the mistake. It omits the sentence if it equals above, the sentence
+// that is already written.
 func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
 	fmt.Fprintf(b, "\n%s.\n", f.Headline())
 	if f.Sentence != "" && f.Sentence != above {
@@ -64,7 +65,8 @@ func (s *sheet) gain(f *grade.Finding) float64 {
 	return gain
 }
 
-// lines writes the lines of a finding except the one that is the same as the difference, which is already written.
+// lines writes the lines of a finding. It omits a line that equals the actual value of the difference, because this
+// value is already written.
 func lines(b *strings.Builder, f *grade.Finding) {
 	for _, line := range f.Lines {
 		if f.Difference == nil || line != f.Actual {

@@ -24,8 +24,8 @@ const (
 	wrong        // not as expected
 )
 
-// A cell is a value at one of the three moments (before, expected, actual): a count, a table entry, a record, or a run
-// of equal or consecutive values. The zero cell is not drawn.
+// A cell shows one value at one of the three moments (before, expected, actual). The value is a count, a table entry,
+// a record, or a run of equal or consecutive numbers. The zero cell is not drawn.
 type cell struct {
 	value string
 	want  string // expected value, if it is wrong
@@ -45,7 +45,8 @@ func (c *column) mark() mark {
 // A strip is a row of columns.
 type strip []column
 
-// A table is one L2 table of a sequence, or several consecutive tables whose entries are one run.
+// A table is one L2 table of a sequence, or several consecutive tables that are drawn as one because their entries
+// form one run.
 type table struct {
 	label   string
 	cells   [moments]cell // the pointer to it: NULL or a table
@@ -167,8 +168,8 @@ func (v *view) each(value func(*compare.State) string) column {
 
 const short = 12 // a pool with at most this many blocks has a column for each block
 
-// counts returns the reference counts of the pool as a strip. In a long pool, consecutive blocks whose counts are
-// equal at each moment share a column.
+// counts returns the reference counts of the pool as a strip, with one column for each block. In a long pool, three
+// or more consecutive blocks share a column if their counts are equal at each moment.
 func (v *view) counts() strip {
 	total := 0
 	for _, s := range v.states {

@@ -5,9 +5,10 @@ import "slices"
 // gap stands for columns that are left out.
 const gap = -1
 
-// pick chooses the columns of a strip that fit in limit characters. The order of preference is: columns that are
-// wrong, columns that the call had to change, the neighbours of both, the ends, and the rest from the left. pick
-// returns the indices of the chosen columns from left to right, with gap in the place of the others.
+// pick chooses the columns of a strip that fit in a line of limit characters. It prefers columns that are wrong, then
+// columns that the call had to change, the neighbours of both, the ends, and finally the others from the left. pick
+// returns the indices of the chosen columns from left to right. In the place of columns that were not chosen, the
+// result has the value gap.
 func pick(s strip, limit int, width func(column int) int, gapWidth int) []int {
 	chosen := make([]bool, len(s))
 	refused := 0
@@ -69,8 +70,9 @@ func total(chosen []bool, width func(int) int, gapWidth int) int {
 // A row is a line of the drawing for a table of a sequence, or for a sequence without tables.
 type row struct{ sequence, table int }
 
-// rows chooses the rows with differences, and rows of the sequences that the call names, before other rows. Of maxRows
-// rows, at most half show neither. rows returns the chosen rows in their order, and the number of the others.
+// rows chooses at most maxRows rows. It prefers rows with differences, and then rows of the sequences that the call
+// names. It adds other rows only while there are fewer than maxRows/2 rows. rows returns the chosen rows in their
+// original order, and the number of the rows that were not chosen.
 func (v *view) rows(maxRows int) (chosen []row, left int) {
 	var all []row
 	for i := range v.sequences {

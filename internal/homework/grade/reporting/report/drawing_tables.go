@@ -97,8 +97,8 @@ const (
 	aTable = "a table"
 )
 
-// tables returns the L2 tables that a sequence has at one moment or more. Consecutive tables whose entries are one run
-// become one table.
+// tables returns the L2 tables that a sequence has at one moment or more. Consecutive tables whose entries form one
+// run become one table of the result.
 func tables(find [moments]*oracle.SequenceState) []table {
 	var all []table
 	var lines []run // the run of each line, if it is one run

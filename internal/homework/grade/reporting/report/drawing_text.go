@@ -19,8 +19,9 @@ const (
 	indent    = 2
 )
 
-// Drawing draws a scene for a terminal that is width columns wide, at least 40; 0 means 80. d names the call and may
-// be nil. The result is empty if the scene is nil or has no engine at any moment. Each line ends in "\n".
+// Drawing draws a scene for a terminal. width is the number of columns of the terminal, at least 40; 0 means 80. d is
+// the difference, which names the call; it may be nil. The result is empty if the scene is nil or has no engine at
+// any moment. Each line ends in "\n".
 func Drawing(s *compare.Scene, d *compare.Difference, width int, colour bool) string {
 	if width == 0 {
 		width = 80
@@ -129,8 +130,8 @@ func (c *canvas) at(col *column) piece {
 	return piece{cell.value, cell.mark}
 }
 
-// counts draws the pool as a row of boxes. Each has the reference count of a block, or of a run of blocks with equal
-// counts.
+// counts draws the pool as a row of boxes. A box shows the reference count of one block, or of a run of blocks with
+// equal counts.
 func (c *canvas) counts() {
 	if len(c.pool) == 0 {
 		return
@@ -188,8 +189,8 @@ func centre(s string, width int, fill string) string {
 	return strings.Repeat(fill, left/2) + s + strings.Repeat(fill, left-left/2)
 }
 
-// picked formats the columns of a strip that fit in limit characters (pick). The arguments of format are a column's
-// label and value; left stands for columns that do not fit.
+// picked formats those columns of a strip that fit in limit characters (pick). It formats a column's label and value
+// by format. It writes left in place of columns that do not fit.
 func (c *canvas) picked(s strip, limit int, format, left string) (pieces []piece) {
 	show := func(i, moment int) piece {
 		cell := s[i].cells[moment]

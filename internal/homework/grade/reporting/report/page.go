@@ -1,9 +1,9 @@
-// Package report writes reports for people: as text for a terminal, and as HTML pages for a student and for the class.
-// All that it writes about a submission comes from the grade.Report.
+// Package report writes reports for people: as text for a terminal, and as HTML pages for a student and for the
+// class. All that it writes about a submission comes from the grade.Report.
 //
-// A drawing shows the memory around a difference at three moments: before the call, as expected after the call, and as
-// it is after the call. drawing.go decides what is drawn. The drawing is text, which is coloured for a terminal or
-// marked up for a page. No character of it could be mistaken for an operator of C.
+// A drawing shows the memory around a difference at three moments: before the call, as expected after the call, and
+// as it is after the call. drawing.go decides what is drawn. The drawing is text, which is coloured for a terminal or
+// marked up for a page. It has no character that a reader could take for an operator of C.
 //
 // A page is one file: it loads no script, font or picture. html/template escapes everything that comes from a
 // submission, except in a drawing, where paintPage does.
@@ -27,7 +27,7 @@ import (
 //go:embed student.html class.html style.css class.js
 var files embed.FS
 
-// script is the script of the class page. The page shows everything without it, too. CDATA lets the page be
+// script is the script of the class page. The page shows everything without the script, too. CDATA lets the page be
 // well-formed XML.
 var script = template.JS("//<![CDATA[\n" + read("class.js") + "//]]>\n")
 

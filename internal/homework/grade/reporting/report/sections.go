@@ -12,9 +12,9 @@ import (
 	"llmmemory/internal/homework/grade/reporting/class"
 )
 
-// A group is the students who made the same mistake, or who broke the same sentence of the handout. Two mistakes are
-// the same if they break the same sentence and have the same short trace. Mistakes without a trace must have the same
-// test instead.
+// A group is a list of students who made the same mistake, or who broke the same sentence of the handout. Two
+// mistakes are the same if they break the same sentence and have the same short trace. Two mistakes without a trace
+// are the same if they break the same sentence in the same test.
 type group struct {
 	Title    string
 	Task     int
@@ -28,8 +28,8 @@ type mention struct{ Name, URL string }
 
 const maxNamed = 40 // keeps the page of a large class small
 
-// Count returns the number of students in the group. Named returns the students whose names are shown, and Unnamed the
-// number of the others.
+// Count returns the number of students in the group. Named returns the first students, whose names the page shows.
+// Unnamed returns the number of the other students.
 func (g group) Count() int       { return len(g.Students) }
 func (g group) Named() []mention { return g.Students[:min(maxNamed, len(g.Students))] }
 func (g group) Unnamed() int     { return len(g.Students) - len(g.Named()) }
@@ -89,7 +89,7 @@ func broken(entries []Entry) []group {
 
 const maxRates = 12 // tests that are listed before the rest is folded
 
-// A passRate is a test with the number of submissions that it graded and the number that passed it.
+// A passRate says how many submissions were graded by a test, and how many of them passed it.
 type passRate struct {
 	Name     string
 	Task     int
@@ -188,7 +188,7 @@ func kindOf(r *grade.Rejection) kind {
 	}
 }
 
-// A flag is a section of the class page: the submissions that were not run for one kind of reason.
+// A flag is a section of the class page. It lists the submissions that were not run for one kind of reason.
 type flag struct {
 	Kind   kind
 	Urgent bool // staff have to do something
@@ -226,7 +226,8 @@ type bars struct {
 	Words         string // the same as text
 }
 
-// A bar is the number of students whose scores are in a range of ten percent, or who have full marks.
+// A bar is one bar of the distribution of scores. It shows the number of students whose scores are in a range of ten
+// percent, or who have full marks.
 type bar struct {
 	Label               string
 	Count               int

@@ -2,8 +2,9 @@ package reproduce
 
 import _ "embed"
 
-// heap is C code that gives a program a heap like the grader's: allocated memory is not zero, freed memory is
-// filled and not reused. With AddressSanitizer or Valgrind, the program uses their heap instead.
+// heap is C code that gives a program a heap like the grader's: allocated memory is not zero, and freed memory is
+// overwritten and never used again. With AddressSanitizer or Valgrind, the program uses the heap of these tools
+// instead.
 //
 //go:embed c/heap.c
 var heap string
@@ -15,7 +16,7 @@ const probe = `    void *volatile one = malloc(1);
     int counted = allocations > 0;
 `
 
-// deaths has the function that ends a program with status 1 when a call does not return.
+// deaths is C code for a function that ends the program with status 1 when a call does not return.
 //
 //go:embed c/signals.c
 var deaths string

@@ -16,7 +16,8 @@ var own string
 
 var declared = regexp.MustCompile(`(?m)^static [^;(]*?(\w+)\(`)
 
-// all lists the C helper functions, each with its comment. A helper calls only helpers before it.
+// all lists the C helper functions, each with its comment. A helper calls only helpers that come before it in the
+// list.
 var all = strings.Split(string(grader.Source("tester.c"))+own, "\n/* ")[1:]
 
 func helpers(text string) (used string) {

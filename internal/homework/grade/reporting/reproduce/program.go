@@ -109,7 +109,8 @@ func sizes(ops []trace.Op) (most [trace.Engines]int32) {
 
 const slack = oracle.Slack / 4 // ints on both sides of a pool that is watched
 
-// pools returns the C declarations of the pools. If watched is set, there is slack around each pool.
+// pools returns the C declarations of the pools. If watched is set, there are unused ints (slack) before and behind
+// each pool.
 func pools(ops []trace.Op, watched bool) string {
 	var b strings.Builder
 	for engine, size := range sizes(ops) {
