@@ -193,8 +193,9 @@ func transcript(t *testing.T, e *engine.Engine, r engine.Request) string {
 	return all
 }
 
-// cancelled submits a request, reads more than n events, and cancels the request. If the request has one answer,
-// what cancelled has read must be the beginning of alone: the events of the same request when it runs alone.
+// cancelled submits a request, reads more than n events, and cancels the request. The string alone has the
+// events of the same request when it runs alone. If the request has one answer, the events that cancelled
+// reads must be the first ones of alone.
 func cancelled(t *testing.T, e *engine.Engine, r engine.Request, alone string, n int) {
 	s, err := e.Submit(r)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 // A ModelRunner computes batches of a model, or of a part of it, and holds the blocks of keys and values (vLLM's
 // ModelRunner). One goroutine at a time calls its methods, except ReadBlock and WriteBlock.
 type ModelRunner interface {
-	// CopyBlocks copies blocks of all layers. A later pair reads what an earlier one has written.
+	// CopyBlocks copies blocks of all layers, in the order of pairs. If one pair writes to a block and a
+	// later pair reads that block, the later pair reads what was written.
 	CopyBlocks(pairs []kvstore.Pair) error
 
 	// Poison fills blocks with NaN. It does nothing without the build tag invariants.

@@ -86,8 +86,8 @@ func (q *sequence) outputAfter(id int32, tokens int) (text string, finish Finish
 	return text, "", nil
 }
 
-// grow reserves memory for the tokens and blocks of the whole answer. addRow calls it when the sequence is first
-// scheduled, so that waiting requests do not hold this memory.
+// grow reserves memory for the tokens and blocks of the answer, for at most maxReserved tokens. addRow calls
+// it when the sequence is first scheduled, so that waiting requests do not hold this memory.
 func (q *sequence) grow(blockSize int) {
 	const maxReserved = 1 << 12 // tokens
 	q.tokens = slices.Grow(q.tokens, min(q.maxTokens, maxReserved))
@@ -96,8 +96,9 @@ func (q *sequence) grow(blockSize int) {
 	}
 }
 
-// fork returns another answer, with the given index, to the request of q, which is not in the scheduler yet. The two
-// share the memory of the prompt's tokens until the new answer gets its first token or q grows.
+// fork returns another answer, with the given index, to the request that q answers. q is not in the scheduler
+// yet. The two answers share the memory of the prompt's tokens until the new answer gets its first token or q
+// grows.
 func (q *sequence) fork(index int) *sequence {
 	f := *q
 	f.index, f.waiting, f.tables = index, 0, make([][]int32, len(q.tables))

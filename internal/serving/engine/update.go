@@ -69,8 +69,9 @@ func (r *row) appendSampled(to []int32) []int32 {
 	return to
 }
 
-// forkToken returns the first token of the answer that continues the row's request in the scheduler. That is the first
-// answer that does not end with its first token. If all answers end with it, forkToken returns the token of answer 0.
+// forkToken returns the first token of the answer that continues the row's request in the scheduler. That
+// answer is the first one that does not end with its first token. If each answer ends with its first token,
+// forkToken returns the token of answer 0.
 func (r *row) forkToken() int32 {
 	for i, a := range r.q.stream.answers {
 		if !a.done && !a.endsWith(r.tokens[i].ID) {

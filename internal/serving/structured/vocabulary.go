@@ -131,7 +131,7 @@ type trie struct {
 	first  []byte      // their bytes
 }
 
-// manyNodes is the number of descendants above which a node has an entry in trie.uses.
+// manyNodes is the least number of descendants for which a node of the trie has an entry in trie.uses.
 const manyNodes = 128
 
 type trieNode struct {

@@ -17,7 +17,8 @@ type message struct {
 	Content json.RawMessage `json:"content"`
 }
 
-// A block is a block of the content of a message. Its type decides which fields it has.
+// A block is one element of the content of a message, such as a text or a tool_use. Its type decides which
+// fields it has.
 type block struct {
 	Type      string          `json:"type"`
 	Text      string          `json:"text"`

@@ -27,10 +27,11 @@ var (
 		"The body arrived too slowly while other requests waited for memory; try again later.")
 )
 
-// A bodyMemory limits the memory of large bodies. It grants memory in pieces of shortBody bytes. A body takes a piece
-// before the server reads into it, so a client that stops sending occupies no more memory than its bytes need. The
-// bodies of one client can take at most half of the memory. If no piece is free, bodies wait, and bodies that arrive
-// slowly are refused. One body at a time may exceed the limit, so bodies never wait for each other forever.
+// A bodyMemory limits the memory of large bodies. It grants memory in pieces of shortBody bytes. A body takes
+// a piece before the server reads into it, so a client that stops sending occupies at most one piece more
+// than its bytes need. The bodies of one client can take at most half of the memory. If no piece is free,
+// bodies wait, and bodies that arrive slowly are refused. One body at a time may exceed the limit, so bodies
+// never wait for each other forever.
 type bodyMemory struct {
 	mu        sync.Mutex
 	maxPieces int            // limit of used

@@ -84,8 +84,9 @@ func TestAClientHasHalfOfTheMemoryOfBodies(t *testing.T) {
 	})
 }
 
-// Ensure that when bodies wait for memory, the body is ended that has received nothing for the longest time. A body of
-// another client is ended only if the waiting client has less than half of the memory.
+// Ensure that when bodies wait for memory, the server ends the body that has received nothing for the longest
+// time. It ends a body of another client only if the client of the waiting body has less than half of the
+// memory.
 func TestSlowBodiesAreEndedIfOthersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newBodyMemory(tested)

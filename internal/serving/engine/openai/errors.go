@@ -221,8 +221,9 @@ const (
 	lingerTimeout = 5 * time.Second  // without a byte
 )
 
-// refuseBody answers a request whose body was not read, and then discards the body. If the server closed the connection
-// while the client sends, the connection would be reset, and most clients would report that instead of the answer.
+// refuseBody answers a request whose body was not read. Then it reads the rest of the body and discards it.
+// If the server closed the connection while the client still sends, the connection would be reset, and most
+// clients would report the reset instead of the answer.
 func refuseBody(w http.ResponseWriter, r *http.Request, err error) {
 	control := http.NewResponseController(w)
 	_ = control.EnableFullDuplex() // the answer does not wait for the body

@@ -138,7 +138,8 @@ func NewID(prefix string) string {
 	return prefix + hex.EncodeToString(b[:])
 }
 
-// Chat answers a chat. When the request is accepted, it calls reply, whose argument is nil if there is no stream.
+// Chat answers a chat. When the request is accepted, it calls the function reply to make the Reply. The
+// argument of reply is nil if the answer is not streamed.
 func (s *Server) Chat(w http.ResponseWriter, r *http.Request, c *Chat, reply func(Send) Reply) error {
 	j, err := s.translated(c, s.promptLimit())
 	if err != nil {
@@ -178,7 +179,8 @@ func (s *Server) Count(w http.ResponseWriter, r *http.Request, c *Chat, body fun
 	return nil
 }
 
-// translated returns the job of a chat of another interface. The argument limit applies to the prompt.
+// translated returns the job of a chat that another interface has made from its own request. The argument
+// limit applies to the prompt.
 func (s *Server) translated(c *Chat, limit limit) (*job, error) {
 	if err := s.checkModel(c.Model); err != nil {
 		return nil, err

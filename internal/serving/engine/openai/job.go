@@ -133,8 +133,8 @@ func (s *Server) admit(
 	w http.ResponseWriter, from *http.Request, j *job, r engine.Request,
 ) (giveBack func(), err error) {
 	c := s.config.Engine.Config()
-	// All answers to the prompts must be able to run or wait at the same time. This does not apply to beams, for which
-	// bestOf is 0.
+	// All answers to the prompts must be able to run or wait at the same time. In beam search, bestOf is 0
+	// here, and each prompt counts as one answer.
 	limit := min(s.config.MaxTexts, 1+(c.MaxNumSeqs+c.MaxWaiting-1)/max(1, j.bestOf))
 	switch n := j.source.count; {
 	case n == 0:

@@ -146,8 +146,8 @@ func (m *Metrics) Watch(e *engine.Engine) {
 	}, func() float64 { return 1 }))
 }
 
-// cacheTypes are vLLM's names for the types of keys and values. The names are from its CacheDType, except
-// that of float32, which is from its ModelDType.
+// cacheTypes are vLLM's names for the types of keys and values. The name of float32 is from vLLM's
+// ModelDType, and the other names are from its CacheDType.
 var cacheTypes = map[attention.DType]string{
 	attention.F32: "float32", attention.F16: "float16", attention.BF16: "bfloat16", attention.E4M3: "fp8_e4m3",
 	attention.E5M2: "fp8_e5m2", attention.Int8: "int8_per_token_head",

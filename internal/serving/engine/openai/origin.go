@@ -62,8 +62,9 @@ func preflight(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// trusted returns an error for a request that a page of another origin makes a browser send. If the server is local and
-// has no keys, trusted also requires that the host is a name of this machine, against DNS rebinding.
+// trusted returns an error for a request that a page of another origin makes a browser send. If the server is
+// local and has no keys, trusted also requires that the request's Host is a name of this machine. This
+// prevents DNS rebinding, in which a web page reaches the server under a name of its own.
 func (s *Server) trusted(r *http.Request, allowed bool) error {
 	if !allowed && (isPreflight(r) || s.config.Origins.check.Check(r) != nil) {
 		return refused(http.StatusForbidden, "cross_origin",

@@ -63,7 +63,7 @@ func uniqueShape(c *compiler, schema *value, name string, v *value) (*shape, err
 	return s, nil
 }
 
-// prefix returns the number of elements from the first on that may have schemas of their own.
+// prefix returns how many of the first elements may have a schema of their own, by their index.
 func (a *arrays) prefix() int {
 	n := 0
 	for _, layer := range a.layers {

@@ -1,7 +1,7 @@
 package jsonschema
 
-// keyword returns the values that a keyword of a schema allows, or nil if the keyword restricts
-// nothing.
+// keyword is the function of a keyword of a schema. It returns the values that the keyword allows, or nil if
+// the keyword restricts nothing.
 type keyword func(c *compiler, schema *value, name string, v *value) (*shape, error)
 
 // keywordOf returns the function of a keyword, or nil if the keyword is ignored.

@@ -174,7 +174,7 @@ func (c *compiler) unlisted(o *objects, listed []string) (unlisted, error) {
 	if patterns > 20 {
 		return unlisted{}, refuse(o.source, "patternProperties", "more than 20 patterns in one place are not supported")
 	}
-	// Bit i of a tag of d says whether the name matches pattern i.
+	// The automaton d accepts each name. Bit i of the name's tag says whether the name matches pattern i.
 	d := automaton.All()
 	var err error
 	bit := int32(1)

@@ -136,7 +136,8 @@ func (l *Lexeme) Next(state int32, b byte) int32 {
 	return l.find(r, state, b)
 }
 
-// Known returns the state after a byte, or None, if Next has computed it, and otherwise a number below None.
+// Known returns what Next has returned for this state and byte: the state after the byte, or None. If Next
+// was not called for them yet, Known returns a number below None.
 func (r *Row) Known(b byte) int32 { return r.next[b] }
 
 func (l *Lexeme) find(r *Row, state int32, b byte) int32 {

@@ -18,9 +18,10 @@ const (
 // an indentation. llama.cpp's grammars limit it in the same way. Without a limit, a model could write white
 // space forever instead of what the form requires.
 //
-// State.space is the number of line break characters read. After other white space, it is indented plus the
-// number of spaces and tabs since the last line break. A space without a line break counts as the longest
-// indentation, because no more white space may follow it.
+// State.space says how much white space has been read. After line breaks, it is their number of characters.
+// After spaces and tabs that follow line breaks, it is the constant indented plus the number of these spaces
+// and tabs. A space or tab without a line break counts as the longest indentation, because no more white
+// space may follow it.
 const (
 	maxBreaks = 2  // characters of line breaks
 	maxIndent = 20 // spaces and tabs after a line break

@@ -10,7 +10,8 @@ import (
 	"llmmemory/internal/serving/model/chat"
 )
 
-// An item is an item of the input. Its type decides which fields it has.
+// An item is one element of the input, such as a message or a function_call. Its type decides which fields it
+// has.
 type item struct {
 	Type      string          `json:"type"`
 	Role      string          `json:"role"`

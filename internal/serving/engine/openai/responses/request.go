@@ -70,8 +70,8 @@ var otherFields = openai.Fields{
 	},
 }
 
-// included are the values of include that are accepted, because they change no answer: those about tools and inputs
-// that are not supported, and the encrypted reasoning, which no answer has.
+// included are the values of the field include that are accepted, because they do not change an answer. Most
+// concern tools and inputs that are not supported. Encrypted reasoning is accepted because no answer has any.
 var included = []string{"reasoning.encrypted_content", "web_search_call.results", "web_search_call.action.sources",
 	"file_search_call.results", "computer_call_output.output.image_url", "code_interpreter_call.outputs",
 	"message.input_image.image_url"}
