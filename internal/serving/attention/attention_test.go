@@ -22,7 +22,8 @@ func newRunner(t testing.TB, workers int, k ...kernels) *Runner {
 	return r
 }
 
-// requireNear bounds the error of each output, relative to the reference's sum of |p·v|.
+// requireNear requires that the error of each output is at most bound times the sum of |p·v| of the reference, where p
+// are the weights of tokens and v their values.
 func requireNear(t *testing.T, p *problem, bound float64) {
 	t.Helper()
 	if p.cache.DType == Int8 {

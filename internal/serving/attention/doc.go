@@ -15,8 +15,8 @@
 //	m = the largest logit
 //	p = exp(logit - m)
 //	l = the sum of p: lane i of 16 sums tokens i, i+16, ..., then the lanes pairwise
-//	o = the sum of p·v over the tokens in order; with values in float32, from one
-//		multiple of 16 to the next, and then these sums in order
+//	o = the sum of p·v over the tokens in order; with values in float32, the tokens
+//		from one multiple of 16 to the next are summed first, then these sums in order
 //
 // and (m, l, o) of the partitions are merged in the order of their index. Every path through the package does exactly
 // these operations for a row: decoding and prefill, partitions one after the other (V1) or separately (V2), alone or in
@@ -25,8 +25,8 @@
 // in place, sums are kept as 2^-8 of their value, so that float32 rounds sums below 2^-118 as denormals. The portable
 // code, which has no fused multiply-add, rounds differently. Some rows with keys in float32 also keep the rounding
 // errors of their logits and of the differences of the logits from m: rows with a logit computed in float64, with
-// ALiBi, with a soft cap, or with a scale that is not positive. A float32 near 30 is rounded by up to 0.95e-6. If this
-// error were not kept, the weight would have the same relative error.
+// ALiBi, with a soft cap, or with a scale that is not positive. A logit near 30 is rounded to float32 with an error of
+// up to 0.95e-6. If this error were not kept, the weight exp(logit - m) would have a relative error of the same size.
 //
 // With keys in float32 and logits up to 30 whose products do not cancel, the error against float64
 // is below 2e-6 of the sum of |p·v|. The largest errors in the tests are
@@ -41,12 +41,12 @@
 // up to 13. These are measurements. Proved bounds are: a logit above 8 is within 2^-45·S of the exact value; one below
 // 8 is within (32 + head size/32)·2^-24·S, which it reaches only if all roundings have the same direction.
 //
-// Narrower types sum a product in one pass and have logits in float32. For normally distributed numbers with logits up
-// to 27 their error stays below 4e-6, apart from the error of rounding keys and values to the type. With keys in int8,
-// rounding q adds an error of up to 4.4e-5. Rounding the keys adds far more: its steps are about 250 times as large.
-// Tokens to which a row does not attend (after it, or before its window) are skipped, not multiplied by 0, so that
-// numbers stored there have no effect, even NaN. Tokens with a logit of -inf have no weight. A row without any weight
-// is 0.
+// With keys in narrower types, all elements of a product are summed in one pass, and logits are in float32. For
+// normally distributed numbers with logits up to 27, the error of the output stays below 4e-6, apart from the error of
+// rounding keys and values to the type. With keys in int8, rounding q adds an error of up to 4.4e-5. Rounding the keys
+// adds far more: the steps between int8 keys are about 250 times as large as those between the integers of q. Tokens
+// to which a row does not attend (after it, or before its window) are skipped, not multiplied by 0, so that numbers
+// stored there have no effect, even NaN. Tokens with a logit of -inf have no weight. A row without any weight is 0.
 //
 // The interface of the inner loops is in kernels.go. Its implementations are portable Go, and assembly for AVX2,
 // AVX-512, and AVX-512 with VNNI, which gen generates. An instruction set has its own functions only where they are

@@ -7,9 +7,10 @@ import "unsafe"
 type kernels interface {
 	String() string
 
-	// scores multiplies rows queries by the 16·n keys of n tiles. A query has size floats, and row i of the result
-	// starts at i·scoreStride. Products are added in the order of the elements: first sumSize of them at a time, a
-	// multiple of 4, then these sums. Meanwhile scores and integerScores prefetch the addresses in the list k.ahead.
+	// scores multiplies queries by the 16·n keys of n tiles; rows is the number of queries. A query has size floats, and
+	// row i of the result starts at i·scoreStride. Products are added in the order of the elements: first sumSize of them
+	// at a time, a multiple of 4, then these sums. Meanwhile scores and integerScores prefetch the addresses in the list
+	// k.ahead.
 	scores(k *call, q []float32, rows, size, sumSize int, keys []float32, n int, out []float32)
 
 	// integerScores does what scores does, for queries from quantize and keys from pack, in which each float32 has the
@@ -22,9 +23,9 @@ type kernels interface {
 	largest(k *call, x []float32) (bits uint32)
 	quantize(k *call, x []float32, factor float32, out []float32)
 
-	// pack combines the integers in a tile of keys to pairs, as quantize does for a query. The 32 bits of a float32 of
-	// out have two consecutive elements of one key, and the next float32 has those of the next of the tile's 16 keys. out
-	// may begin where keys begins, or before it.
+	// pack combines the integers in a tile of keys to pairs, as quantize does for a query. A float32 of out has, in its 32
+	// bits, two consecutive elements of one key. For each two elements there are 16 such float32, one for each key of the
+	// tile. out may begin where keys begins, or before it.
 	pack(k *call, keys, out []float32)
 
 	// scale sets each number of x to factor·x + slope·(offset + index). len(x) is a multiple of 16.
@@ -37,9 +38,10 @@ type kernels interface {
 	softmax(k *call, x []float32, factor float32) (m, l float32)
 	softmaxPairs(k *call, x, low []float32, factor float32) (m, l float32)
 
-	// refine computes the large products of a query again. tiles has the addresses of the tiles with the float32 keys.
-	// If a product in x is finite and its magnitude is above limit, refine sets x + low to the product in float64;
-	// otherwise it sets low to 0. If no product is large, it returns false and does not write low.
+	// refine computes the large products of a query again. tiles has the addresses of the tiles with the float32 keys. If
+	// a product in x is finite and its magnitude is above limit, refine computes it in float64, and replaces x and low by
+	// two float32 whose sum is this product. For other products it sets low to 0. If no magnitude in x is above limit,
+	// refine returns false and does not write low.
 	refine(k *call, q []float32, tiles *unsafe.Pointer, x, low []float32, limit float32) bool
 
 	// scalePair does to the sums x + low what scale does to x, and does not round the results to float32.
@@ -48,19 +50,19 @@ type kernels interface {
 	// multiply sets x to x·y, for whole tiles.
 	multiply(k *call, x, y []float32)
 
-	// values adds p·v of n tokens to the sums of rows. If firstSum is 0, it adds each token to the sums in out
-	// directly. Otherwise it sums the first firstSum tokens, then 16 tokens at a time, and adds each of these sums to
-	// out. p has rows of scoreStride floats, values are chunks of panelValues floats, and the sums of row i start at
-	// out[i·stride].
+	// values adds p·v of n tokens, their weights p times their values v, to sums in out; rows is the number of rows with
+	// their own weights. If firstSum is 0, it adds each token to the sums in out directly. Otherwise it sums the first
+	// firstSum tokens, then 16 tokens at a time, and adds each of these sums to out. p has rows of scoreStride floats,
+	// values are chunks of panelValues floats, and the sums of row i start at out[i·stride].
 	values(k *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride, firstSum int)
 
 	// combine sets x to x·a + y·b, for whole tiles.
 	combine(k *call, x, y []float32, a, b float32)
 
-	// convert converts n rows of chunk numbers, which are stride bytes apart, to float32 rows without gaps. It reports
-	// whether all numbers are finite. For E4M3 and E5M2 it reads the float16 that halve has written. halve converts n
-	// numbers of 8 bits, a multiple of 16, to float16. For E4M3 it writes 1/256 of each number, and returns false if a
-	// number is NaN.
+	// convert converts n rows to float32 rows without gaps. A row has chunk numbers, and the rows at in are stride bytes
+	// apart. It reports whether all numbers are finite. For E4M3 and E5M2 it reads the float16 that halve has written.
+	// halve converts n numbers of 8 bits, a multiple of 16, to float16. For E4M3 it writes 1/256 of each number, and
+	// returns false if a number is NaN.
 	convert(k *call, d DType, in unsafe.Pointer, stride, n int, out []float32) (finite bool)
 	halve(k *call, d DType, in unsafe.Pointer, n int, out unsafe.Pointer) (ok bool)
 
@@ -70,9 +72,9 @@ type kernels interface {
 	narrow(d DType, out unsafe.Pointer, x []float32) int
 	widen(d DType, x []float32, in unsafe.Pointer) int
 
-	// transpose turns 16 rows of size numbers into size rows of 16. A number has 2 or 4 bytes, the rows of the input
-	// are stride bytes apart, and size is a multiple of 8. copyRows copies n rows of size bytes, stride bytes apart, to
-	// memory without gaps. If bypass is true, both bypass the processor's caches; out must then be aligned to 32 bytes.
+	// transpose turns 16 rows, each of size numbers, into rows of 16 numbers. A number has 2 or 4 bytes, the rows of the
+	// input are stride bytes apart, and size is a multiple of 8. copyRows copies n rows of size bytes, stride bytes apart,
+	// to memory without gaps. If bypass is true, both bypass the processor's caches; out must then be aligned to 32 bytes.
 	transpose(out, in unsafe.Pointer, stride, size, bytes int, bypass bool)
 	copyRows(out, in unsafe.Pointer, stride, n, size int, bypass bool)
 

@@ -130,9 +130,9 @@ func (a *assembly) values(k *call, p []float32, rows, n int, values []float32, c
 	})
 }
 
-// eachGroup divides rows into calls of do. The first function of list takes most rows: do is called once with it, for
-// all groups of that size. The remaining rows go to the last function if it takes so many rows; otherwise the first
-// function gets one more, incomplete group. at is the first row of a call.
+// eachGroup divides rows into groups and calls do for them. The first function of list takes the most rows. One call of
+// do, with this function, is for all groups that fill it. The remaining rows go to the last function of list if it
+// takes so many; otherwise they become one more, incomplete group of the first function. at is the first row of a call.
 func eachGroup(list []rowKernel, rows int, do func(f *rowKernel, at, groups int)) {
 	first, last := &list[0], &list[len(list)-1]
 	groups, rest := rows/first.rows, rows%first.rows

@@ -118,8 +118,8 @@ func spread(c *Cache, gap int) {
 	}
 }
 
-// stride runs the batch with gap elements between the rows of the queries and of the outputs, and copies the outputs
-// to p.out. It returns an error if Forward wrote to a gap.
+// stride runs the batch with a gap after each row of the queries and of the outputs, and copies the outputs to p.out. A
+// gap has as many elements as gap says. stride returns an error if Forward wrote to a gap.
 func (p *problem) stride(r *Runner, gap int) error {
 	b := p.batch
 	width := b.NumHeads * p.cache.HeadSize

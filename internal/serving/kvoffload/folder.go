@@ -158,9 +158,9 @@ func (f *Folder) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte)
 	})
 }
 
-// inTime runs work in a goroutine and waits until work has returned or the context is done. It returns the value that
-// work has added to done by then. A system call for a file cannot be interrupted, so work may still run after
-// inTime has returned.
+// inTime runs work in a goroutine and waits until work has returned or the context is done. It returns the number that
+// work has counted in done by then. A system call for a file cannot be interrupted, so work may still run after inTime
+// has returned.
 func (f *Folder) inTime(ctx context.Context, work func(done *atomic.Int64) error) (int, error) {
 	select {
 	case f.calls <- struct{}{}:

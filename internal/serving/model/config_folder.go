@@ -110,8 +110,8 @@ type scaling struct {
 	Sliding *scaling `json:"sliding_attention"`
 }
 
-// ReadConfig reads config.json in a folder. If generation_config.json names tokens that end an answer, it takes
-// these.
+// ReadConfig reads config.json in a folder. The tokens that end an answer come from generation_config.json if it names
+// any.
 func ReadConfig(dir string) (*Config, error) {
 	if err := refuseAdapter(dir); err != nil {
 		return nil, err

@@ -51,8 +51,8 @@ type routing struct {
 	shared []float32 // results of the shared expert
 }
 
-// choose sets a row's experts and their weights: the experts with the largest logits; of experts with equal logits,
-// the first.
+// choose sets a row's experts and their weights. It takes the experts with the largest logits; if logits are equal, it
+// prefers the expert with the smaller number.
 func (g *routing) choose(e *Experts, row int) {
 	logits := g.logits[row*e.Count:][:e.Count]
 	top, sum := float64(slices.Max(logits)), 0.0

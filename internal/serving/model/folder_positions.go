@@ -75,8 +75,8 @@ func (p *published) windows(c *Config, f *family) error {
 	return nil
 }
 
-// noRope reports for each layer whether it has no rotary embedding: those with a 0 in no_rope_layers, or every n-th
-// layer if config.json lacks that field.
+// noRope reports, for each layer, whether it has no rotary embedding. Layers without one have a 0 in no_rope_layers; if
+// config.json lacks that field, every n-th layer has none.
 func (p *published) noRope(f *family) []bool {
 	if p.RopeLayers == nil {
 		return everyFrom(p.Layers, cmp.Or(p.NoRopeEvery, f.noRopeEvery))

@@ -325,8 +325,8 @@ func (l *largest) reset(tasks, rows int) {
 	}
 }
 
-// compare updates a task's largest logit of a row. logits are those of consecutive tokens, the first of which is
-// token.
+// compare updates a task's largest logit of a row. logits are the logits of consecutive tokens, of which token is the
+// first.
 func (l *largest) compare(task, row int, logits []float32, token int) {
 	i, value := matrix.ArgMax(logits)
 	l.tasks[task*len(l.tokens)+row].take(logit{value, int32(token + i)})
@@ -339,8 +339,8 @@ func (l *logit) take(other logit) {
 	}
 }
 
-// merge sets tokens from the results of the tasks. Among equal logits, the first token is the largest. A row whose
-// largest logit is not finite gets token -1.
+// merge sets tokens from the results of the tasks. If the largest logit occurs several times in a row, the row gets the
+// first token that has it. A row whose largest logit is not finite gets token -1.
 func (l *largest) merge() {
 	rows := len(l.tokens)
 	for row := range rows {

@@ -328,9 +328,9 @@ func (r *Runner) firstHalf(m *mlp, x []float32, rows int) {
 	r.each(rows, rowJob{op: opActivate, width: m.up.out})
 }
 
-// sumSquares sets r.squares to two sums for each row: that of the squares of its queries, and that of the squares of
-// its keys, over all heads. The elements of the whole model are summed in quarters, and each worker of a group sums its
-// quarters, so that the result has the same bits with any number of workers.
+// sumSquares sets r.squares to two sums for each row: the sum of the squares of its queries, and the sum of the squares
+// of its keys, over all heads. The elements of the whole model are summed in quarters, and each worker of a group sums
+// its quarters, so that the result has the same bits with any number of workers.
 func (r *Runner) sumSquares(n int) error {
 	r.squares = grow(r.squares, 2*n)
 	r.each(n, rowJob{op: opSquares})

@@ -35,8 +35,8 @@ func (p *placement) woke(since time.Time) {
 	}
 }
 
-// check is called at the end of each Run. missing reports that a worker that was called had not begun when the Run
-// ended. If that has been so for at least missingFor, check moves the calling thread.
+// check is called at the end of each Run. missing reports that the Run had called a worker, and that the worker had not
+// begun when the Run ended. If this was so in all Runs for at least missingFor, check moves the calling thread.
 func (p *placement) check(missing bool) {
 	if !missing || p.moves == 0 {
 		p.missing = time.Time{}

@@ -40,12 +40,11 @@ type Pool struct {
 
 type failure struct{ value any }
 
-// patience is how long a worker polls for the next Run before it sleeps, and how long the caller polls for the end
-// of a Run. Waking a sleeping thread takes 20 to 100 µs, and a step of a model consists of a hundred Runs with
-// little work between them. The time is lessPatience where polling would take a processor from other work: if the
-// pool has more workers than there are processors, and in a pool of NewBesideThreads also if it has as many. In a
-// pool with at least as many workers as GOMAXPROCS, workers that poll longer than lessPatience let other goroutines
-// run.
+// patience is how long a worker polls for the next Run before it sleeps, and how long the caller polls for the end of a
+// Run. Waking a sleeping thread takes 20 to 100 µs, and a step of a model consists of a hundred Runs with little work
+// between them. In some pools, polling would take a processor from other work, and the time is only lessPatience: if
+// the pool has more workers than there are processors or, in a pool of NewBesideThreads, at least as many. In a pool
+// with at least as many workers as GOMAXPROCS, workers that poll longer than lessPatience let other goroutines run.
 const (
 	patience     = 100 * time.Microsecond
 	lessPatience = 10 * time.Microsecond

@@ -37,8 +37,8 @@ func converts(g *gen) {
 	halve(g, "E5M2")
 }
 
-// convert generates the kernel that converts n rows of chunk numbers to float32. The rows of the input are inStride
-// bytes apart; those of the output follow each other without gaps. Numbers of float16 are multiplied by x. The
+// convert generates the kernel that converts n rows, each of chunk numbers, to float32. The rows of the input are
+// inStride bytes apart; those of the output follow each other without gaps. Numbers of float16 are multiplied by x. The
 // kernel sets flag to a number other than 0 if a number is NaN or infinite, else to 0.
 func convert(g *gen, d dtype) {
 	g.begin("convert" + d.name)

@@ -7,9 +7,9 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// transposes generates the kernels that transpose 16 rows of size numbers to size rows of 16 numbers. The rows are
-// inStride bytes apart, and size is a multiple of 8. If first is not 0, the kernels bypass the caches; out must then
-// be aligned to 32 bytes.
+// transposes generates the kernels that transpose 16 rows, each of size numbers, to rows of 16 numbers. The rows of the
+// input are inStride bytes apart, and size is a multiple of 8. If first is not 0, the kernels bypass the caches; out
+// must then be aligned to 32 bytes.
 func transposes(g *gen) {
 	g.onStack = true
 	transpose32(g)

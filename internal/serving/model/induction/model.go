@@ -25,7 +25,7 @@ const (
 	answer  = code * (lags + 1) // index of the answer
 
 	// Pair i of a head rotates by theta^(-i/128) per token. The pairs from stillPairs on do not rotate noticeably over
-	// MaxModelLen tokens, so they can store codes. The pairs before encode distances.
+	// MaxModelLen tokens, so they can store codes. The rotation of the pairs before stillPairs encodes distances.
 	theta      = 1e30
 	stillPairs = 64
 

@@ -120,8 +120,8 @@ func (m *Marks) Split(text string) (plain string, marked []int) {
 	return b.String(), marked
 }
 
-// Index returns the byte range of the first occurrence of sub in text, or of the last one if last is true, or -1,
-// -1. Marks are equal to their characters.
+// Index returns the byte range of the first occurrence of sub in text, or of the last one if last is true, or -1, -1. A
+// mark counts as equal to the character that it replaces.
 func (m *Marks) Index(text, sub string, last bool) (from, to int) {
 	find := strings.Index
 	if last {

@@ -126,8 +126,8 @@ const prefetchBytes = 64
 //
 // A panel of F32, F16 or BF16 has the 64 weights of input 0, then those of input 1, and so on. Panels of Int8 and Int4
 // consist of blocks of Block inputs. A block has 64 scales in F16, 64 minima in F16 if the type has minima, and the
-// integers. Two 4-bit integers share a byte; the one of the smaller input is in the low half. Int4F, E4M3, NL4 and FP4
-// have scales and minima in F32. Panels of Int8K, Int8KMin and Int4K consist of units of 64 inputs. A unit has 64
+// integers. Two 4-bit integers share a byte; the low half is for the input with the smaller index. Int4F, E4M3, NL4 and
+// FP4 have scales and minima in F32. Panels of Int8K, Int8KMin and Int4K consist of units of 64 inputs. A unit has 64
 // factors of scales in F16, 64 of minima if the type has minima, and blocks; a block has 64 factors of 8 bits, 64 more
 // for minima, and the integers. The comment of locate describes the blocks of types that round activations to 8 bits,
 // the comment of half the weights of W16A16.

@@ -58,9 +58,9 @@ func (m *matcher) next(text string, allowed func(from, to int, id int32) bool) (
 }
 
 // EncodeMarked does what EncodeUpTo does, for a rendered chat template in which characters that clients wrote may be
-// replaced by marks of m. Protected tokens are found only where no character of their name is marked; elsewhere
-// their name is ordinary text. Protected are special tokens, tokens that end an answer, and tokens for filling in
-// the middle.
+// replaced by marks of m. Protected tokens are found only where no character of their name is marked; elsewhere their
+// name is ordinary text. The protected tokens are the special tokens, the tokens that end an answer, and the tokens for
+// filling in the middle of a text.
 func (t *Tokenizer) EncodeMarked(
 	ctx context.Context, text string, m *marks.Marks, addSpecial bool, limit int,
 ) ([]int32, error) {

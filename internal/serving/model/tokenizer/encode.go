@@ -98,8 +98,9 @@ func (c *encoder) part(text string, begin bool) {
 	})
 }
 
-// isolate splits text into the matches of the first pattern and the gaps between them, splits each of these by the
-// other patterns, and calls word with the results in order. If word returns false, isolate stops and returns false.
+// isolate splits text into words, and calls word with them in order. It splits the text into the matches of the first
+// pattern and the gaps between them. The other patterns then split each of these pieces in the same way. If word
+// returns false, isolate stops and returns false.
 func isolate(text []rune, patterns []*regexp2.Regexp, word func(string) bool) bool {
 	if len(patterns) == 0 {
 		return word(string(text))

@@ -36,7 +36,8 @@ func (m *machine) attribute(v any, name string) any {
 	return undefined{fmt.Sprintf("%s has no attribute %q that a template may use", describe(v), name)}
 }
 
-// entry returns the value of key k. If d has no key k and k has marks, it looks for the key without marks.
+// entry returns the value of key k. If d has no key k, and some characters of k are replaced by marks, it looks for the
+// key without marks.
 func (m *machine) entry(d *Dict, k any) (v any, ok bool) {
 	if !d.has(k) && isText(k) {
 		k = m.plain(textOf(k))

@@ -2,8 +2,8 @@ package jinja
 
 import "slices"
 
-// tuple parses an expression, or several expressions as a tuple. If conditional is true, an expression may be an
-// inline if. Each evaluation of the result spends one step for each token of the source.
+// tuple parses an expression, or several expressions as a tuple. If conditional is true, an expression may be an inline
+// if. Each evaluation of the resulting expression counts one step of the machine for each token that tuple has parsed.
 func (p *parser) tuple(conditional bool) expr {
 	before := len(p.tokens)
 	one := p.or

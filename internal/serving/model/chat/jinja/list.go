@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// indexed reports whether the elements of l can be read by index, as those of lists, tuples and ranges. Those of
-// generators and of views of a dict cannot.
+// indexed reports whether the elements of l can be read by index. It is true for lists, tuples and ranges, and false
+// for generators and for views of a dict.
 func (l *list) indexed() bool { return l.kind == "" || l.kind == tuple || l.shown != "" }
 
 func (m *machine) copied(v any) []any {
@@ -118,8 +118,8 @@ func (l *loop) at(i int) any {
 
 func newDict() *Dict { return &Dict{values: map[any]any{}} }
 
-// key returns the key of Dict.values for a Python key. Keys that are equal in Python, such as 1, 1.0 and True, give
-// the same result.
+// key converts a Python key to the key under which a Dict stores its value in values. Keys that are equal in Python,
+// such as 1, 1.0 and True, give the same result.
 func key(k any) any {
 	switch k := k.(type) {
 	case markup:

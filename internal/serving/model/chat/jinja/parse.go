@@ -90,8 +90,8 @@ func (p *parser) until(ends ...string) (b block) {
 	}
 }
 
-// at returns a statement that runs st. Before that, it sets the machine's line to that of t, for errors, and spends
-// a step.
+// at returns a statement that first sets the machine's line to that of t, for errors, and counts a step of the machine,
+// and then runs st.
 func (t token) at(st stmt) stmt {
 	return func(s *scope) flow {
 		s.m.line = t.line

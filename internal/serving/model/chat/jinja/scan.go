@@ -66,8 +66,8 @@ type scanner struct {
 	tokens []token
 }
 
-// scan splits a template into tokens. While it does, line is the number of the current line; callers use it in
-// errors.
+// scan splits a template into tokens. While it runs, it sets *line to the number of the current line, which callers
+// need for errors.
 func scan(source string, line *int) []token {
 	s := &scanner{rest: strings.TrimSuffix(newlines.ReplaceAllString(source, "\n"), "\n"), line: line, starts: true}
 	for s.rest != "" {

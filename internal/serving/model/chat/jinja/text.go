@@ -18,8 +18,8 @@ func (m *machine) plain(s string) string {
 	return m.marks.Plain(s)
 }
 
-// index returns the byte range of the first occurrence of sub in s, or of the last one if last is true, or -1, -1.
-// Marks are equal to their characters.
+// index returns the byte range of the first occurrence of sub in s, or of the last one if last is true, or -1, -1. A
+// mark counts as equal to the character that it replaces.
 func (m *machine) index(s, sub string, last bool) (from, to int) {
 	if m.marks.In(s) {
 		m.spend(1 + len(s)/16)
