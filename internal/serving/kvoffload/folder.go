@@ -101,9 +101,9 @@ func (f *Folder) open() error {
 	return nil
 }
 
-// checkOwner returns an error for a folder that belongs to another user or to which every user can write. Such a user
-// would decide what is read from it and, through links, which files of this user are removed. Folders of the superuser
-// are allowed, and folders to which their group can write.
+// checkOwner returns an error for a folder that belongs to another user or to which every user can write. Otherwise
+// other users could decide what is read from the folder and, through links, which files of this user are removed.
+// Folders of the superuser are allowed, and so are folders to which a group can write.
 func checkOwner(path string, stat func(string) (fs.FileInfo, error)) error {
 	info, err := stat(path)
 	if err != nil {

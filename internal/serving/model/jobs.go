@@ -339,8 +339,8 @@ func (l *logit) take(other logit) {
 	}
 }
 
-// merge sets tokens from the results of the tasks. If the largest logit occurs several times in a row, the row gets the
-// first token that has it. A row whose largest logit is not finite gets token -1.
+// merge sets tokens from the results of the tasks. If several tokens of a row have the largest logit, the row gets the
+// first of them. A row whose largest logit is not finite gets token -1.
 func (l *largest) merge() {
 	rows := len(l.tokens)
 	for row := range rows {

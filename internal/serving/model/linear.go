@@ -218,9 +218,9 @@ func (l *loader) biases(lin *linear, s *shape, tensors []string) {
 	}
 }
 
-// rowParallel loads the second matrix of attention or of an MLP, of which each worker has some of the inputs.
-// Products with it are sums over slices of the inputs. The slices are the same for any number of workers, so that
-// their sum has the same bits.
+// rowParallel loads the second matrix of attention or of an MLP. Each worker has some of the inputs of this matrix.
+// Products with it are sums over slices of the inputs. The slices are the same for any number of workers, so that the
+// sums have the same bits.
 func (l *loader) rowParallel(s shape, tensor string) linear {
 	n := l.part.size()
 	s.cols = l.part.span(s.in)

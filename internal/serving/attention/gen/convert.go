@@ -126,8 +126,8 @@ func halve(g *gen, name string) {
 	g.end()
 }
 
-// halve emits the code that loads 8-bit numbers at in, converts as many of them to float16 as one register of whole
-// has lanes, and stores them at out. Register i of half must be the lower half of register i of whole.
+// halve emits the code that converts 8-bit numbers at in to float16 and stores them at out. It converts as many numbers
+// as one register of whole has in float16. Register i of half must be the lower half of register i of whole.
 func (k *halveKernel) halve(in, out operand.Mem, whole, half []reg.VecPhysical) {
 	g, x := k.gen, whole[k.x]
 	if k.e4m3 {

@@ -93,8 +93,8 @@ func (k *refineKernel) widen() {
 	})
 }
 
-// refine emits the code that computes again the large products in one register. The register has the products from
-// byte at of a tile of products on. Register list points to the address of the tile of keys.
+// refine emits the code that computes the large products of one register again. The register has the products of a tile
+// that begin at byte at. Register list points to the address of the tile of keys.
 func (k *refineKernel) refine(out, low, list reg.Register, at int) {
 	g := k.gen
 	s, size := g.regs[k.products], g.regs[k.high]
@@ -131,8 +131,9 @@ func (k *refineKernel) refine(out, low, list reg.Register, at int) {
 	g.asm.VMOVUPS(g.regs[k.low], mem(low, at))
 }
 
-// multiply emits the code that multiplies the query by several keys in float64: as many keys as a register has
-// float32, from byte at of each row of the tile on. Register list points to the address of the tile.
+// multiply emits the code that multiplies the query in float64 by some keys of a tile: by as many keys as a register
+// has float32. A row of the tile has one element of each key; the elements of these keys begin at byte at of the row.
+// Register list points to the address of the tile.
 func (k *refineKernel) multiply(list reg.Register, at int) {
 	g := k.gen
 	for i := range 4 {

@@ -160,7 +160,7 @@ func (k *valueKernel) pass(to, elements reg.Register) {
 }
 
 // multiply emits the code that adds p·v of one token, for the elements in registers first and first+1. Register at has
-// the distance in bytes from the tile's first value to the token's value.
+// the distance in bytes from the first value that is read in the tile to the token's value.
 func (k *valueKernel) multiply(first int, p *assembly.Rows, at reg.Register) {
 	values := k.vecs * k.n
 	bcast := values + k.vecs // one register, or the first of one for each row

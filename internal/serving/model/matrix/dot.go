@@ -1,7 +1,7 @@
 package matrix
 
-// dotInputs is the number of inputs that are multiplied for all rows before the next inputs. The weights of so many
-// inputs, 256 × 64 bytes, stay in the first-level cache.
+// dotInputs is the number of inputs by which all rows are multiplied before dot goes on to the next inputs. The weights
+// of so many inputs, 256 × 64 bytes, stay in the first-level cache.
 const dotInputs = 256
 
 // dot adds to sums the products of all rows with the inputs [from, to) of panel p. sums has 64 values a row.

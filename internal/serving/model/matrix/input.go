@@ -89,8 +89,8 @@ func (x *Input) Pack(call int) {
 	}
 }
 
-// shorten does a call of Pack for Shorts or Pairs: it rounds rows to BF16 and, if rows are packed in groups, packs
-// them.
+// shorten does the work of one call of Pack for Shorts or Pairs: it rounds some rows to BF16 and, if rows are packed in
+// groups, packs them.
 func (x *Input) shorten(call int) {
 	s, n := &x.shorts, rowsPerCall
 	if s.group != 0 {

@@ -1,7 +1,8 @@
 // Package jinja renders chat templates as Python's jinja2 does in Hugging Face's transformers: with trim_blocks and
 // lstrip_blocks, in its immutable sandbox, with its tojson, its loop controls and its generation tag. It implements the
-// part of the language that chat templates use. Parse refuses everything else by name: templates that load other
-// templates, autoescape, and a few filters. A template is not trusted: it cannot read files, and its work is limited.
+// part of the language that chat templates use. For everything else, Parse returns an error that names it: for
+// templates that load other templates, autoescape, and a few filters. A template is not trusted: it cannot read files,
+// and its work is limited.
 package jinja
 
 import (

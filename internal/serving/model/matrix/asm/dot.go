@@ -108,8 +108,8 @@ func (d *dot) minima(mins []VecVirtual) {
 }
 
 // dotInt8x2 generates the kernel for 8-bit weights. It subtracts the offset from the weights, and multiplies the
-// activations by the signs of the weights. The processor adds pairs of products in 16 bits, in which products with
-// unsigned weights would overflow.
+// activations by the signs of the weights. The processor adds two products in 16 bits, and the sum of two products with
+// unsigned weights could overflow.
 func dotInt8x2(rows int) {
 	d := newDot(avx2, "dotInt8", rows, 2)
 	w, ones, offset, shift := arg("w"), asm.YMM(), d.constant(0x01010101), asm.XMM()
