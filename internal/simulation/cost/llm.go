@@ -55,8 +55,8 @@ func (l LLM) kvBytes(workers, tokens int) int64 {
 // workers than heads.
 func (l LLM) workerKVHeads(workers int) int { return max(1, l.KVHeads/workers) }
 
-// splits returns an error if the workers cannot share the heads: each needs the same number of query heads,
-// and the KV heads that these read.
+// splits returns an error if the workers cannot share the heads. Each worker needs the same number of query heads,
+// and the KV heads that its query heads read.
 func (l LLM) splits(workers int) error {
 	switch {
 	case workers < 1:
@@ -87,7 +87,8 @@ func (l LLM) sharedMatrices(workers int) float64 {
 	return attention + l.expertMatrices(workers)
 }
 
-// expertMatrices returns the number of one worker's parameters in one feed-forward part (or expert) of every layer.
+// expertMatrices returns the number of one worker's parameters in one feed-forward part of every layer. In a mixture
+// of experts, this part is one expert.
 func (l LLM) expertMatrices(workers int) float64 {
 	return l.feedForward() * float64(l.Layers) * float64(l.Hidden) * float64(l.FFN) / float64(workers)
 }
@@ -175,7 +176,8 @@ func (l LLM) check() error {
 	if l.Heads%l.KVHeads != 0 {
 		return fmt.Errorf("heads is %d, must be a multiple of kv_heads, which is %d", l.Heads, l.KVHeads)
 	}
-	// Norms, biases and positions are far less than 5 % of the parameters of any model.
+	// Parameters that are not in the matrices (norms, biases and positions) are far less than 5 % of the parameters
+	// of any model.
 	if all := l.matrices(1); float64(l.Parameters) < all || float64(l.Parameters) > 1.05*all {
 		return fmt.Errorf("parameters is %d, must be at most 5 %% more than the %.0f in the matrices of these dimensions; "+
 			"are gated and tied right?", l.Parameters, all)

@@ -49,8 +49,8 @@ func names(kind string) []string {
 	return all
 }
 
-// OpenLLM returns a built-in model, or reads a model from a file in the same format or from its config.json
-// on Hugging Face. The error wraps ErrUnknown or ErrFile.
+// OpenLLM returns a built-in model, or reads a model from a file. The file has the format of the built-in models, or
+// is the model's config.json on Hugging Face. The error wraps ErrUnknown or ErrFile.
 func OpenLLM(name string) (LLM, error) {
 	l, err := readLLM(name)
 	if err != nil {

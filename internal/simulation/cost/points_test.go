@@ -125,9 +125,9 @@ func (p measurement) setup(e Engine) (Setup, error) {
 	return s.Quantised(p.DType, p.KV)
 }
 
-// on returns the time that a model predicts for the point. Times are nearly linear in the context, so one
-// iteration in the middle of an answer stands for all. If answers differ in length, the mean batch is smaller
-// and its sequences are longer. Prompts are computed together with decodes.
+// on returns the time that a model predicts for the point. Times are nearly linear in the context, so the time of
+// one iteration in the middle of an answer is about the mean over all iterations of the answer. If answers differ in
+// length, the mean batch is smaller and its sequences are longer. Prompts are computed together with decodes.
 func (p measurement) on(m *Model) float64 {
 	switch p.Metric {
 	case "token_ms":

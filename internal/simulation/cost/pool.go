@@ -26,7 +26,8 @@ const (
 	paperBlock      = 16 // tokens; Pool computes the memory of whole blocks of this size
 )
 
-// These are medians over half of the published pool sizes of vLLM V1 (published/memory.json, TestPoolsOfVLLMV1).
+// TestPoolsOfVLLMV1 computes these constants from one half of the published pool sizes of vLLM V1
+// (published/memory.json). Each constant is a median.
 const (
 	workspaceV1  = 348 << 20 // bytes of libraries, in addition to activationsV1
 	sortedLogits = 9.4       // copies of all logits in fp32 that a sorting sampler needs

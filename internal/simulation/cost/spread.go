@@ -41,7 +41,7 @@ func (s *Spread) check() error {
 	return nil
 }
 
-// String returns the range of the factors of nine in ten iterations, or "" if there are no factors.
+// String returns the range in which the factors of nine in ten iterations lie, or "" if there are no factors.
 func (s *Spread) String() string {
 	if s == nil {
 		return ""

@@ -10,8 +10,8 @@ import (
 
 var sizes = []int{1, 2, 4, 8, 16, 32, 64, 128, 256}
 
-// bySize runs the paper's vLLM with each block size. It returns the mean normalized latencies over the seeds,
-// as values for a figure and by block size.
+// bySize runs the paper's vLLM with each block size. It returns the mean normalized latencies over the seeds twice:
+// values is for a figure, and by maps each block size to its latency.
 func (b *bench) bySize(workload string, rate, seconds float64, swap bool) (values []chart.Value, by map[int]float64,
 	err error) {
 	s := scenario.Scenario{Load: scenario.Load{Workload: workload, Rate: rate, Duration: seconds}}

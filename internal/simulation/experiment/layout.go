@@ -62,9 +62,9 @@ func (b *bench) layout() error {
 	return nil
 }
 
-// byBatch runs Orca (Max) and vLLM with an increasing number of concurrent requests, until more requests give
-// no larger batch. It returns the used memory in GB and the throughput in tokens/s, as one line for each
-// system. parameters is the memory of the weights in GB.
+// byBatch runs Orca (Max) and vLLM with an increasing number of concurrent requests. It stops when a system runs, on
+// average, less than 80 % of these requests at once. It returns the used memory in GB and the throughput in
+// tokens/s, as one line for each system. parameters is the memory of the weights in GB.
 func (b *bench) byBatch(parameters float64) (memory, speed []chart.Line, err error) {
 	const requests, bytes = 300, 983 * 13107200 / 1e9
 	for _, system := range []string{"orca-max", "sosp"} {

@@ -84,7 +84,8 @@ func (b *bench) paged() error {
 	return nil
 }
 
-// swapMeasured makes a figure like Fig. 19a with measured times. Here both pools are in main memory.
+// swapMeasured makes a figure like Fig. 19a with measured times. In these measurements, the pool of the GPU and the
+// pool of the CPU are both in main memory.
 func (b *bench) swapMeasured() {
 	var sizes []string
 	var swap []chart.Value

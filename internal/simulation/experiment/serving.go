@@ -24,7 +24,8 @@ type Served struct {
 	Runs    []ServedRun   `json:"runs"`
 }
 
-// A ServedRun is one run of llmserve bench: its requests and its measurements, with the names of vllm bench serve.
+// A ServedRun is one run of llmserve bench: its requests and its measurements. Measurements have the names of vllm
+// bench serve.
 type ServedRun struct {
 	Load     string    `json:"load"`     // several runs have the same
 	Prompt   int       `json:"prompt"`   // tokens

@@ -120,7 +120,8 @@ func (f *fleet) step() (more bool, err error) {
 	if err := f.advance(at); err != nil {
 		return false, err
 	}
-	// An answer may have started another turn of its conversation, or may let a client send again.
+	// Further requests may be due now: an answer may have started another turn of its conversation, or may let a
+	// client send again.
 	return true, f.clients.SendDue(f.now, &f.live, f.send)
 }
 

@@ -112,8 +112,8 @@ func ranked(all []Change) []Change {
 	return all
 }
 
-// limiting returns the index of the first change in ranked that gains more than precision under every seed,
-// or -1 if there is none. The changes that are only for comparison do not count.
+// limiting returns the index of the first change in ranked that gains more than precision under every seed, or -1 if
+// there is none. Changes of the kinds Whole and Objective do not count, because they are only for comparison.
 func limiting(ranked []Change, precision float64) int {
 	return slices.IndexFunc(ranked, func(c Change) bool {
 		return c.Kind != Whole && c.Kind != Objective && c.Trouble == "" && c.GainLow > precision

@@ -115,8 +115,8 @@ func together(ctx context.Context, do ...func(ctx context.Context) error) error 
 	return first
 }
 
-// options returns the options of a search whose runs have the length h. The search starts at the rates start,
-// one for each seed, if there are any.
+// options returns the options of a search whose runs have the length h. If start is not empty, it has a rate for
+// each seed, at which the search begins.
 func (s *sizer) options(h capacity.Horizon, start []float64) capacity.Options {
 	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: h, Start: start}
 }

@@ -23,7 +23,8 @@ import (
 // of other packages.
 var ErrScenario = errors.New("bad scenario")
 
-// A Scenario describes one run. Open gives zero fields the defaults that their comments state.
+// A Scenario describes one run. Open sets fields that are zero to the defaults that the comments of these fields
+// state.
 type Scenario struct {
 	Load
 	Clients
@@ -36,7 +37,7 @@ type Scenario struct {
 // PaperSetup is OPT-13B on one A100 with 40 GB, fitted to two numbers of the paper (simulation/PAPER.md §3).
 const PaperSetup = "paper-opt-13b"
 
-// A Plan is a scenario with all defaults, and what its names refer to.
+// A Plan is a scenario with all defaults. It has the system, the setup and the workload that the scenario names.
 type Plan struct {
 	Scenario Scenario // with defaults filled in
 	System   *sim.System
@@ -221,8 +222,8 @@ var staticBatches = map[string][2]int{
 	"opt-175b on 8 x a100-80gb": {80, 24},
 }
 
-// staticBatch returns the size of FasterTransformer's largest batch: the artifact's on the paper's GPUs, and
-// otherwise the number of sequences of the greatest length that fit in memory.
+// staticBatch returns the size of FasterTransformer's largest batch. On the paper's GPUs, this is the size in the
+// artifact. Otherwise it is the number of sequences of the greatest length that fit in memory.
 func (p *Plan) staticBatch() int {
 	v := &p.Scenario.Server
 	batch, ok := staticBatches[fmt.Sprintf("%s on %d x %s", p.Setup.LLM.Name, p.Setup.GPUs(), p.Setup.GPU.Name)]

@@ -140,7 +140,8 @@ func TestATraceIsScaledAndCutAsSaid(t *testing.T) {
 	require.Equal(t, 2, run(Scenario{Load: Load{Duration: 20}}).Answered)
 	require.Equal(t, 4, open(t, Scenario{Load: Load{Trace: path}}).Trace.Requests)
 
-	// Only the rows that are used determine the rate: here three rows 10 s apart, without the one an hour later.
+	// Only the rows that are used determine the rate: here three rows 10 s apart, without the fourth row an hour
+	// later.
 	path = put(t, "arrival,prompt,output\n0,10,5\n10,10,5\n20,10,5\n3600,10,5\n")
 	require.InDelta(t, 20, run(Scenario{Load: Load{Rate: 0.1, Requests: 3}}).Seconds, 1)
 	require.InDelta(t, 30, run(Scenario{Load: Load{Rate: 0.1}}).Seconds, 1)

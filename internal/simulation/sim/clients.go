@@ -69,7 +69,7 @@ func (c *Clients) Arrival() float64 {
 func (c *Clients) Full(live int) bool { return c.limit > 0 && live >= c.limit }
 
 // SendDue calls send for each request that is due at the time now, until the limit on live requests is reached. send
-// must add the request to live; the request is valid until it returns.
+// must count the request in *live; the request is valid until send returns.
 func (c *Clients) SendDue(now float64, live *int, send func(*workload.Request) error) error {
 	for !c.Done() && c.Arrival() <= now && !c.Full(*live) {
 		ofSource := c.take(&c.sent)

@@ -19,7 +19,7 @@ type Server struct {
 	MaxNumBatchedTokens int `json:"maxNumBatchedTokens"` // of an iteration; default 2,560, or MaxModelLen if that is more
 	// highest number of running sequences; default 256. For sosp and Orca see paper.Limits
 	MaxNumSeqs int `json:"maxNumSeqs"`
-	// highest number of tokens of a sequence; default 2,048; for Orca it must be a power of two of blocks
+	// highest number of tokens of a sequence; default 2,048; for Orca, its number of blocks must be a power of two
 	MaxModelLen int `json:"maxModelLen"`
 	// fraction of the blocks that stays free when a request is admitted, less than 1; -1 means none; 0 means
 	// the system's default

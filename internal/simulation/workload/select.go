@@ -32,7 +32,8 @@ func AtOnce(s Source) Source {
 	})
 }
 
-// AtMultiple returns a source with the requests of s that arrive factor times as often. The error wraps ErrSetting.
+// AtMultiple returns a source with the requests of s. Their rate is the rate of s multiplied by factor. The error
+// wraps ErrSetting.
 func AtMultiple(s Source, factor float64) (Source, error) {
 	if !(factor > 0) || math.IsInf(factor, 0) {
 		return nil, fmt.Errorf("%w: arrivals %v times as often; the factor must be a number above 0", ErrSetting, factor)

@@ -15,8 +15,9 @@ type Rival struct {
 	Seconds float64
 }
 
-// ReadRivals reads lines of the form NAME, tab, WAY, tab, SECONDS, and returns the rivals by the name of the case. It
-// prints all other lines, which are comments after # or output of other programs. If file is "", there are none.
+// ReadRivals reads lines of the form NAME, tab, WAY, tab, SECONDS, and returns the rivals by the name of the case.
+// It prints all other lines, which are comments after # or output of other programs. If file is "", there are no
+// rivals.
 func ReadRivals(file string) (map[string][]Rival, error) {
 	all := map[string][]Rival{}
 	if file == "" {

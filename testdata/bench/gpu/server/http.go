@@ -52,7 +52,7 @@ func (b *bench) minute() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Minute)
 }
 
-// child returns a command that is killed when this process ends. With -small, it loads the library of -driver
+// child returns a command that is killed when this process ends. With -small, the child loads the library of -driver
 // as NVIDIA's driver.
 func (b *bench) child(ctx context.Context, program string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, program, args...)
@@ -152,8 +152,8 @@ func (s *server) complete(ctx context.Context, body []byte, tokens int) error {
 	return nil
 }
 
-// http measures llmserve over HTTP. The weights come from the page cache, because all tensors use the same
-// data of 1 GB.
+// http measures llmserve over HTTP. llmserve reads the weights from the page cache: all tensors of the model's file
+// use the same 1 GB of data.
 func (b *bench) http() (err error) {
 	s := llama(b.small)
 	dir, err := b.folder("llama", s)

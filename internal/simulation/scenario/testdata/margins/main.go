@@ -72,8 +72,8 @@ func main() {
 	}
 }
 
-// read returns the points of a file in two halves: sorted by the SHA-256 of their loads, every other point of
-// a publisher and GPU is in the first half.
+// read returns the points of a file in two halves. It sorts the points of each publisher and GPU by the SHA-256 of
+// their loads, and puts every other point into the first half.
 func read(file string) (used, heldOut []point, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
