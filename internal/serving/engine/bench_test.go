@@ -66,8 +66,9 @@ func (d *decodes) Step(r engine.StepReport) {
 	}
 }
 
-// BenchmarkConstrained compares steps that decode 16 sequences with and without a constraint. The two run alternately
-// in one process. The reported ratios are those of the median elapsed times and of the sums of processor time.
+// BenchmarkConstrained compares steps that decode 16 sequences with and without a constraint. The two run
+// alternately in one process. It reports the ratio of the median elapsed times and the ratio of the sums of
+// processor time.
 func BenchmarkConstrained(b *testing.B) {
 	watch := &decodes{}
 	e := startLarge(b, watch)

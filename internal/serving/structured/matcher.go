@@ -38,8 +38,8 @@ func (m *Matcher) Mask(into []uint64) {
 	clear(into[copy(into, mask):])
 }
 
-// current returns the last config. If the runner has removed it from its cache, current replaces it by the
-// copy that Runner.Current returns. The caller must hold the mutex.
+// current returns the config after the last token. If the runner has removed this config from its cache,
+// current replaces it by the copy that Runner.Current returns. The caller must hold the mutex.
 func (m *Matcher) current() *grammar.Config {
 	at := m.constraint.runner.Current(m.last())
 	m.configs[len(m.configs)-1] = at

@@ -72,8 +72,8 @@ func requireMaskIsAccepted(t *testing.T, m *Matcher, text string) {
 	}
 }
 
-// Ensure that an answer of random choices always has a possible continuation or an end, and that
-// another implementation finds its text valid.
+// Ensure that an answer of random tokens that the mask allows can always be continued or ended, and that
+// another implementation of JSON Schema finds the answer valid.
 func TestRandomAnswersAreValid(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for _, c := range readCases(t, filepath.Join("testdata", "sample.jsonl")) {

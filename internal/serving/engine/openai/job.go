@@ -192,8 +192,8 @@ func (j *job) cancel() {
 	}
 }
 
-// usage returns the usage of a job. completion is the number of tokens of its answers, and reasoning the
-// number of those in the reasoning.
+// usage returns the usage of a job. The parameter completion is the number of tokens in the job's answers,
+// and reasoning is how many of these tokens belong to the reasoning.
 func (j *job) usage(completion, reasoning int) *usage {
 	u := &usage{CompletionTokens: completion, Details: &promptDetails{}}
 	if j.shape.format.Reasoning != nil {

@@ -42,8 +42,8 @@ type argumentSchema struct {
 	followed map[string]bool // the references to which types has gone
 }
 
-// taggedArguments returns the form of arguments between tags. The names of parameters must be those in the tool's
-// schema. The values can be any text.
+// taggedArguments returns the form of arguments between tags. If the tool's schema lists properties, only
+// these can be parameters. The values can be any text.
 func (t *tool) taggedArguments(tags *toolparser.Tagged) structured.Form {
 	var s argumentSchema
 	if json.Unmarshal(t.parameters, &s) != nil {

@@ -32,8 +32,8 @@ func shown(tokens []int32) string {
 	return b.String()
 }
 
-// Ensure that the names of special tokens in a client's message do not become special tokens, whatever the template
-// does with the message, and that those in the template do.
+// Ensure that the names of special tokens in a client's message do not become special tokens, whatever the
+// template does with the message, and that such names in the template do.
 func TestSpecialTokensInMessagesAreText(t *testing.T) {
 	const plain = "{% for m in messages %}<turn>{{ m.content }}{% endfor %}<end>"
 	user := func(texts ...string) string {

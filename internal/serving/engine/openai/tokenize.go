@@ -27,8 +27,8 @@ type tokenized struct {
 // tokenize answers /tokenize with the tokens of a text, or of the prompt that the template makes from messages.
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 	var body tokenizeRequest
-	// Fields of completions and chats are ignored, so that a client can send the same body here and learn its number of
-	// tokens.
+	// Fields of completions and chats are ignored, so that a client can send the same body here and learn
+	// how many tokens its prompt has.
 	err := s.Decode(w, r, &body, Fields{types: []reflect.Type{reflect.TypeFor[completionRequest](), reflect.TypeFor[chatRequest]()}})
 	if err != nil {
 		return err

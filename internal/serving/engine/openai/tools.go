@@ -206,8 +206,8 @@ func (c *Chat) callable() []tool {
 	return slices.DeleteFunc(slices.Clone(c.tools), func(t tool) bool { return !slices.Contains(c.choice.only, t.name) })
 }
 
-// known returns a function that reports whether a name is that of a tool that may be called. It returns nil if no tool
-// may be called.
+// known returns a function that reports whether a tool with the given name may be called. It returns nil if
+// no tool may be called.
 func (c *Chat) known() func(name string) bool {
 	tools := c.callable()
 	if len(tools) == 0 {

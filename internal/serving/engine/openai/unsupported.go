@@ -196,7 +196,7 @@ func (f *foreignField) changesNothing(raw json.RawMessage) bool {
 	return err == nil && none == nil && number == neutral
 }
 
-// Fields are further fields of a body, besides those of the struct into which it is decoded.
+// Fields are fields that a body may have besides those of the struct into which the body is decoded.
 type Fields struct {
 	Harmless []string          // change no answer
 	Refused  map[string]string // what to use instead, or ""; these must be missing, null, false, 0 or empty
