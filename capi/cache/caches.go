@@ -165,7 +165,7 @@ func (c *cache) private(id C.llm_request) (sched.ID, error) {
 	return sched.ID(id) &^ (C.LLM_CACHE_MAX_OPEN << tagShift), nil
 }
 
-// live is private, but also returns an error if the request has finished.
+// live does the same as private, but also returns an error if the request has finished.
 func (c *cache) live(id C.llm_request) (sched.ID, error) {
 	inside, err := c.private(id)
 	if err == nil && !c.s.Monitor.Live(inside) {

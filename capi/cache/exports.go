@@ -202,7 +202,8 @@ func withAll(h C.llm_cache, ids *C.llm_request_in, n C.int64_t, f func(c *cache,
 	})
 }
 
-// allPrivate returns the scheduler's ids for an array of C's. It checks the memory that the call has noted first.
+// allPrivate checks the memory that the call has noted, and returns the ids of the scheduler for an array of C with
+// request ids.
 func (c *cache) allPrivate(given []C.llm_request_in, s *spans) ([]sched.ID, error) {
 	if err := s.checkOverlaps(); err != nil {
 		return nil, err

@@ -73,8 +73,8 @@ func (k *store) avoidStore(s *spans) {
 	s.avoid("the host blocks of the store", host)
 }
 
-// copy copies the blocks. It also removes the block tables of requests that are gone, and puts the copies into the
-// tables of the other requests.
+// copy copies the blocks. It removes the block tables of requests that are gone, and writes the destination blocks of
+// the copies into the tables of the other requests.
 func (k *store) copy(copies []C.llm_cache_copy) error {
 	k.pairs = k.pairs[:0]
 	for _, c := range copies {

@@ -17,9 +17,9 @@ import (
 // courseFlags are the handout's.
 const courseFlags = "-std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb"
 
-// guestFlags returns the compiler flags of the guests. Most guests behave the same without optimisation and debug
-// info, which take longer to compile than the guests take to run. So only make test-long, and the tests that repeat
-// the handout's own command lines, use them.
+// guestFlags returns the compiler flags of the guests. Optimisation and full debug info take longer to compile than the
+// guests take to run, and most guests behave the same without them. So only make test-long, and the tests that repeat
+// the handout's own command lines, use optimisation and full debug info.
 func guestFlags() []string {
 	return append(strings.Fields(courseFlags), level.Pick([]string{"-O0", "-g1"}, nil)...)
 }
@@ -99,7 +99,7 @@ var programs struct {
 	guests sync.Map // the guest of each path
 }
 
-// A program is an executable or object that the first test that needs it builds.
+// A program is an executable or an object file. The first test that needs it builds it.
 type program struct {
 	sync.Once
 	path string

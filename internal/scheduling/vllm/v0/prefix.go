@@ -71,8 +71,8 @@ func (m *Manager) key(s *Seq, i int) (key blockhash.Hash) {
 	return key
 }
 
-// allocateChunk returns a block for block i of the prompt s, which is full: the cached block with this prefix or, if
-// there is none, a new block, which it adds to the cache.
+// allocateChunk returns a block for the full block i of the prompt s. If a block with this prefix is cached, it returns
+// that block. Otherwise it returns a new block and adds it to the cache.
 func (m *Manager) allocateChunk(s *Seq, i int) int32 {
 	p := m.prefix
 	key := m.key(s, i)
@@ -164,8 +164,8 @@ func (m *Manager) promotionsHelp(s *Seq, free int) bool {
 	return free >= 0
 }
 
-// freeCached drops the references of s to its blocks. Full blocks stay cached; their time of access becomes the
-// sequence's.
+// freeCached drops the references of s to its blocks. Full blocks stay cached. The time of their last access becomes
+// that of s.
 func (m *Manager) freeCached(s *Seq) {
 	p := m.prefix
 	if s.accessed {

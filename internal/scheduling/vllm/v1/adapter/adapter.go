@@ -1,6 +1,6 @@
 // Package adapter makes vLLM V1's scheduler (package sched) a serve.Scheduler, so that the simulator can run it like
-// the other schedulers. V1 needs the tokens of prompts and answers: the adapter takes them from serve.Request, or uses
-// zeros if a request has no tokens.
+// the other schedulers. V1 needs the tokens of prompts and answers: the adapter takes them from serve.Request. If a
+// request has no tokens, the adapter uses zeros, but with prefix caching it refuses the request.
 package adapter
 
 import (

@@ -63,7 +63,8 @@ const (
 	runs
 )
 
-// admit admits r if it fits. Unless r already has loaded blocks, it gets the blocks of its hit.
+// admit admits r if it fits. If blocks were already loaded for r, it keeps these. Otherwise admit looks up the longest
+// cached prefix of r, and r gets the blocks of this hit.
 func (s *Scheduler) admit(r *request, padding bool) verdict {
 	loaded, external := r.kv.NumComputedTokens, 0
 	if loaded > 0 {

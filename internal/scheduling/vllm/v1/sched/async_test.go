@@ -39,7 +39,8 @@ func TestAsyncStopsByMaxTokensWithoutAnExtraStep(t *testing.T) {
 	}
 }
 
-// Ensure that tokens in flight are delivered to a request that a decode has preempted, and are dropped by a reset.
+// Ensure that a request that was preempted, because a decode needed its blocks, still gets the tokens that its rows in
+// flight sample. Reset drops such tokens.
 func TestAsyncPreemptionDeliversWhatIsInFlight(t *testing.T) {
 	for _, test := range []struct {
 		name           string

@@ -131,8 +131,8 @@ func TestLoadedRequestsDoNotWaitForEachOther(t *testing.T) {
 	h.empty()
 }
 
-// Ensure that if a step fails, a request that hit its tokens and loads the tokens after them computes the hit tokens
-// itself.
+// Ensure that if a step fails, a request that has hit tokens of this step, and loads the tokens after them, computes
+// the hit tokens itself.
 func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -215,8 +215,8 @@ func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 	}
 }
 
-// Ensure that a waiting request whose load failed after it was over loses its blocks if it would compute a block again
-// that another request shares (vllm/v1/RULES.md §19).
+// Ensure that a waiting request loses its blocks if LoadFailed names one of them after the load was over, and another
+// request shares this block: the waiting request must not compute the block again (vllm/v1/RULES.md §19).
 func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
 	for _, tc := range []struct {
 		shared, asVLLM bool

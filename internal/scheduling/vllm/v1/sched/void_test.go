@@ -51,7 +51,8 @@ func TestAHitOfWhatWasComputedFromAFailedLoadIsGivenUp(t *testing.T) {
 	require.NoError(t, h.Check())
 }
 
-// Ensure that a failed load is handled while a request that was already restarted has a stale row in flight.
+// Ensure that a second failed load is handled after the first one has made a request start again, while a row of this
+// request from before is still in flight.
 func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
 	for _, test := range []struct {
 		name      string
@@ -90,8 +91,8 @@ func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
 	}
 }
 
-// Ensure that a row that reads a block that a void row writes is void too, in the same step and in later steps,
-// whatever happened to the request of the first void row.
+// Ensure that a void row makes other rows void that read a block that it writes. These can be in the same step or in
+// later steps, and it does not matter what happened to the request of the first void row.
 func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 	for _, test := range []struct {
 		name   string

@@ -108,8 +108,8 @@ func (z *zeroing) failed(batches []*batch) {
 
 func (z *zeroing) released(*request) { z.loose = true }
 
-// noteUnwritten makes the blocks of r that contain tokens at or after position computed new again, because they were
-// not loaded.
+// noteUnwritten makes the blocks of r count as new again that contain tokens at or after position computed, because
+// these blocks were not loaded.
 func (c *connector) noteUnwritten(r *request, computed int) {
 	r.kv.NoteUnwritten(computed)
 	if c.s.zero != nil {
