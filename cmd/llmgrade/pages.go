@@ -41,9 +41,9 @@ func newPages(dir string) (*pages, error) {
 }
 
 // begin makes a row for each submission in all; finished and add fill the rows later. all has the submissions that
-// this run grades. whole has the submissions of the whole class, which are more than all with --shard. none is the
-// report of a student without a file; it has the maximum of the points and the version of the rules. begin returns an
-// error if a line of overrides.csv cannot be applied.
+// this run grades. whole has the submissions of the whole class; with --shard, these are more. none is the report of
+// a student without a file; it has the maximum of the points and the version of the rules. begin returns an error if
+// a line of overrides.csv cannot be applied.
 func (p *pages) begin(all, whole []class.Submission, none *grade.Report) error {
 	var known []class.Result
 	for _, s := range whole {

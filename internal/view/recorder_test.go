@@ -172,8 +172,8 @@ func (s vllmV0) Table(id, sequence int) []int32 {
 	return table
 }
 
-// Ensure that the counts of each block follow from each frame, even if the block is cached or outside a sliding
-// window, or if no table names it.
+// Ensure that the reference count of each block can be computed from each frame, even if the block is cached or
+// outside a sliding window, or if no table names it.
 func TestV0sFramesAreItsStates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := v0.SchedulerConfig{

@@ -186,7 +186,7 @@ func (g *game) unlink(i, what int) {
 
 // relink inserts an unlinked sequence into the list of one of the engines, at any position. Unless g.wild is set, it
 // only does what llm_memory.h allows: the ids in a list remain distinct, and two sequences from the other engine do
-// not become neighbours, as if they had been moved together.
+// not become neighbours.
 func (g *game) relink(i int) {
 	engine := g.engine()
 	if !g.wild && slices.ContainsFunc(g.theirs.listed(engine), func(s *Sequence) bool { return s.ID == g.theirs.seqs[i].ID }) {

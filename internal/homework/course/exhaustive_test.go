@@ -14,8 +14,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// deepest returns the length of the series of calls after llm_init that the tests try for a pool of this size. With 6
-// calls they detect each broken rule of one_rule_test.go; make exhaustive tries more.
+// deepest returns the number of calls after llm_init in the longest series that the tests try for a pool of this
+// size. With 6 calls they detect each broken rule of one_rule_test.go; make exhaustive tries more.
 func deepest(blocks int) int {
 	if blocks < 4 {
 		return level.Pick(6, 10)

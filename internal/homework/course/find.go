@@ -56,9 +56,9 @@ func walkFirst(e *Engine, id int32) (n *Node, found bool) {
 	return n, false
 }
 
-// walkRest searches the list from n on. If it finds the id, it returns the sequence and adds a cache entry, unless
-// the sequence is so near the head that it needs none. Otherwise last is the last node of the list, or nil as in
-// absent.
+// walkRest searches the list from n on. If it finds the id, it returns the sequence. It also adds a cache entry,
+// except for a sequence near the head and in a strict library. If it does not find the id, last is the last node of
+// the list, or nil as in absent.
 func (c *core) walkRest(e *Engine, n *Node, id int32) (s *Sequence, last *Node) {
 	w := walk{engine: e, id: id, next: n}
 	if c.lib.Strict {

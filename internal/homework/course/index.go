@@ -5,14 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// An index finds the cache entries that refer to a sequence. Before a sequence is freed, these entries are removed, so
-// that no entry refers to freed memory. The caches of all cores share one index, because an outside writer can move a
-// sequence from one engine's list to another's.
+// An index finds the cache entries that refer to a sequence. Before a sequence is freed, these entries are removed,
+// so that no entry refers to freed memory. The caches of all cores share one index, because an outside writer can
+// move a sequence from one engine's list to another's.
 //
 // A sequence has at most one entry of its own, even if its id or its engine changes. Any number of entries may refer
-// to it as a neighbour. If an entry must be removed that the caller cannot reach, reset starts a new epoch, and each
-// cache removes all its entries when it sees the new epoch. This happens only after outside writes, and then costs
-// each core a few searches.
+// to it as a neighbour. An entry that must be removed may be in the cache of another core, which the caller cannot
+// change. In this case, reset starts a new epoch, and each cache removes all its entries when it sees the new epoch.
+// This happens only after outside writes, and then costs each core a few searches.
 //
 // Only lookupCache uses the index. All methods except any require mu.
 type index struct {
@@ -22,8 +22,8 @@ type index struct {
 	epoch atomic.Uint32 // number of resets; can be read without mu
 }
 
-// A named is the record of a sequence that cache entries refer to. engine and id are the key of the entry for the
-// sequence itself; engine is nil if there is only a neighbour's entry.
+// A named is the record of a sequence that cache entries refer to. engine and id are the key of the sequence's own
+// entry. engine is nil if the sequence has none, and is only a neighbour in other entries.
 type named struct {
 	seq      *Sequence
 	engine   *Engine

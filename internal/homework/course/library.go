@@ -85,8 +85,8 @@ func (l *Library) Init(pool unsafe.Pointer, size uintptr) (*Engine, error) {
 	e, err := c.init(pool, size)
 	c.unlock()
 	if err == nil && l.index.any() {
-		// The host may have freed an engine by hand, without llm_destroy. The new engine may have its address, and
-		// the cache may still have entries for it.
+		// The host may have freed an engine by hand, without llm_destroy. The new engine may have the same address,
+		// and the cache may still have entries for the old engine.
 		c = l.lock(e)
 		c.cache.removeEngine(e)
 		c.unlock()

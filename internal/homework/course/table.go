@@ -62,8 +62,8 @@ func (t *table[R]) add(r R) *R {
 	return slot
 }
 
-// remove removes the record with this key and closes the gap. It moves each following record into the gap, unless the
-// record's hash selects a slot after the gap, where the search for the record begins.
+// remove removes the record with this key and closes the gap. The search for a record begins at the slot that its
+// hash selects. So remove moves each following record into the gap, unless that slot is after the gap.
 func (t *table[R]) remove(key R) {
 	if t.used == 0 {
 		return

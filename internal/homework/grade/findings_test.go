@@ -149,8 +149,8 @@ func TestRefusedSystemCallsAreNamedWhereverTheyAreMade(t *testing.T) {
 		strings.Join(r.Notes, "\n"))
 }
 
-// Ensure that a function is called under Memcheck only once more after a call of it did not return, and that this
-// costs only the memory points of the function's own task.
+// Ensure that after a call of a function has not returned under Memcheck, the function is not called there again.
+// This costs only the memory points of the function's own task.
 func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) {
 	if !level.Long() {
 		t.Skip("it waits for the limit of Memcheck")

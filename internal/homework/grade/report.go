@@ -249,7 +249,7 @@ func (r *Report) ByTask() [Tasks]float64 {
 	return points
 }
 
-// gains sets the Gain of each finding. This is the sum of the points lost in the tests that fail because of the
+// gains sets the Gain of each finding. A Gain is the sum of the points lost in the tests that fail because of the
 // finding, or in all tests of the task if the task has no other mistake.
 func (r *Report) gains() {
 	for i := range r.Findings {

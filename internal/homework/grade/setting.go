@@ -20,7 +20,7 @@ type Setting struct {
 var ErrTools = errors.New("not installed")
 
 // CheckTools returns an error if a program that grading needs is not installed. memcheck says whether the run needs
-// Memcheck. Only some runs do not, such as a replay or a run with Grader.Only.
+// Memcheck. Most runs do; a replay and a run with Grader.Only do not.
 func CheckTools(memcheck bool) error {
 	needed := []string{"gcc", "as", "ld", "objcopy", "objdump"}
 	if memcheck {

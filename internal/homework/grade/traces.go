@@ -90,7 +90,8 @@ func (g *grading) test(c traces.Case) (Test, *compare.Difference, error) {
 }
 
 // decides returns the difference that makes a directed trace fail, or nil. This is the first difference in a call
-// that the trace tests. A write outside an allocation does not count here, because the stage Heap reports it.
+// that the trace tests. In a trace about how memory is allocated (c.Shape), a wrong allocation comes first. A write
+// outside an allocation does not count here, because the stage Heap reports it.
 func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
 	if c.Shape {
 		for _, kind := range c.Real {

@@ -32,9 +32,9 @@ func calls(ops []trace.Op, condition func(op trace.Op) bool) bool {
 	return slices.ContainsFunc(ops, func(op trace.Op) bool { return !op.Given && !op.Kind.Outside() && condition(op) })
 }
 
-// without returns the traces in which the grader does the work of one function. It does not change a trace that does
-// not call the function. It omits a trace that does if the submission would then make no call in it, or if the grader
-// cannot create the submission's states.
+// without returns the traces in which the grader does the work of one function. It does not change a trace without
+// calls of the function. A trace with such calls is omitted if the submission would then make no call in it, or if
+// the grader cannot create the submission's states.
 func (g *grading) without(function string, traces [][]trace.Op) (left [][]trace.Op) {
 	is := func(op trace.Op) bool { return op.Kind.Function() == function }
 	for _, ops := range traces {

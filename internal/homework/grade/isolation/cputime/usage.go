@@ -68,7 +68,7 @@ const faultTime = 100 * time.Microsecond
 
 // Work returns the processor time minus faultTime for each page fault, because the time of page faults differs most
 // between machines. The number of page faults has a limit of its own. Work uses the sum of user and system time,
-// because many kernels only estimate how much of the sum each of them is.
+// because many kernels measure only the sum, and estimate its two parts.
 func (u Usage) Work(slowness float64) time.Duration {
 	return max(0, u.CPU-time.Duration(float64(u.Faults)*slowness*float64(faultTime)))
 }

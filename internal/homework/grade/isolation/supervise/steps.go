@@ -162,6 +162,6 @@ func (to *stepText) calls(w *oracle.World, op trace.Op, defined bool) {
 // first block on could use up its processor time before the pool is full.
 func slowlyFilled(op trace.Op) bool { return op.Kind == trace.Init && op.A > 1<<20 }
 
-// takesApart reports whether the grader must free or move an allocation for op. It cannot do so if the submission has
-// put several structures into one allocation.
+// takesApart reports whether the grader must free or move an allocation for op. The grader cannot do so if the
+// submission has put several structures into one allocation.
 func takesApart(op trace.Op) bool { return op.Kind == trace.Relocate || op.Kind == trace.Unlink }

@@ -110,8 +110,8 @@ func (d *Difference) Refused() bool {
 	return d.Op.Engine == trace.None || d.refusal() != ""
 }
 
-// refusal returns the fact that says why the call must fail, or "" if there is no such fact. There is none for an
-// engine that is NULL, either.
+// refusal returns the fact that says why the call must fail, or "" if there is no such fact. No fact says that the
+// engine is NULL, so the result is "" in this case, too.
 func (d *Difference) refusal() Fact {
 	for _, r := range refusals {
 		if d.Has(r.fact) {

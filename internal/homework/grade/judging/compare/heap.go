@@ -32,9 +32,9 @@ const (
 	maxAllocations = 1 << 16 // that the grader keeps of one call
 )
 
-// account updates the live allocations after a call. It returns at most one difference. This is for the first event
-// that was wrong: a free of something that is no live allocation, an allocation in a call that must fail, or one
-// allocation too many. If no event was wrong, it is for a write after the end of an allocation.
+// account updates the live allocations after a call. It returns at most one difference, which shows the first wrong
+// event. An event is wrong if it frees something that is no live allocation, allocates in a call that must fail, or
+// is one allocation too many. If no event is wrong, the difference shows a write after the end of an allocation.
 func (p *player) account(op trace.Op, want oracle.Outcome, going []part, events []runner.Event) []*Difference {
 	var bad *Difference
 	here := map[uint64]bool{} // freed by this call
@@ -124,8 +124,8 @@ func (p *player) chunk(address, size uint64) []byte {
 	return p.subject.At(address, size)
 }
 
-// maxEdges limits the time of checking the fill bytes after each allocation. In most calls, only the newest maxEdges
-// allocations are checked. All are checked after llm_destroy and after a step of many calls.
+// maxEdges limits the time that a call needs to check the fill bytes behind the allocations. In most calls, only the
+// newest maxEdges allocations are checked. All are checked after llm_destroy and after a step of many calls.
 const maxEdges = 1 << 15
 
 // edges checks the fill bytes after the end of each live allocation, or only of the newest ones (maxEdges). It

@@ -25,8 +25,8 @@ const noSentence = "none"
 
 const writesMore = "{call} writes its record where it belongs, but also to {where}, which must not change"
 
-// mistakes lists all kinds of mistakes. The sentence for a difference is that of the first entry that matches and has
-// a sentence. The words for it are those of the first entry that matches and has words.
+// mistakes lists all kinds of mistakes. A difference gets its sentence from the first matching entry that has a
+// sentence, and its words from the first matching entry that has words.
 var mistakes = []mistake{
 	{field: Frees, actual: ThePool, sentence: handout.DestroyKeepsPool},
 	{facts: when(noEngine), sentence: handout.NullEngine},

@@ -213,7 +213,7 @@ func (p *player) state(op trace.Op, outcome oracle.Outcome, returned int64) *Dif
 	return nil
 }
 
-// death returns the difference for an error from the process. The process may have ended or reached its time limit.
+// death returns the difference for an error from the process: the process has ended, or has reached its time limit.
 // Any other error is a failure of the grader; death stores it in p.trouble.
 func (p *player) death(err error) *Difference {
 	if !errors.Is(err, cputime.ErrTime) && !errors.Is(err, runner.ErrDied) {
@@ -276,8 +276,8 @@ var calls = map[trace.Kind]runner.Call{trace.Init: runner.Init, trace.Create: ru
 	trace.Append: runner.Append, trace.Free: runner.Free, trace.Destroy: runner.Destroy,
 	trace.Forks: runner.Forks, trace.Creates: runner.Creates, trace.Appends: runner.Appends, trace.Frees: runner.Frees}
 
-// returned compares the value that the call returned with the value that it must return. For a new sequence it only
-// checks whether the pointer is NULL; the address is compared later, with the list.
+// returned compares the value that the call returned with the value that it must return. For a pointer it only checks
+// whether it is NULL. The address of a new sequence is compared later, with the list.
 func (p *player) returned(op trace.Op, want oracle.Outcome, got int64) *Difference {
 	switch op.Kind {
 	case trace.Init, trace.Create, trace.Fork:

@@ -146,8 +146,8 @@ func (p *player) sequence(want *course.Sequence, got *sequenceStruct, place int)
 	return nil
 }
 
-// misplaced is for a difference in block_table[i][j], which should have block. If another entry of the sequence's
-// table has this block, misplaced adds to the difference which one.
+// misplaced is called for a difference in block_table[i][j], which should have block. If another entry of the same
+// sequence's tables has this block, misplaced adds the position of that entry to the difference.
 func (p *player) misplaced(d *Difference, l1 *l1Table, i, j int, block int32) {
 	for slot, address := range l1 {
 		table := checked[course.L2Table](p, address)
