@@ -8,9 +8,9 @@ type kernels interface {
 	String() string
 
 	// scores multiplies queries by the 16·n keys of n tiles; rows is the number of queries. A query has size floats, and
-	// row i of the result starts at i·scoreStride. Products are added in the order of the elements: first sumSize of them
-	// at a time, a multiple of 4, then these sums. Meanwhile scores and integerScores prefetch the addresses in the list
-	// k.ahead.
+	// row i of the result starts at i·scoreStride. Products are added in the order of the elements: sumSize products are
+	// summed at a time, then these sums. sumSize is a multiple of 4. Meanwhile scores and integerScores prefetch the
+	// addresses in the list k.ahead.
 	scores(k *call, q []float32, rows, size, sumSize int, keys []float32, n int, out []float32)
 
 	// integerScores does what scores does, for queries from quantize and keys from pack, in which each float32 has the

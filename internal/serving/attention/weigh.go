@@ -16,8 +16,9 @@ func sumElements(c *Cache) int {
 	return c.HeadSize
 }
 
-// weigh replaces the products q·k of a row by weights p, and returns m and l. A logit is factor times a product.
-// Tokens from lo to hi-1 to which the row does not attend get the weight 0; lo and hi are multiples of 16.
+// weigh replaces the products q·k of a row by weights p, and returns the largest logit m and the sum l of the weights.
+// A logit is factor times a product. Tokens from lo to hi-1 to which the row does not attend get the weight 0; lo and
+// hi are multiples of 16.
 func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int, factor float32) (m, l float32) {
 	from, to := row.attendedIn(part)
 	if from >= to {

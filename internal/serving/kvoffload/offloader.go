@@ -197,9 +197,9 @@ func (o *Offloader) remember(blocks ...blockhash.Hash) {
 	}
 }
 
-// forgetOld makes the Offloader store blocks again that it stored long ago. If recent has maxRecent blocks or is at
-// least KnownFor old, it drops the blocks in older, moves the blocks in recent to older, and begins a new recent. If
-// recent is at least twice KnownFor old, it drops all blocks.
+// forgetOld forgets blocks that were stored long ago, so that the Offloader stores them again when they are offered. If
+// recent has maxRecent blocks or is at least KnownFor old, it drops the blocks in older, moves the blocks in recent to
+// older, and begins a new recent. If recent is at least twice KnownFor old, it drops all blocks.
 func (o *Offloader) forgetOld() {
 	now := time.Now()
 	age := now.Sub(o.since)

@@ -109,8 +109,8 @@ func TestRedisServerThatIsFullCostsBlocksOnly(t *testing.T) {
 	}
 }
 
-// Ensure that no request waits longer than its deadline while the server is suspended or after it was killed, and that
-// blocks are stored and loaded again when the server is back.
+// Ensure that no request waits longer than its deadline while the server is suspended or after it was killed. When the
+// server is back, blocks are found and stored again.
 func TestRedisServerThatComesAndGoes(t *testing.T) {
 	s := startServer(t)
 	r := newRedis(t, kvoffload.RedisConfig{URL: "redis://" + s.address()})

@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A Part is one worker's share of a model, as in vLLM's tensor parallelism. It has some of the heads, and for each
-// pair of matrices in attention and in an MLP, some outputs of the first and the same inputs of the second. Each
-// part has all embeddings.
+// A Part is one worker's share of a model, as in vLLM's tensor parallelism. It has some of the heads. In attention and
+// in an MLP, the outputs of one matrix are the inputs of a second one; the part has some of the outputs of the first
+// matrix, and the same inputs of the second. Each part has all embeddings.
 type Part struct {
 	Rank int // from 0
 	Size int // number of workers: 1, 2 or 4; 0 means 1

@@ -64,8 +64,8 @@ func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
 	}
 }
 
-// Ensure that rounding changes the logits little: the root mean square of the changes is at most 5 % of that of the
-// logits, and the largest change is at most 60 % of it.
+// Ensure that rounding changes the logits little. Relative to the root mean square of the logits, the root mean square
+// of the changes is at most 5 %, and the largest change is at most 60 %.
 func TestInt8ActivationsChangeLogitsLittle(t *testing.T) {
 	tests := []struct {
 		family string

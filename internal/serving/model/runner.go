@@ -32,8 +32,8 @@ type Batch struct {
 	Placeholders []Placeholder
 }
 
-// A Placeholder says which token of a batch is not known before the previous batch is computed. Tokens[Token] is then
-// the token with the largest of the logits that the previous batch requests with its element Logits[Logits].
+// A Placeholder says which token of a batch is not known before the previous batch is computed. Tokens[Token] stands
+// for the token with the largest logit in the logits that element Logits[Logits] of the previous batch requests.
 type Placeholder struct{ Token, Logits int32 }
 
 // Blocks says where the keys and values of a group of layers are. The block table of sequence s is

@@ -138,9 +138,10 @@ func (g *gen) addRows(n int, to reg.Register) {
 	}
 }
 
-// products emits the code that multiplies one number of each of n rows by the two registers from number registers on,
-// and adds the products to the row's sums. The number is at byte at of the row. The code loads the numbers of
-// successive rows into different registers, of which it uses count, from number bcast on.
+// products emits the code that loads one number of each of n rows, multiplies it by two registers, and adds the
+// products to the row's sums. The number is at byte at of the row, and registers is the number of the first of the two
+// registers. The code loads the numbers of successive rows into count different registers in rotation, of which bcast
+// is the first.
 func (g *gen) products(n int, rows *assembly.Rows, at, registers, bcast, count int) {
 	for row := range n {
 		b := g.regs[bcast+row%count]

@@ -40,9 +40,9 @@ func (m *Matrix) Form() Form {
 // rowsPerCall is the number of rows that a call of Pack rounds if rows are not packed in groups.
 const rowsPerCall = 8
 
-// Set sets the input to rows of in values each, which it does not copy. forms are the representations that the
-// following products need. Pack makes them: before the first product, it must be called with each number from 0 to
-// calls-1, by any threads.
+// Set sets the input to values, which it does not copy. They are the given number of rows with in values each. forms
+// are the representations that the following products need. Pack makes them: before the first product, it must be
+// called with each number from 0 to calls-1, by any threads.
 func (x *Input) Set(values []float32, rows, in int, forms Form) (calls int) {
 	x.x, x.rows, x.in, x.forms = values[:rows*in], rows, in, forms
 	x.floats.rows, x.shorts.rows = 0, 0
@@ -139,8 +139,8 @@ func (w *words) set(x []float32, rows, in int) {
 	}
 }
 
-// setPairs allocates memory for rows of in BF16 each. It leaves a cache line between rows, because reading several
-// rows whose distance is a multiple of 4 KB takes a quarter longer.
+// setPairs allocates memory for the given number of rows, each of in BF16. It leaves a cache line between rows, because
+// reading several rows whose distance is a multiple of 4 KB takes a quarter longer.
 func (w *words) setPairs(rows, in int) {
 	w.rows, w.in, w.stride, w.group = rows, in/2, in/2+line/4, 0
 	w.x = grow(w.x, rows*w.stride)

@@ -8,9 +8,9 @@ import "unsafe"
 // before the next inputs are read. The sums of so many rows stay in the first-level cache.
 const maxGroupRows = 48
 
-// pairInputs is the number of inputs of W16A16 that are multiplied for all rows of a group before the next inputs.
-// Their weights, 32 KB, stay in the first-level cache of a Zen 5. With 512 inputs, decoding 16 sequences takes 8 %
-// longer.
+// pairInputs is the number of inputs of W16A16 by which all rows of a group are multiplied before the next inputs. The
+// weights of these inputs, 32 KB, stay in the first-level cache of a Zen 5. With 512 inputs, decoding 16 sequences
+// takes 8 % longer.
 const pairInputs = 256
 
 // writesResult reports whether the matrix's kernels write complete sums to the result, so that they need not be

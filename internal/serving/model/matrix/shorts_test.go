@@ -38,8 +38,8 @@ func (o extremes) Row(i int, dst []float32) {
 }
 
 // inOrder returns the sum of the products of BF16 in the order of the inputs, with one rounding for each addition. A
-// product has at most 16 bits, so it is exact in float64, and rounding its float64 sum with a float32 gives the
-// correctly rounded float32.
+// product has at most 16 bits, so it is exact in float64. If it is added to a float32 in float64, and the sum is
+// rounded to float32, the result is the correctly rounded float32.
 func inOrder(x, w []float32) float32 {
 	sum := float32(0)
 	for k := range x {

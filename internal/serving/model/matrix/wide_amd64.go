@@ -51,9 +51,10 @@ var (
 	}
 )
 
-// wide adds to sums, which have 64 values a row, the products of the packed rows of x and inputs from to to-1 of
-// panel p. It multiplies all rows by a slab of weights, which stays in the first-level cache, before the next slab.
-// If there are so many groups that decoding the weights in each group would take longer, wide decodes the slab once.
+// wide adds to sums, which have 64 values a row, the products of the packed rows of x and inputs from to to-1 of panel
+// p. It multiplies all rows by a slab of weights, which stays in the first-level cache, before the next slab. If there
+// are so many groups that decoding the weights in each group would take longer, or if a group has more rows than
+// kernels that read blocks accept, wide decodes the slab once.
 func (m *Matrix) wide(sums []float32, x *words, p, from, to int, s *Scratch) {
 	groups := x.groups()
 	for k := from; k < to; k += m.slab() {

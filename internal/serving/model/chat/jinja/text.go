@@ -43,8 +43,7 @@ func asText(v any) string {
 	return textOf(v)
 }
 
-// textOf returns v as a Go string if it is a text, whether it is marked as safe markup or not. It returns "" for other
-// values.
+// textOf returns v as a Go string if it is a text: an ordinary string or markup. It returns "" for other values.
 func textOf(v any) string {
 	if s, ok := v.(markup); ok {
 		return string(s)
