@@ -91,7 +91,7 @@ func runSays(t *testing.T, path string) string {
 	return afterDevice(t, said.String())
 }
 
-// afterDevice returns what a start says after the line about the device.
+// afterDevice returns the lines that llmserve prints at its start after the line about the device.
 func afterDevice(t *testing.T, said string) string {
 	line, rest, _ := strings.Cut(said, "\n")
 	require.Regexp(t, `^  device: CPU \(.+\); activations: f32$`, line)

@@ -16,8 +16,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// longQuestion returns a request whose prompt has many blocks. The text that its answer repeats is in the
-// first block.
+// longQuestion returns a request whose prompt has many blocks. The answer must repeat a code from the first block,
+// so a wrong first block would change it.
 func longQuestion(t *testing.T, model string) string {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{

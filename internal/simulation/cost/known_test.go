@@ -60,7 +60,8 @@ var known = []struct {
 	}, prompts{25.491, 0.1066, 3.39e-6, 0.70, 1.00}},
 }
 
-// Ensure that DefaultEngine is near all measurements of OPT-13B and OPT-66B (simulation/PAPER.md §1, §3).
+// Ensure that the times computed with DefaultEngine are near all measurements of OPT-13B and OPT-66B
+// (simulation/PAPER.md §1, §3).
 func TestRooflineNearMeasurements(t *testing.T) {
 	for _, k := range known {
 		setup, err := cost.New(k.model, k.gpu, k.workers)

@@ -140,7 +140,8 @@ func TestEachPartOfAFileIsChecked(t *testing.T) {
 
 func openGPU(path string) error { _, err := OpenGPU(path); return err }
 
-// Ensure that a number of workers is refused if a worker would have neither whole KV heads nor a copy of one.
+// Ensure that a number of workers is refused unless all workers get equally many whole KV heads, or each of them
+// gets a copy of one KV head and each head has equally many copies.
 func TestHeadsThatCannotBeSharedOutAreRefused(t *testing.T) {
 	s, err := New("llama-3-70b", "h100-80gb", 1) // 64 heads, 8 KV heads
 	require.NoError(t, err)

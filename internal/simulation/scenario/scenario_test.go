@@ -54,7 +54,8 @@ func TestAModelDecidesLengthsAndMemory(t *testing.T) {
 	require.Equal(t, 300, p.Scenario.Server.MaxNumBatchedTokens)
 }
 
-// Ensure that Model on GPU has vLLM's default memory utilization, and that the paper's setups have their own.
+// Ensure that Model on GPU has vLLM's default memory utilization, and that a setup has its own, unless the scenario
+// states a utilization.
 func TestTheMemoryThatMayBeUsedIsVLLMsOrTheSetups(t *testing.T) {
 	last := 0
 	for _, c := range []struct {
