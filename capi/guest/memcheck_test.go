@@ -49,8 +49,9 @@ var shortTranslations = sync.OnceValue(func() []string {
 	return []string{"--vex-guest-chase=no"}
 })
 
-// plainLibc returns a folder with a C library without debug info, because reading debug info takes half of Valgrind's
-// start time, or "" if the library cannot be copied. Programs that a script runs use the normal library.
+// plainLibc returns a folder with a copy of the C library for which Valgrind finds no debug info, because reading debug
+// info takes half of Valgrind's start time. If the library cannot be copied, the folder is empty. Programs that a
+// script runs use the normal library.
 func plainLibc(t *testing.T) string {
 	t.Helper()
 	return filepath.Dir(once(t, "libc", func(dir string) string {

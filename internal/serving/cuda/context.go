@@ -8,10 +8,10 @@ import (
 	"unsafe"
 )
 
-// A Context is one program's use of one GPU. The driver binds a context to a thread, and calls from another
-// thread fail. Therefore each Context has a goroutine that is locked to a thread. The methods of a Context,
-// and of everything created from it, may be called from any goroutine: they pass their calls to this
-// goroutine and wait. Inside Do, calls are made directly, which saves time if there are many.
+// A Context is one program's use of one GPU. The driver binds a context to a thread, and calls from another thread
+// fail. Therefore NewContext starts a goroutine that is locked to a thread. The methods of the Context, and of
+// everything created from it, may be called from any goroutine: they pass their calls to this goroutine and wait.
+// Inside Do, calls are made directly, which saves time if there are many. A Context of Current has no such goroutine.
 //
 // Everything created from a context must be closed before the context.
 type Context struct {

@@ -12,7 +12,7 @@ import (
 // unless a test calls Set.
 //
 // If the environment variable LLM_CUDA_DRIVER names a library, a Driver is this library, and kernels run on a GPU. Then
-// Set skips the test, and Fail, Order and Forget do nothing.
+// Set skips the test; Hang, Fail, Order and Forget do nothing; Calls and Allocated return 0, and Failure returns "".
 type Driver struct {
 	Path string
 	Real bool // not the emulator

@@ -285,7 +285,7 @@ func (s *Scheduler) Table(id, sequence int) []int32 {
 }
 
 // Counts returns the reference counts of all GPU blocks; V1 has no CPU blocks. Block 0, the null block, is never free,
-// so its count is at least 1.
+// so Counts returns at least 1 for it, although the pool does not count its references.
 func (s *Scheduler) Counts() (gpu, cpu []int32) {
 	s.s.Monitor.Inspect(func(c *kvcache.Cache) {
 		for id := range int32(c.Pool.NumBlocks()) {

@@ -28,9 +28,10 @@ type Layer struct {
 	KeysOnly     bool // keys and values are the same numbers (MLA)
 	StateBytes   int  // Mamba: bytes of a state; Mamba does not use the four fields above
 
-	// Page is the number of bytes of a block; 0 means the product of the fields above. Page is larger than the product
-	// if the block is padded (vLLM's page_size_padded, alignment), and smaller or larger if tokens are compressed or
-	// quantized (compress_ratio, state_content_bytes).
+	// Page is the number of bytes of a block; 0 means the product of BlockSize and the first three fields above, and
+	// twice this product if keys and values are different numbers. Page is larger if the block is padded (vLLM's
+	// page_size_padded, alignment), and smaller or larger if tokens are compressed or quantized (compress_ratio,
+	// state_content_bytes).
 	Page int
 
 	// Strided means that the layer's kernel finds a block by a stride, so that its
@@ -77,7 +78,8 @@ type Group struct {
 // A Tensor is memory for at most one layer of each group. Layers of different groups use different blocks of the
 // tensor.
 //
-// In a packed plan all tensors are parts of the same Bytes: block b of a tensor begins at b x Stride + Offset.
+// In a packed plan all tensors are views of the same memory, whose size is Bytes: block b of a tensor begins at b x
+// Stride + Offset.
 type Tensor struct {
 	Bytes  int
 	Layers []int
