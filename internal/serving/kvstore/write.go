@@ -251,9 +251,9 @@ func (w *Writer) load(row []float32, x *side, head, i, block, place int) {
 	}
 }
 
-// storedScale returns the factor by which the numbers x of a head are multiplied before they are stored. With Int8,
-// it computes the factor from the largest magnitude in x and stores the inverse of the factor as the scale. If all
-// magnitudes are below 2^-120, the factor would be infinite, and storedScale returns 0.
+// storedScale returns the factor by which the numbers x of a head are multiplied before they are stored. With Int8, it
+// computes the factor, 127 divided by the largest magnitude in x, and stores the inverse of the factor as the scale. If
+// all magnitudes are below 2^-120, the factor might be infinite in float32, and storedScale returns 0 instead.
 func storedScale(c *attention.Cache, x []float32, factor float32, scales []byte, block, head, place int) float32 {
 	if c.DType != attention.Int8 {
 		if factor == 0 {

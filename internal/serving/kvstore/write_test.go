@@ -153,7 +153,8 @@ func TestWritingAndCopyingAllocateNothing(t *testing.T) {
 	}
 }
 
-// Ensure that numbers below 2^-120 are stored as 0, because the inverse of their scale is infinite in float32.
+// Ensure that the numbers of a key or value are stored as 0 if all of them are below 2^-120, because the inverse of
+// their scale can be infinite in float32.
 func TestTinyNumbersBecomeZeroInInt8(t *testing.T) {
 	shape := attention.Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 8, DType: attention.Int8}
 	for _, largest := range []float32{1, 0x1p-119, 0x1p-121, 0x1p-149} {

@@ -128,7 +128,8 @@ func (p *published) rope(c *Config, f *family) (*Rope, error) {
 	return r, nil
 }
 
-// dynamic sets the theta of dynamic scaling. As in vLLM, sequences of all lengths use the theta for the longest.
+// dynamic sets the theta of dynamic scaling. As in vLLM, sequences of all lengths use the theta for the longest
+// sequence.
 func (s *scaling) dynamic(c *Config, r *Rope) error {
 	size := float64(r.Rotated(c.HeadDim))
 	if !(s.Factor >= 1) || size <= 2 {

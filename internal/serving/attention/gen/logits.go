@@ -5,7 +5,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// logits generates the kernels that keep a logit of one row as the sum of two float32, more precisely than one float32.
+// logits generates the kernels that represent each logit of a row by the sum of two float32, which is more precise than
+// one float32.
 func logits(g *gen) {
 	refine(g)
 	softmax(g, true)

@@ -79,8 +79,8 @@ type part struct {
 	write func(*gen)
 }
 
-// partsOf lists the files that contain the functions of an instruction set. Where it has no function of its own, the
-// package uses that of AVX2 or, with VNNI, of AVX-512.
+// partsOf lists the files that contain the functions of an instruction set. In place of a function that the instruction
+// set lacks, the package uses the function of AVX2 or, with VNNI, of AVX-512.
 func partsOf(w width) []part {
 	if w.vnni {
 		return []part{{"integers", integers}}
@@ -97,8 +97,8 @@ func partsOf(w width) []part {
 	}...)
 }
 
-// A gen generates one file for one instruction set. It does not embed the context: the compiler would take 10 s to
-// make the context's 3,000 methods methods of gen.
+// A gen generates one file for one instruction set. It does not embed the context, because the compiler would take 10 s
+// to give gen the 3,000 methods of the context.
 type gen struct {
 	asm *build.Context
 	width

@@ -90,7 +90,7 @@ func (t Type) units() bool { return kinds[t].units }
 
 func (t Type) rounds() bool { return kinds[t].rounds }
 
-// Table returns the numbers to which the weights' integers are indices, or nil if the integers are not indices.
+// Table returns the table of numbers in which the weights' integers are indices, or nil if the type has no table.
 func (t Type) Table() []float32 { return kinds[t].table }
 
 var (
@@ -115,7 +115,7 @@ const Panel = 64
 // and the values of a group of rows stay in the first-level cache until all rows are multiplied.
 const slab = 96
 
-// unit is the number of inputs in a unit, which share the factors of their scales and minima.
+// unit is the number of inputs in a unit. The inputs of a unit share the factors of their scales and minima.
 const unit = 64
 
 // prefetchBytes is the number of bytes of later weights that tile prefetches with each input.

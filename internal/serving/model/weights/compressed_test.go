@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// Ensure that weights of each quantization of folders have the bits that testdata/folders/write.py computed, in the
-// tensor and in the packed matrix.
+// Ensure that weights in each quantized format of folders have the bits that testdata/folders/write.py computed, both
+// in the tensor and in the packed matrix.
 func TestQuantizedFoldersHaveTheWeightsOfTheirFormats(t *testing.T) {
 	tests := []struct {
 		folder string

@@ -217,8 +217,8 @@ func (m *machine) mapped(v any, a arguments) any {
 	return result
 }
 
-// selection returns the function of the filters select and reject or, if byAttribute is true, of selectattr and
-// rejectattr. These filters return the items for which a test returns want.
+// selection returns the function that implements the filters select and reject or, if byAttribute is true, selectattr
+// and rejectattr. These filters return the items for which a test returns want.
 func selection(byAttribute, want bool) builtinFunc {
 	return func(m *machine, v any, given []any) any {
 		result, a := &list{kind: generator}, given[0].(arguments)

@@ -50,8 +50,8 @@ func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f 
 
 func blanks(s string) int { return len(s) - len(strings.TrimLeftFunc(s, isSpace)) }
 
-// tagLength returns the length of end, the end of a tag at the beginning of rest, and of the white space after it
-// that the tag removes.
+// tagLength returns the length of the end of a tag. rest begins with this end, whose text is end. If end has the sign
+// -, the tag also removes the white space after it, and the result includes that.
 func tagLength(end, rest string) int {
 	if strings.Contains(end, "-%}") || strings.Contains(end, "-}}") {
 		return len(end) + blanks(rest[len(end):])
