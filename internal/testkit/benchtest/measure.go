@@ -11,7 +11,7 @@ import (
 // A Work does the work that is measured, once. i counts the calls, so that each call can use different memory.
 type Work func(i int)
 
-// least is the least time that is measured at once. Work that takes less time is repeated.
+// least is about the shortest time that is measured at once. Work that takes at most half of this time is repeated.
 const least = 4 * time.Millisecond
 
 // ByTurns runs the works alternately, in as many rounds as b has iterations. It returns the time of one call for each

@@ -74,10 +74,9 @@ func (a CopyBlocks) Launch(set *Set, s *cuda.Stream) error {
 	return set.launch(s, "copy_blocks", a.shape(a.Pairs), a.Arrays, a.Mapping, uint64(a.BlockBytes))
 }
 
-// SwapBlocks copies blocks between the GPU and the pinned memory Host. A block in Host contains the
-// blocks of all arrays, one after the other. Mapping contains Pairs pairs of int32: the source and the
-// destination. A kernel does the copying, because each
-// copy by the driver would be small.
+// SwapBlocks copies blocks between the GPU and the pinned memory Host. A block in Host contains the blocks of all
+// arrays, one after the other. Mapping contains Pairs pairs of int32: the source and the destination. A kernel does the
+// copying, because each copy by the driver would be small.
 type SwapBlocks struct {
 	Blocks
 	Host    cuda.Pointer

@@ -85,8 +85,8 @@ func (c CacheType) check(kernel string) error {
 // in16 returns how many elements are 16 bytes.
 func (t Type) in16() int { return 16 / t.Bytes() }
 
-// A Set contains all kernels for a context. The driver compiles a file when one of its kernels is
-// launched for the first time. This must not happen during the capture of a stream.
+// A Set contains all kernels for a context. The driver compiles a file when one of its kernels is first launched or
+// passed to Needs. This must not happen during the capture of a stream.
 type Set struct {
 	context *cuda.Context
 	files   map[string]string // of each kernel
