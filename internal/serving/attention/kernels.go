@@ -51,7 +51,7 @@ type kernels interface {
 	multiply(k *call, x, y []float32)
 
 	// values adds p·v of n tokens, their weights p times their values v, to sums in out; rows is the number of rows with
-	// their own weights. If firstSum is 0, it adds each token to the sums in out directly. Otherwise it sums the first
+	// their own weights. If firstSum is 0, it adds each token to the sums in out directly. Otherwise it first sums
 	// firstSum tokens, then 16 tokens at a time, and adds each of these sums to out. p has rows of scoreStride floats,
 	// values are chunks of panelValues floats, and the sums of row i start at out[i·stride].
 	values(k *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride, firstSum int)

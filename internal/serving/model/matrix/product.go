@@ -126,8 +126,8 @@ func Exp(x []float32, top, scale float32) {
 	}
 }
 
-// argMaxPart is the number of values whose maximum ArgMax finds at a time. It searches for the index of the largest
-// value only in the part with the largest maximum.
+// argMaxPart is the number of values in a part. ArgMax finds the maximum of one part after the other. It searches for
+// the index of the largest value only in the part with the largest maximum.
 const argMaxPart = 1024
 
 // ArgMax returns the index and the value of the largest number in x. Among equal numbers, it returns the first. If
