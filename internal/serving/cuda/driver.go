@@ -3,6 +3,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -29,12 +30,17 @@ type Driver struct {
 // Open loads the driver from a library, usually Library, and initializes it.
 func Open(library string) (*Driver, error) {
 	handle, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil && !strings.HasPrefix(err.Error(), library+": cannot open shared object file: No such file") {
+		return nil, fmt.Errorf("%w: %s was found, but cannot be loaded: install NVIDIA's driver again (%v)", ErrNoDriver, library, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: cannot load %s: install NVIDIA's driver; in a container, start it with access to the GPUs (%v)", ErrNoDriver, library, err)
 	}
 	d := &Driver{}
 	for f, symbol := range symbols {
-		if d.at[f], err = purego.Dlsym(handle, symbol); err != nil {
+		if d.at[f], err = purego.Dlsym(handle, symbol); err != nil && f == int(cuInit) {
+			return nil, fmt.Errorf("%w: %s has no %s: install NVIDIA's driver again", ErrNoDriver, library, symbol)
+		} else if err != nil {
 			return nil, fmt.Errorf("%w: %s has no %s: install release %s or newer", ErrOldDriver, library, symbol, oldestDriverOfRelease)
 		}
 	}
@@ -46,12 +52,24 @@ func Open(library string) (*Driver, error) {
 		return nil, fmt.Errorf("%w: it supports CUDA %d.%d: install release %s (CUDA 11.4) or newer", ErrOldDriver, version/1000, version%1000/10, oldestDriverOfRelease)
 	}
 	if err := d.call("initialize the driver", cuInit, 0); err != nil {
-		if e := (*Error)(nil); errors.As(err, &e) && e.Status == statusNoDevice {
-			return nil, fmt.Errorf("%w: %w: nvidia-smi lists the GPUs that the driver sees; CUDA_VISIBLE_DEVICES may hide some", ErrNoGPU, err)
-		}
-		return nil, err
+		return nil, notInitialized(err)
 	}
 	return d, nil
+}
+
+// notInitialized adds what to do to an error of cuInit.
+func notInitialized(err error) error {
+	e := (*Error)(nil)
+	switch {
+	case !errors.As(err, &e):
+	case e.Status == statusNoDevice:
+		return fmt.Errorf("%w: %w: nvidia-smi lists the GPUs that the driver sees; CUDA_VISIBLE_DEVICES may hide some", ErrNoGPU, err)
+	case e.Status == statusDriverMismatch:
+		return fmt.Errorf("%w: the library and the kernel's module are of different releases: restart the machine; in a container, use the host's library", err)
+	case e.Status == statusCompatNotSupported:
+		return fmt.Errorf("%w: remove CUDA's compatibility library (cuda-compat) from the container, or install a newer driver", err)
+	}
+	return err
 }
 
 // Version returns the version of CUDA that the driver supports: 12040 is 12.4.

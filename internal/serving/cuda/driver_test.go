@@ -1,6 +1,9 @@
 package cuda_test
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,9 +47,25 @@ func TestAMachineThatCannotRunKernelsIsRefused(t *testing.T) {
 		})
 	}
 	d.Forget()
-	_, err := cuda.Open("libm.so.6") // a library without a function that the package needs, such as an old driver
-	require.ErrorIs(t, err, cuda.ErrOldDriver)
-	require.EqualError(t, err, "the NVIDIA driver is too old: libm.so.6 has no cuInit: install release 470 or newer")
+	_, err := cuda.Open("libm.so.6")
+	require.ErrorIs(t, err, cuda.ErrNoDriver)
+	require.EqualError(t, err, "no NVIDIA driver: libm.so.6 has no cuInit: install NVIDIA's driver again")
+	for name, content := range map[string]string{"empty": "", "junk": strings.Repeat("junk", 1000)} {
+		path := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		_, err = cuda.Open(path)
+		require.ErrorIs(t, err, cuda.ErrNoDriver)
+		require.ErrorContains(t, err, "no NVIDIA driver: "+path+" was found, but cannot be loaded: install NVIDIA's driver again ("+path+": ")
+	}
+	for status, says := range map[int]string{
+		803: "cannot initialize the driver: cuInit returned CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): system has unsupported display driver / cuda driver combination: " +
+			"the library and the kernel's module are of different releases: restart the machine; in a container, use the host's library",
+		804: "cannot initialize the driver: cuInit returned CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804): forward compatibility was attempted on non supported HW: " +
+			"remove CUDA's compatibility library (cuda-compat) from the container, or install a newer driver",
+	} {
+		d.Fail("cuInit", status)
+		require.EqualError(t, open(), says)
+	}
 	_, err = cuda.Open("libnot-there.so.1")
 	require.ErrorIs(t, err, cuda.ErrNoDriver)
 	require.ErrorContains(t, err, "no NVIDIA driver: cannot load libnot-there.so.1: install NVIDIA's driver")

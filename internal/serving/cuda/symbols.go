@@ -137,16 +137,20 @@ const (
 )
 
 const (
-	streamNonBlocking     = 1 // does not wait for the default stream
-	eventDisableTiming    = 2
-	hostAllocPortable     = 1
-	captureThreadLocal    = 1 // other threads may allocate meanwhile
-	statusOutOfMemory     = 2
-	statusNoDevice        = 100
-	statusNoBinaryForGPU  = 209
-	statusUnsupportedPTX  = 222
-	statusInvalidContext  = 201
-	statusNotReady        = 600
+	streamNonBlocking    = 1 // does not wait for the default stream
+	eventDisableTiming   = 2
+	hostAllocPortable    = 1
+	captureThreadLocal   = 1 // other threads may allocate meanwhile
+	statusOutOfMemory    = 2
+	statusNoDevice       = 100
+	statusNoBinaryForGPU = 209
+	statusUnsupportedPTX = 222
+	statusInvalidContext = 201
+	statusNotReady       = 600
+
+	statusDriverMismatch     = 803 // CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
+	statusCompatNotSupported = 804 // CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE
+
 	oldestComputeMajor    = 8
 	oldestDriver          = 11040 // reads PTX 7.4
 	oldestDriverOfRelease = "470" // NVIDIA's name for the first driver with CUDA 11.4

@@ -73,6 +73,20 @@ func TestTheScriptForAGPUMeasuresAndChecks(t *testing.T) {
 	}
 }
 
+// Ensure that .ci/gpu, and the program that it puts into a folder, print their usage, without building or measuring.
+func TestTheScriptForAGPUPrintsItsUsage(t *testing.T) {
+	script, err := os.ReadFile("../../../../.ci/gpu")
+	require.NoError(t, err)
+	carried := filepath.Join(t.TempDir(), "run")
+	require.NoError(t, os.WriteFile(carried, script, 0o700))
+	for _, args := range [][]string{{"../../../../.ci/gpu", "--help"}, {carried, "--help"}, {carried, "server", "-h"}} {
+		out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Regexp(t, `^Measures the GPU kernels and llmserve .*\n(.*\n)*  FOLDER/run \[PART\] \[OPTIONS\]  .* kernels or server`, string(out))
+		require.NotContains(t, string(out), "compare.py")
+	}
+}
+
 // cases returns the cases, each as the kernel and its sizes.
 func cases(t *testing.T, folder string, options ...string) (all [][]string) {
 	t.Helper()
@@ -133,7 +147,7 @@ func requireServerTable(t *testing.T, out string) {
 		`  llama: llama, 2 layers, weights of .*Emulated GPU 0.*`,
 		`3 requests of 4 to 40 tokens, 4 new .* tokens/s; transformers 0 .* 2\.00 of transformers: yes`, `5 requests .* tokens/s +- +2\.00 of transformers: not compared`,
 		`1 request of 22 tokens, 4 new .* 0\.00 +3\.00 of transformers: NO`, `OPT-13B's shape, .* 20 requests of ShareGPT's lengths at once:`,
-		`blocks \(llmserve\) against Orca \(Oracle\) .* 1\.50 \(the paper: 1\.7 to 2\.7\)` + verdict, `blocks \(llmserve\) against Orca \(Max\) .* 2\.50 \(the paper: 2\.7 to 8\)` + verdict,
+		`blocks \(llmserve\) against Orca \(Oracle\) +[\d.]+ and [\d.]+ requests/s .* 1\.50 \(the paper: 1\.7 to 2\.7\)` + verdict, `blocks \(llmserve\) against Orca \(Max\) +[\d.]+ and [\d.]+ requests/s .* 2\.50 \(the paper: 2\.7 to 8\)` + verdict,
 		`simulated: 100 requests/s of 15 \+ 5 tokens +throughput \d+\.\d tokens/s; measured .* % off .*`, ` +first token \d+\.\d ms; measured .*`, ` +per token \d+\.\d ms; measured .*`,
 		`\d+ of 11 required ratios hold, 1 could not be compared`,
 	} {

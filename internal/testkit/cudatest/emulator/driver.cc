@@ -240,6 +240,11 @@ static const std::map<int, std::pair<const char *, const char *>> names = {
      {"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"}},
     {CAPTURE_UNMATCHED,
      {"CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", "capture was not ended in the same stream as it began"}},
+    {803,
+     {"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"}},
+    {804,
+     {"CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
+      "forward compatibility was attempted on non supported HW"}},
 };
 API cuGetErrorName(int status, const char **text) {
   BEGIN(nothing);

@@ -158,7 +158,7 @@ func (c *comparison) one(requests []request, first *progress, tokens [][][]int32
 		least           float64
 	}{{orcaOracle, "1.7 to 2.7", 1.5}, {orcaMax, "2.7 to 8", 2.5}} {
 		b := c.bench
-		b.row(blocksV1+" against "+r.name, fmt.Sprintf("%.1f and %.1f tokens/s", first.rate(), rates[r.name]), first.rate()/rates[r.name],
+		b.row(blocksV1+" against "+r.name, fmt.Sprintf("%.3f and %.3f requests/s", first.rate()/mean, rates[r.name]/mean), first.rate()/rates[r.name],
 			fmt.Sprintf("%.2f (the paper: %s)", r.least, r.published), r.least)
 	}
 	return errors.Join(errs...)
