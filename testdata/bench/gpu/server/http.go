@@ -76,7 +76,7 @@ type server struct {
 	url   string
 	cmd   *exec.Cmd
 	ready time.Duration // from the start of the process to the address
-	loads string        // the line about the weights
+	loads []string      // the lines about the weights and the device
 }
 
 var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
@@ -92,8 +92,8 @@ func (b *bench) serve(ctx context.Context, dir string, args ...string) (*server,
 		return nil, err
 	}
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if strings.Contains(lines.Text(), "loaded in") {
-			s.loads = lines.Text()
+		if line := lines.Text(); strings.Contains(line, "loaded in") || strings.HasPrefix(line, "  device: ") {
+			s.loads = append(s.loads, strings.TrimSpace(line))
 		}
 		if s.url = address.FindString(lines.Text()); s.url != "" {
 			s.ready = time.Since(begin)
@@ -170,7 +170,7 @@ func (b *bench) http() (err error) {
 	send := float64(s.bytes()) / b.uploaded
 	b.row(fmt.Sprintf("start with %.1f GB of weights", float64(s.bytes())/1e9), fmt.Sprintf("%.2f s; to send them %.2f s", on.ready.Seconds(), send),
 		send/on.ready.Seconds(), fmt.Sprintf("at most %.1f times as long as sending", 1.5), 1/1.5)
-	fmt.Printf("  %s\n", on.loads)
+	fmt.Printf("  %s\n", strings.Join(on.loads, "; "))
 	vocabulary := s.config["vocab_size"].(int)
 	for _, l := range b.loads() {
 		warm := load{Prompts: l.Prompts, New: 3}
