@@ -32,8 +32,8 @@ func blocks(t *testing.T, document string) (all []string) {
 	return all
 }
 
-// Ensure that the examples in STUDENTS.md are what llmgrade prints for a submission with one mistake: it copies a
-// shared block only up to the last record in use.
+// Ensure that the examples in STUDENTS.md are what llmgrade prints for a submission with one mistake. The submission
+// copies a shared block only up to the last record in use.
 func TestTheExamplesForStudentsAreWhatIsPrinted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

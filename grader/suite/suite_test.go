@@ -253,8 +253,8 @@ func check(t *testing.T, m corpus.Mutant) {
 	}
 }
 
-// requirePasses requires that a mutant passes. In make test, all tests of the suite run in one process: forks take ten
-// times as long as the tests.
+// requirePasses requires that a mutant passes. In make test, all tests of the suite run in one process, because
+// forking a process for each test takes ten times as long as the tests.
 func requirePasses(t *testing.T, m corpus.Mutant) {
 	t.Helper()
 	r := execute(t, buildMutant(t, m, true), level.Pick([]string{"--no-fork"}, nil)...)

@@ -215,7 +215,8 @@ func (p *storyteller) refork() error {
 	return nil
 }
 
-// tokens returns the tokens of a request. The first Same tokens are those of the request's family.
+// tokens returns the tokens of a request. The first q.Same tokens are the same for all requests of the same family,
+// so that they share a prefix.
 func (q *storyRequest) tokens(id int) []int32 {
 	tokens := make([]int32, q.Prompt+q.Output)
 	for i := range tokens {

@@ -25,7 +25,8 @@ type counter interface {
 
 // A cacher is a Tabler that keeps blocks of finished prefixes.
 type cacher interface {
-	// Cached returns the GPU blocks that no table names and that a prefix hit can still find.
+	// Cached returns the GPU blocks that no table names but that still have cached tokens, which a later request can
+	// find.
 	Cached() []int32
 }
 

@@ -32,8 +32,8 @@ type core struct {
 	cache lookupCache
 	order order
 
-	// The data of the current call. As local variables they would be allocated on the heap, because they are passed
-	// to Memory.
+	// The fields below have the data of the current call. As local variables they would be allocated on the heap,
+	// because they are passed to Memory.
 	chunks [2 + L1Size]Chunk
 	fresh  [MaxLogicalBlocks]int32
 	batch  journal

@@ -9,7 +9,7 @@ import (
 // last search. It may be wrong and may refer to freed memory, so a node is read only after a link of the list itself
 // has led to it.
 //
-// Like a table, it is in pages from the kernel.
+// Its memory is pages from the kernel, as that of a table is.
 type order struct {
 	engine *Engine
 	nodes  []*Node

@@ -6,8 +6,8 @@ import (
 )
 
 // A table is a hash table with open addressing and linear probing. It is at most half full. Its memory is pages from
-// the kernel, because the library does not collect garbage on the Go heap, and a tester counts the allocations on C's
-// heap.
+// the kernel. It is not on the Go heap, because the library collects no garbage there, and not on C's heap, because a
+// tester counts the allocations there.
 type table[R record[R]] struct {
 	slots []R // a power of two, or none
 	used  int

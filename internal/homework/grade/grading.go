@@ -117,9 +117,9 @@ func (g *grading) noteRefused() {
 	}
 }
 
-// isolate returns the trace with only the calls of the functions in real. For the other calls the grader writes their
-// result to memory. If the allocations of a function differ from the handout's, the submission still makes the calls
-// of this function and of those that free its allocations.
+// isolate returns the trace in which the submission makes only the calls of the functions in real. For the other
+// calls the grader writes their result to memory. If the allocations of a function differ from the handout's, the
+// submission still makes the calls of this function and of those that free its allocations.
 func (g *grading) isolate(ops []trace.Op, real ...trace.Kind) []trace.Op {
 	for kind := range g.shapes {
 		real = append(real, kind, trace.Destroy)
@@ -208,8 +208,8 @@ func (g *grading) addFinding(part Part, c candidate) error {
 	return nil
 }
 
-// matching returns the first difference in r that shows the same mistake as d, or nil. If alone is set, only the first
-// difference of r can match.
+// matching returns the first difference in r that shows the same mistake as d, or nil. If alone is set, only the
+// first difference of r is considered.
 func matching(r compare.Result, d *compare.Difference, alone bool) *compare.Difference {
 	for _, o := range r.All {
 		if o.Same(d) && (o.Sentence("") == d.Sentence("") || d.Has(compare.NullPointer) && o.Has(compare.NullTable)) {

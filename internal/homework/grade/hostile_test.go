@@ -22,12 +22,13 @@ import (
 // An attack is a hostile submission and its expected result, in the words of attacks.txt.
 type attack struct{ id, source, expect string }
 
-// typical lists the attacks that are run in every test run, at least one of each kind. Attacks that are rejected take
-// little time and are always run. make test-long runs all attacks.
+// typical lists the attacks that are run in every test run in addition to those that are rejected, which take little
+// time. It has at least one attack of each kind. make test-long runs all attacks.
 var typical = strings.Fields(`exit_later exit_under_memcheck loop memory_bomb print_much forged_events
 	forged_replies closes_descriptors fake_report fork_bomb writes_files`)
 
-// attacks returns the attacks of attacks.txt and those that are too long for that file.
+// attacks returns the attacks that this test run grades: those of attacks.txt that are typical or rejected, or all in
+// make test-long, and attacks that are too long for that file.
 func attacks(t *testing.T) []attack {
 	t.Helper()
 	correct := corpus.Correct(t)
@@ -143,7 +144,7 @@ func gradeAll(t *testing.T, g *grade.Grader, dir string, class []attack) (report
 	return reports
 }
 
-// A graded is the result for a file. The report is nil if the grader failed.
+// A graded is the result of grading one file. The report is nil if the grader failed; trouble is then the error.
 type graded struct {
 	report  *grade.Report
 	trouble error

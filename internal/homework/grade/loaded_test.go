@@ -53,7 +53,8 @@ func busy(t *testing.T) (end func()) {
 	}
 }
 
-// Ensure that a file gets the same points on a busy machine. Rarely, the grader fails there instead.
+// Ensure that a file gets the same points on a busy machine as on an idle one. In rare cases the grader may fail on a
+// busy machine instead.
 func TestNoScoreDependsOnTheLoad(t *testing.T) {
 	if *loaded == 0 {
 		t.Skip("only with -loaded N, as make loaded has it")

@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/homework/grade/judging/traces"
 )
 
-// ErrOnly means that no trace has a name with the text of Grader.Only.
+// ErrOnly means that no trace has a name that contains Grader.Only.
 var ErrOnly = errors.New("no trace has that name")
 
 // directed plays the directed traces. The submission makes only the calls of the functions that a trace tests, and the

@@ -198,8 +198,8 @@ func (g *grading) complains(stage StageName, m watch.Finding, sentence string, e
 		Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: field, Expected: "nothing", Actual: m.String()}})
 }
 
-// sanitizers plays, on the program with the sanitizers, the directed traces that show no difference. The first
-// complaint ends the program.
+// sanitizers plays the directed traces that show no difference, on the program that is built with the sanitizers. The
+// first complaint ends the program.
 func (g *grading) sanitizers() error {
 	for _, function := range g.stuck { // it would use its whole time again
 		for kind := range g.hangs {

@@ -47,7 +47,8 @@ type text struct {
 	attributes bool // there are attributes, or words that name one
 }
 
-// line returns the first line of the first of these words that occurs in the source, or 0 if none does.
+// line returns the number of the line in which a word first occurs in the source. It takes the first of words that
+// occurs at all, and returns 0 if none does.
 func (t *text) line(words ...string) int {
 	for _, w := range words {
 		if line := t.words[w]; line > 0 {

@@ -20,7 +20,8 @@ type Usage struct {
 	Asleep bool          // it waits for something else than a processor or a disk
 }
 
-// usageOf returns the usage of the process pid, which must exist: running, or ended and not waited for.
+// usageOf returns the usage of the process pid. The process must be running, or must have ended without its parent
+// having waited for it.
 func usageOf(pid int) (Usage, error) {
 	const tick = 10 * time.Millisecond
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -158,8 +158,8 @@ func (to *stepText) calls(w *oracle.World, op trace.Op, defined bool) {
 	}
 }
 
-// slowlyFilled reports whether op makes a pool so large that a submission that searches for each free block from the
-// first block on could use up its processor time before the pool is full.
+// slowlyFilled reports whether op makes a pool that is so large that filling it could use up a submission's processor
+// time. A submission may search for each free block from the first block on.
 func slowlyFilled(op trace.Op) bool { return op.Kind == trace.Init && op.A > 1<<20 }
 
 // takesApart reports whether the grader must free or move an allocation for op. The grader cannot do so if the

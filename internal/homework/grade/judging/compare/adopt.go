@@ -102,8 +102,9 @@ func (p *player) values(from *sequenceStruct, kept bool) (s oracle.SequenceState
 	return s, true
 }
 
-// sound reports whether engine i has the caller's pool, each link of the list has a matching link back (so that the
-// list has an end), and each table has one user (otherwise a change of one sequence would change another).
+// sound reports whether an oracle can continue from the state of engine i. The engine must have the caller's pool.
+// Each link of the list must have a matching link back, so that the list has an end. Each table must have one user,
+// because otherwise a change of one sequence would change another.
 func (p *player) sound(i int) bool {
 	e := view[engineStruct](p, p.engines[i])
 	if e.pool != p.pools[i]+oracle.Slack {

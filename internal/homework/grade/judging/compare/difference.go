@@ -111,8 +111,8 @@ func (d *Difference) elsewhere() bool {
 // Memory reports whether the submission wrote outside an allocation or freed an address that is no live allocation.
 func (d *Difference) Memory() bool { return d.Channel == Heap && (d.Field == Frees || d.Overrun()) }
 
-// MemoryError reports whether Memcheck would report the mistake, too: Memory returns true, or the difference is a
-// leak.
+// MemoryError reports whether Memcheck would report the mistake, too. This is so if Memory returns true, or if the
+// difference is a leak.
 func (d *Difference) MemoryError() bool { return d.Memory() || d.Channel == Heap && d.Field == Leaks }
 
 // badAccess matches the signals that end a process after an access to a bad address or a division by zero.

@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/homework/ctree"
 )
 
-// casts checks the danger zone in part 2 of the handout: the address of a list node is not the address of its
-// Sequence.
+// casts checks the rule that part 2 of the handout calls a danger zone: the address of a list node is not the address
+// of its Sequence.
 func (p *program) casts() {
 	for _, api := range six {
 		for _, f := range p.reached(api.name) {

@@ -217,8 +217,8 @@ func (r *loopReader) slot(e *ctree.Expr, steps map[*ctree.Var]bool, depth int) b
 	return false
 }
 
-// every reports whether a variable is assigned to at all, and all values that are assigned to it are 0 or satisfy a
-// condition.
+// every reports whether a variable has at least one assignment, and each value that is assigned to it is 0 or
+// satisfies the condition.
 func (r *loopReader) every(v *ctree.Var, condition func(*ctree.Expr) bool) bool {
 	all := r.assigned[v]
 	return len(all) > 0 && !slices.ContainsFunc(all, func(a assignment) bool { return !a.value.IsZero() && !condition(a.value) })

@@ -1,6 +1,6 @@
-// Package traces contains the traces that grade submissions. Directed traces follow the handout task by task: each has
-// a name, the sentence that it tests, and the calls. A trace and a test of the C suite (grader/suite) that test the
-// same have the same name. Random traces depend only on their seed.
+// Package traces contains the traces that grade submissions. Directed traces follow the handout task by task: each
+// has a name, the sentence that it tests, and the calls. A trace has the same name as the test of the C suite
+// (grader/suite) that tests the same behaviour, if there is one. Random traces depend only on their seed.
 package traces
 
 import (

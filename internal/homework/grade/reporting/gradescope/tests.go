@@ -79,7 +79,7 @@ func hidden(f grade.Finding) bool {
 	return f.Stage == grade.OwnCalls || f.Stage == grade.Random || f.Stage == grade.Outside || hiddenTrace(f.Name)
 }
 
-// hiddenTrace reports whether the trace with this name is hidden. The stage is not enough to know that, because
+// hiddenTrace reports whether the trace with this name is hidden. The stage of a finding does not tell this, because
 // several stages play hidden traces.
 func hiddenTrace(name string) bool { return strings.Contains(name, "_random_") }
 
