@@ -29,9 +29,10 @@ var settings = []struct {
 }
 
 // compare prints, for each setting, how log probabilities differ over n tokens, and how often the most
-// probable token is the same.
-func compare(path string, n int) {
+// probable token is the same. If driver is not "", it also compares a GPU.
+func compare(path string, n int, driver string) {
 	var exact []float64
+	vocabulary := 0
 	fmt.Println("| activations, keys and values | mean | largest | same token |\n|---|---|---|---|")
 	for _, s := range settings {
 		p, vocab, err := logProbs(path, n, s.kv, s.activations...)
@@ -40,41 +41,45 @@ func compare(path string, n int) {
 		}
 		fatal.If(err)
 		if exact == nil {
-			exact = p
+			exact, vocabulary = p, vocab
 			continue
 		}
-		largest, sum, same := 0.0, 0.0, 0
-		for i := range n {
-			best, want := 0, 0
-			for k, v := range p[i*vocab:][:vocab] {
-				off := math.Abs(v - exact[i*vocab+k])
-				largest, sum = max(largest, off), sum+off
-				if v > p[i*vocab+best] {
-					best = k
-				}
-				if exact[i*vocab+k] > exact[i*vocab+want] {
-					want = k
-				}
+		printRow(s.name, p, exact, vocab)
+	}
+	if driver == "" {
+		return
+	}
+	for _, kind := range []string{"f16", "bf16"} {
+		printRow(fmt.Sprintf("GPU: %[1]s, %[1]s", kind), fatal.Get(onGPU(driver, path, n, kind)), exact, vocabulary)
+	}
+}
+
+// printRow prints how log probabilities differ from exact ones. Both have a row of vocab numbers for each token.
+func printRow(name string, p, exact []float64, vocab int) {
+	largest, sum, same := 0.0, 0.0, 0
+	for row := 0; row < len(p); row += vocab {
+		best, want := 0, 0
+		for k, v := range p[row:][:vocab] {
+			off := math.Abs(v - exact[row+k])
+			largest, sum = max(largest, off), sum+off
+			if v > p[row+best] {
+				best = k
 			}
-			if best == want {
-				same++
+			if exact[row+k] > exact[row+want] {
+				want = k
 			}
 		}
-		fmt.Printf("| %s | %.1e | %.1e | %.1f %% |\n", s.name, sum/float64(len(p)), largest, 100*float64(same)/float64(n))
+		if best == want {
+			same++
+		}
 	}
+	fmt.Printf("| %s | %.1e | %.1e | %.1f %% |\n", name, sum/float64(len(p)), largest, 100*float64(same*vocab)/float64(len(p)))
 }
 
 // logProbs returns the log probabilities of all tokens of the vocabulary after each of the first n tokens of a text.
 func logProbs(path string, n int, kv attention.DType, options ...model.Option) (p []float64, vocab int, err error) {
 	err = runner.With(path, 1, 1+n/runner.BlockSize, kv, options, func(m *model.Model, r *model.Runner) {
-		tokens := make([]int32, n)
-		for i := range tokens {
-			tokens[i] = int32(i * 37 % m.VocabSize)
-		}
-		b := runner.Prefill(tokens, 0)
-		for i := range n {
-			b.Logits = append(b.Logits, int32(i))
-		}
+		b := prompt(n, m.VocabSize)
 		fatal.If(r.Forward(b))
 		for _, v := range fatal.Get(r.ComputeLogits(b, 0, n)) {
 			p = append(p, float64(v))
@@ -85,4 +90,17 @@ func logProbs(path string, n int, kv attention.DType, options ...model.Option) (
 		}
 	})
 	return p, vocab, err
+}
+
+// prompt returns a batch of n tokens, with logits after each.
+func prompt(n, vocab int) *model.Batch {
+	tokens := make([]int32, n)
+	for i := range tokens {
+		tokens[i] = int32(i * 37 % vocab)
+	}
+	b := runner.Prefill(tokens, 0)
+	for i := range n {
+		b.Logits = append(b.Logits, int32(i))
+	}
+	return b
 }

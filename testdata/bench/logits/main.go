@@ -5,11 +5,12 @@
 //
 // It prints the largest difference over the vocabulary, and the mean difference for the actual next tokens. Without
 // FILE, it prints what rounding activations, keys and values to other types changes over 512 tokens: the table of
-// cmd/llmserve/README.md.
+// cmd/llmserve/README.md. With -driver LIBRARY and -tokens N before MODEL, it compares a GPU, too.
 package main
 
 import (
 	"encoding/binary"
+	"flag"
 	"fmt"
 	"log"
 	"math"
@@ -21,15 +22,18 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	if len(os.Args) == 2 {
-		compare(os.Args[1], 512)
+	driver := flag.String("driver", "", "`library` of NVIDIA's driver, for a comparison with a GPU")
+	length := flag.Int("tokens", 512, "tokens of the prompt, unless there is a FILE")
+	flag.Parse()
+	if flag.NArg() == 1 {
+		compare(flag.Arg(0), *length, *driver)
 		return
 	}
-	if len(os.Args) != 3 {
-		log.Fatal("usage: logits MODEL [FILE]")
+	if flag.NArg() != 2 {
+		log.Fatal("usage: logits [-driver LIBRARY] [-tokens N] MODEL, or logits MODEL FILE")
 	}
-	theirs := fatal.Get(os.ReadFile(os.Args[2]))
-	ours, vocab, err := logProbs(os.Args[1], tokens, attention.F32)
+	theirs := fatal.Get(os.ReadFile(flag.Arg(1)))
+	ours, vocab, err := logProbs(flag.Arg(0), tokens, attention.F32)
 	fatal.If(err)
 	if len(theirs) != 4*len(ours) {
 		log.Fatalf("%d bytes of logits; %d are expected", len(theirs), 4*len(ours))

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"errors"
+	"slices"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/gpu"
+	"llmmemory/internal/serving/kvstore"
+	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/weights"
+	"llmmemory/internal/serving/parallel"
+	"llmmemory/testdata/bench/fatal"
+	"llmmemory/testdata/bench/runner"
+)
+
+// onGPU does what logProbs does, on the first GPU of a driver, with activations, keys and values of the type kind.
+func onGPU(driver, path string, n int, kind string) (p []float64, err error) {
+	d, pool, g := fatal.Get(gpu.Open(driver, 0)), fatal.Get(parallel.New(1)), fatal.Get(weights.OpenGGUF(path))
+	defer func() {
+		pool.Close()
+		err = errors.Join(err, g.Close(), d.Close())
+	}()
+	var on *gpu.Model
+	m, err := model.OpenGGUF(g, pool, model.Part{}, model.LoadOn(func(c *model.Config, s *model.Sources) (err error) {
+		if on, err = d.NewModel(c, gpu.CacheTypes["auto"]); err != nil {
+			return err
+		}
+		return on.Load(s, kind, pool, func(int, int) {})
+	}))
+	if err != nil {
+		return nil, err
+	}
+	c := engine.RunnerConfig{Store: kvstore.Config{Layers: m.NumLayers, NumBlocks: 1 + n/runner.BlockSize}, MaxModelLen: n, AskedModelLen: n, MaxNumSeqs: 1,
+		MaxNumBatchedTokens: n}
+	for i := range m.NumLayers {
+		c.Places = append(c.Places, model.Place{Layer: i})
+	}
+	c.Store.Shape = fatal.Get(on.KVShape(runner.BlockSize))
+	r := fatal.Get(on.NewRunner(c))
+	b := prompt(n, m.VocabSize)
+	fatal.If(r.Forward(b))
+	for from := 0; from < n; from += c.MaxLogits() {
+		for _, v := range fatal.Get(r.ComputeLogits(b, from, min(from+c.MaxLogits(), n))) {
+			p = append(p, float64(v))
+		}
+	}
+	for row := range slices.Chunk(p, m.VocabSize) {
+		normalize(row)
+	}
+	return p, errors.Join(r.Close(), on.Close(), m.Close())
+}
