@@ -15,7 +15,6 @@ import (
 	"llmmemory/internal/serving/gpu"
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/matrix"
-	"llmmemory/internal/serving/model/weights"
 	"llmmemory/internal/serving/parallel"
 	"llmmemory/internal/terminal"
 )
@@ -43,6 +42,9 @@ func (o *deviceOptions) flags(f *pflag.FlagSet) {
 
 // open opens the GPU, if the flags name one.
 func (o *deviceOptions) open(m *modelOptions) error {
+	if o.why != "" {
+		return nil
+	}
 	if o.name == "cpu" {
 		if o.given.Changed("gpu-memory-utilization") {
 			return errors.New("--gpu-memory-utilization needs --device cuda")
@@ -62,20 +64,14 @@ func (o *deviceOptions) open(m *modelOptions) error {
 		o.gpu, err = gpu.Open(driver, ordinal)
 		t.Stop()
 	}
-	return o.orCPU(err)
-}
-
-// orCPU closes the GPU and selects the CPU if --device is auto and err is not nil. Otherwise it returns err
-// with the value of --device.
-func (o *deviceOptions) orCPU(err error) error {
-	if err == nil {
-		return nil
-	}
-	if o.name != "auto" {
-		return fmt.Errorf("--device %s: %w", o.name, err)
+	if err == nil || o.name != "auto" {
+		if err != nil {
+			err = fmt.Errorf("--device %s: %w", o.name, err)
+		}
+		return err
 	}
 	o.why = err.Error()
-	return o.close()
+	return nil
 }
 
 // conflict returns an error for flags that a GPU contradicts.
@@ -102,34 +98,28 @@ func (o *deviceOptions) activationType(m *modelOptions) string {
 	return "auto"
 }
 
-func (o *deviceOptions) close() error {
-	if o.gpu == nil {
-		return nil
-	}
-	err := o.gpu.Close()
-	o.gpu = nil
-	return err
-}
-
-// plan returns the configuration of an engine for the model. On a GPU, the memory for keys and values depends on
+// planEngine returns the configuration of an engine for the model. On a GPU, the memory for keys and values depends on
 // weightBytes, the bytes of weights that are not on the GPU yet.
-func (l *loaded) plan(o *modelOptions, weightBytes int) (c engine.Config, err error) {
-	if c, err = o.engine(); err != nil || o.device.gpu == nil {
+func (l *loaded) planEngine(o *modelOptions, weightBytes int) (c engine.Config, err error) {
+	if c, err = o.engine(); err != nil || l.gpu == nil {
 		return c, err
 	}
 	if l.device == nil {
-		l.gpu = o.device.gpu
 		if l.device, err = l.gpu.NewModel(l.config, gpu.CacheTypes[o.kvType]); err != nil {
 			return c, err
 		}
 	}
 	c.Device = l.device
-	if o.kvGiven() {
-		return c, nil
-	}
 	limits := engine.RunnerConfig{MaxNumBatchedTokens: o.maxTokens, MaxNumSeqs: o.maxSeqs, MaxModelLen: l.config.MaxModelLen}
 	if o.maxModelLen > 0 {
 		limits.MaxModelLen = min(limits.MaxModelLen, o.maxModelLen)
+	}
+	if o.kvGiven() {
+		left, err := l.device.KVCacheBytes(1, weightBytes, limits)
+		if err == nil && c.KVCacheBytes > int64(left) {
+			err = fmt.Errorf("not enough GPU memory: %v: %d bytes are left for keys and values, and --kv-cache-gb %v is more", l.gpu, left, o.kvGB)
+		}
+		return c, err
 	}
 	bytes, err := l.device.KVCacheBytes(o.device.utilization, weightBytes, limits)
 	c.KVCacheBytes = int64(bytes)
@@ -139,19 +129,6 @@ func (l *loaded) plan(o *modelOptions, weightBytes int) (c engine.Config, err er
 // kvGiven reports whether a flag, or the demo, sets the memory for keys and values. Otherwise it is what
 // --gpu-memory-utilization leaves.
 func (o *modelOptions) kvGiven() bool { return o.kvFixed || o.device.given.Changed("kv-cache-gb") }
-
-// fitsOnGPU checks that a model with the weights of files can run on the GPU, if there is one.
-func (l *loaded) fitsOnGPU(o *modelOptions, files *weights.Tensors) error {
-	if o.device.gpu == nil {
-		return nil
-	}
-	err := l.checkEngine(o, l.device.WeightBytes(files))
-	if err != nil && o.device.name == "auto" {
-		l.device = nil
-		return errors.Join(o.device.orCPU(err), l.checkEngine(o, 0))
-	}
-	return err
-}
 
 // kernels names the kind of processor or GPU. Answers computed on another kind can differ in their last bits.
 func (l *loaded) kernels() string {
@@ -225,5 +202,5 @@ func (l *loaded) abandonDevice(failure error, stopped <-chan error) {
 		case <-time.After(partingTime):
 		}
 	}
-	l.device = nil
+	l.device, l.gpu = nil, nil
 }

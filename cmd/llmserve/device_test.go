@@ -86,6 +86,34 @@ func TestTheDeviceAutoIsAGPUThatTheModelFitsOn(t *testing.T) {
 	require.Zero(t, d.Calls("cuLaunchKernel"))
 }
 
+// Ensure that the CPU computes a model whose weights fit on the GPU if something else does not.
+func TestAModelThatTheGPUCannotServeRunsOnTheCPU(t *testing.T) {
+	d := emulated(t, 64)
+	path := tinyFile(t)
+	for _, test := range []struct {
+		name, model string
+		memory      int // MiB
+		args, why   string
+	}{
+		{"the weights of the demo", "demo", 2, "", "not enough GPU memory: "},
+		{"the largest batch", "demo", 20, "--max-num-seqs 4000", "not enough GPU memory: "},
+		{"keys and values of one sequence", path, 64, "--max-model-len 4096 --max-num-seqs 4 --max-num-batched-tokens 16 --gpu-memory-utilization 0.02", ""},
+		{"keys and values as large as asked", path, 64, "--kv-cache-gb 0.2 --max-num-batched-tokens 16", "--kv-cache-gb 0.2"},
+		{"an error of the driver while weights are sent", path, 64, "--max-num-batched-tokens 16", "CUDA_ERROR_LAUNCH_FAILED"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d.Forget()
+			d.Set(t, "memory", test.memory<<20)
+			if strings.Contains(test.name, "driver") {
+				d.Fail("cuMemcpyHtoDAsync_v2", 719)
+			}
+			_, notes := runHere(t, append([]string{"run", test.model, "x", "--max-tokens", "1", "--device", "auto"}, strings.Fields(test.args)...)...)
+			require.Regexp(t, `^  device: CPU [^\n]*\n  on the CPU: [^\n]*`+regexp.QuoteMeta(test.why)+`[^\n]*\n`, notes)
+			require.Zero(t, d.Allocated())
+		})
+	}
+}
+
 // Ensure that the error for a model that does not fit says what is missing.
 func TestWhatCannotRunOnAGPUIsRefused(t *testing.T) {
 	d := emulated(t, 64)

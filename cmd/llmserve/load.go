@@ -33,8 +33,9 @@ type loaded struct {
 
 	files  *weights.GGUF // nil for a folder
 	part   func(*parallel.Pool, model.Part, ...model.Option) (*model.Model, error)
-	device *gpu.Model  // nil for the CPU
-	gpu    *gpu.Device // of device
+	gpu    *gpu.Device    // nil for the CPU
+	device *gpu.Model     // on gpu
+	plan   *engine.Config // without the model; it is set when the weights are loaded
 
 	fingerprint func() (string, error) // reads all weights; nil for the demo
 
@@ -61,7 +62,10 @@ func (l *loaded) close() error {
 		w.Pool.Close()
 	}
 	if l.device != nil {
-		err = errors.Join(err, l.device.Close(), l.gpu.Close())
+		err = errors.Join(err, l.device.Close())
+	}
+	if l.gpu != nil {
+		err = errors.Join(err, l.gpu.Close())
 	}
 	return errors.Join(err, l.closeFiles())
 }
@@ -75,31 +79,22 @@ func (l *loaded) closeFiles() error {
 	return err
 }
 
-func prepareDemo(o *modelOptions) (*loaded, error) {
-	if o.activations != "f32" && o.device.gpu == nil {
-		return nil, fmt.Errorf("--activation-dtype %s: the demo's weights are F32; only f32 is possible", o.activations)
+func (l *loaded) openDemo(o *modelOptions) error {
+	if o.activations != "f32" && l.gpu == nil {
+		return fmt.Errorf("--activation-dtype %s: the demo's weights are F32; only f32 is possible", o.activations)
 	}
 	c := induction.Config(o.workers)
-	l := &loaded{name: "demo", config: &c, tokenizer: induction.Tokenizer(), part: induction.New}
+	l.config, l.tokenizer, l.part = &c, induction.Tokenizer(), induction.New
 	if err := l.readTemplate(induction.Template, nil, o); err != nil {
-		return nil, err
+		return err
 	}
-	return l, l.check(o)
+	return l.check(o, 0)
 }
 
-func (l *loaded) check(o *modelOptions) error {
-	err := l.checkEngine(o, 0)
-	if errors.Is(err, gpu.ErrUnsupported) && o.device.name == "auto" {
-		l.device = nil
-		err = errors.Join(o.device.orCPU(err), l.checkEngine(o, 0))
-	}
-	return err
-}
-
-// checkEngine finds out how long the longest sequence of an engine is. It returns an error if there can be no engine.
-// The parameter weightBytes is the number of bytes of weights that are not on the GPU yet.
-func (l *loaded) checkEngine(o *modelOptions, weightBytes int) error {
-	c, err := l.plan(o, weightBytes)
+// check finds out how long the longest sequence of an engine is. It returns an error if there can be no engine. The
+// parameter weightBytes is the number of bytes of weights that are not on the GPU yet.
+func (l *loaded) check(o *modelOptions, weightBytes int) error {
+	c, err := l.planEngine(o, weightBytes)
 	if err == nil {
 		l.longest, err = c.Check(l.config, o.workers)
 	}
@@ -107,8 +102,8 @@ func (l *loaded) checkEngine(o *modelOptions, weightBytes int) error {
 }
 
 func (l *loaded) checkMemory(o *modelOptions, files *weights.Tensors) error {
-	if err := l.fitsOnGPU(o, files); err != nil || l.device != nil {
-		return err
+	if l.device != nil {
+		return l.check(o, l.device.WeightBytes(files))
 	}
 	need, kv := model.PackedBytes(files)/o.processes(), int(o.kvGB*(1<<30))/o.processes()
 	if have, ok := machine.AvailableMemory(); ok && need+kv > have {
@@ -130,6 +125,28 @@ func needsModel(n int, names string) cobra.PositionalArgs {
 	}
 }
 
+// load prepares a model, calls check, and loads the weights. If this fails on a GPU that --device auto has
+// chosen, load does it again on the CPU.
+func load(path string, o *modelOptions, check func(*loaded) error) (*loaded, error) {
+	l, err := prepare(path, o)
+	if err == nil {
+		if err = check(l); err == nil {
+			err = l.loadWeights(o)
+		}
+		if err != nil {
+			err = errors.Join(err, o.offload.close(), l.close())
+		}
+	}
+	if err == nil || o.device.gpu == nil || o.device.name != "auto" {
+		return l, err
+	}
+	o.device.gpu, o.device.why = nil, strings.ReplaceAll(err.Error(), "\n", "; ")
+	if l, err = load(path, o, check); err != nil {
+		return nil, fmt.Errorf("on the CPU, because the model cannot run on the GPU (%s): %w", o.device.why, err)
+	}
+	return l, nil
+}
+
 // prepare reads everything of a model except its weights. The path is that of a folder or a GGUF file, or demo.
 func prepare(path string, o *modelOptions) (*loaded, error) {
 	if err := o.check(); err != nil {
@@ -138,27 +155,34 @@ func prepare(path string, o *modelOptions) (*loaded, error) {
 	if err := o.device.open(o); err != nil {
 		return nil, err
 	}
-	if path == "demo" {
-		return prepareDemo(o)
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("%w; MODEL is a folder or a .gguf file: such as "+
-			"huggingface.co has them (hf download NAME --local-dir FOLDER), or demo", err)
-	}
-	if err := oneOfMany(path, info); err != nil {
-		return nil, err
-	}
-	l := &loaded{name: strings.TrimSuffix(filepath.Base(path), ".gguf")}
-	if info.IsDir() {
-		err = l.openFolder(path, o)
-	} else {
-		err = l.openGGUF(path, o)
-	}
-	if err != nil {
+	l := &loaded{name: strings.TrimSuffix(filepath.Base(path), ".gguf"), gpu: o.device.gpu}
+	if err := l.open(path, o); err != nil {
 		return nil, errors.Join(err, l.close())
 	}
 	return l, nil
+}
+
+func (l *loaded) open(path string, o *modelOptions) error {
+	if l.gpu == nil {
+		if err := o.checkCPU(); err != nil {
+			return err
+		}
+	}
+	if path == "demo" {
+		return l.openDemo(o)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("%w; MODEL is a folder or a .gguf file: such as "+
+			"huggingface.co has them (hf download NAME --local-dir FOLDER), or demo", err)
+	}
+	if err := oneOfMany(path, info); err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return l.openFolder(path, o)
+	}
+	return l.openGGUF(path, o)
 }
 
 // oneOfMany returns an error for a path that is not a whole model: a file of a model that is a folder, or a
@@ -213,14 +237,25 @@ func (l *loaded) loadWeights(o *modelOptions) error {
 	if ranks != nil {
 		ranks.reach(loadedWeights)
 	}
-	return l.closeFiles()
+	if err := l.closeFiles(); err != nil {
+		return err
+	}
+	if l.device != nil {
+		defer slow(fmt.Sprintf("computing the largest batch on %v", l.gpu)).Stop()
+	}
+	c, err := l.planEngine(o, 0)
+	if err == nil {
+		l.plan = &c
+		l.longest, err = c.Check(l.config, o.workers)
+	}
+	return err
 }
 
 func (l *loaded) openFolder(dir string, o *modelOptions) (err error) {
 	if l.config, err = model.ReadConfig(dir); err != nil {
 		return err
 	}
-	if err := l.check(o); err != nil {
+	if err := l.check(o, 0); err != nil {
 		return err
 	}
 	if l.tokenizer, err = tokenizer.Open(dir); err != nil {
@@ -263,7 +298,7 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 	if l.config, err = model.ConfigFromGGUF(g); err != nil {
 		return err
 	}
-	if err := l.check(o); err != nil {
+	if err := l.check(o, 0); err != nil {
 		return err
 	}
 	if l.tokenizer, err = tokenizer.FromGGUF(g.Meta); err != nil {
@@ -288,14 +323,8 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 }
 
 func (l *loaded) engine(o *modelOptions, observer engine.Observer) (*engine.Engine, error) {
-	if l.device != nil {
-		defer slow(fmt.Sprintf("computing the largest batch on %v", l.gpu)).Stop()
-	}
 	defer l.ready()
-	c, err := l.plan(o, 0)
-	if err != nil {
-		return nil, err
-	}
+	c := *l.plan
 	c.Model, c.Pool, c.Peers, c.Tokenizer = l.workers[0].Model, l.workers[0].Pool, l.workers[1:], l.tokenizer
 	if ranks != nil {
 		c.Remote = ranks

@@ -102,17 +102,27 @@ func (o *modelOptions) check() error {
 			return err
 		}
 	}
-	have, ok := machine.AvailableMemory()
+	if o.device.name == "cpu" {
+		if err := o.checkCPU(); err != nil {
+			return err
+		}
+	}
 	switch n := o.workers; {
-	case ok && o.device.name == "cpu" && o.kvGB*(1<<30) > float64(have*o.processes()):
-		return fmt.Errorf("--kv-cache-gb %v: %.1f GiB of memory are available; give less", o.kvGB, float64(have)/(1<<30))
 	case o.kvGB >= 1<<20: // the bytes would not fit in an int
 		return fmt.Errorf("--kv-cache-gb is %v; it must be below %d", o.kvGB, 1<<20)
 	case n != 1 && n != 2 && n != 4:
 		return fmt.Errorf("--tensor-parallel-size is %d; 1, 2 and 4 are possible", n)
 	}
-	if _, ok := activationTypes[o.activations]; !ok && o.device.name == "cpu" {
-		return fmt.Errorf("--activation-dtype is %q; f32, bf16 and int8 are possible", o.activations)
+	return nil
+}
+
+// checkCPU checks the flags whose limits are those of the CPU.
+func (o *modelOptions) checkCPU() error {
+	if have, ok := machine.AvailableMemory(); ok && o.kvGB*(1<<30) > float64(have*o.processes()) {
+		return fmt.Errorf("--kv-cache-gb %v: %.1f GiB of memory are available; give less", o.kvGB, float64(have)/(1<<30))
+	}
+	if _, ok := activationTypes[o.activations]; !ok {
+		return fmt.Errorf("--activation-dtype is %q; f32, bf16 and int8 are possible on the CPU", o.activations)
 	}
 	return nil
 }

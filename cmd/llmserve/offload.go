@@ -148,7 +148,7 @@ func (l *loaded) space(o *modelOptions) (kvoffload.Space, error) {
 	if err != nil {
 		return kvoffload.Space{}, err
 	}
-	c, err := l.plan(o, 0)
+	c, err := l.planEngine(o, 0)
 	if err == nil {
 		c.Offload = &kvoffload.Config{}
 		_, err = c.Check(l.config, o.workers)
@@ -172,6 +172,16 @@ func (l *loaded) identity() (content, shape string, err error) {
 	}
 	text, err := json.Marshal(l.config)
 	return content, string(text), err
+}
+
+// close closes the tier of a model that is not served.
+func (o *offloadOptions) close() error {
+	if o.tier == nil {
+		return nil
+	}
+	tier := o.tier
+	o.tier = nil
+	return tier.Close()
 }
 
 func (o *offloadOptions) offloadTo(c *engine.Config) {

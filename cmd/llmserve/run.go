@@ -52,7 +52,7 @@ func runCommand() *cobra.Command {
 	return c
 }
 
-// withModel prepares a model, calls check, loads the weights and calls use, which makes the engine. Until then a signal
+// withModel calls load and then use, which makes the engine. Until then a signal
 // ends the process. In a process that is not rank 0, withModel computes the process's part of rank 0's steps
 // instead.
 func withModel(ctx context.Context, path string, o *modelOptions, check, use func(*loaded) error) (err error) {
@@ -61,18 +61,12 @@ func withModel(ctx context.Context, path string, o *modelOptions, check, use fun
 	}
 	ready := endAtSignal(ctx, interrupted)
 	defer ready()
-	l, err := prepare(path, o)
+	l, err := load(path, o, check)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
 	l.ready = ready
-	if err := check(l); err != nil {
-		return err
-	}
-	if err := l.loadWeights(o); err != nil {
-		return err
-	}
 	return use(l)
 }
 

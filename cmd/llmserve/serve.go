@@ -113,22 +113,16 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 	signal.Ignore(syscall.SIGPIPE) // a server continues, and drains, when nobody reads its output
 	begin, ready := time.Now(), endAtSignal(ctx, 0)
 	defer ready()
-	l, err := prepare(path, &o.model)
+	if err := o.model.events.open(o.model.noCaching); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.model.events.close()) }()
+	l, err := load(path, &o.model, func(l *loaded) error { return l.openOffload(&o.model, os.Stderr) })
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
 	l.ready = ready
-	if err := o.model.events.open(o.model.noCaching); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, o.model.events.close()) }()
-	if err := l.openOffload(&o.model, os.Stderr); err != nil {
-		return err
-	}
-	if err := l.loadWeights(&o.model); err != nil {
-		return err
-	}
 	if path != "demo" {
 		fmt.Fprintf(out, "%s: %s, %d layers, weights of %d MB, loaded in %.1f s\n",
 			l.name, l.config.Family, l.config.NumLayers, l.weightBytes()>>20, time.Since(begin).Seconds())
