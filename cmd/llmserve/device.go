@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -110,21 +112,23 @@ func (l *loaded) planEngine(o *modelOptions, weightBytes int) (c engine.Config, 
 		}
 	}
 	c.Device = l.device
-	limits := engine.RunnerConfig{MaxNumBatchedTokens: o.maxTokens, MaxNumSeqs: o.maxSeqs, MaxModelLen: l.config.MaxModelLen}
-	if o.maxModelLen > 0 {
-		limits.MaxModelLen = min(limits.MaxModelLen, o.maxModelLen)
+	if !o.kvGiven() {
+		c.KVCacheBytes = 0
 	}
-	if o.kvGiven() {
-		left, err := l.device.KVCacheBytes(1, weightBytes, limits)
-		if err == nil && c.KVCacheBytes > int64(left) {
-			err = fmt.Errorf("not enough GPU memory: %v: %d bytes are left for keys and values, and --kv-cache-gb %v is more", l.gpu, left, o.kvGB)
-		}
+	if weightBytes == unknownWeights {
+		c.KVCacheBytes = cmp.Or(c.KVCacheBytes, math.MaxInt32<<16)
+		return c, nil
+	}
+	p := gpuPlan{engine: c, model: l.config, utilization: o.device.utilization}
+	if p.budget, err = l.device.NewBudget(weightBytes, p.limits()); err != nil {
 		return c, err
 	}
-	bytes, err := l.device.KVCacheBytes(o.device.utilization, weightBytes, limits)
-	c.KVCacheBytes = int64(bytes)
+	c.KVCacheBytes, err = p.kvCacheBytes()
 	return c, err
 }
+
+// unknownWeights is the number of bytes of weights that are not known yet. No memory is then missing.
+const unknownWeights = -1
 
 // kvGiven reports whether a flag, or the demo, sets the memory for keys and values. Otherwise it is what
 // --gpu-memory-utilization leaves.

@@ -88,7 +88,10 @@ func (l *loaded) openDemo(o *modelOptions) error {
 	if err := l.readTemplate(induction.Template, nil, o); err != nil {
 		return err
 	}
-	return l.check(o, 0)
+	if err := l.check(o, unknownWeights); err != nil || l.gpu == nil {
+		return err
+	}
+	return l.check(o, l.device.ShapeBytes())
 }
 
 // check finds out how long the longest sequence of an engine is. It returns an error if there can be no engine. The
@@ -255,7 +258,7 @@ func (l *loaded) openFolder(dir string, o *modelOptions) (err error) {
 	if l.config, err = model.ReadConfig(dir); err != nil {
 		return err
 	}
-	if err := l.check(o, 0); err != nil {
+	if err := l.check(o, unknownWeights); err != nil {
 		return err
 	}
 	if l.tokenizer, err = tokenizer.Open(dir); err != nil {
@@ -298,7 +301,7 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 	if l.config, err = model.ConfigFromGGUF(g); err != nil {
 		return err
 	}
-	if err := l.check(o, 0); err != nil {
+	if err := l.check(o, unknownWeights); err != nil {
 		return err
 	}
 	if l.tokenizer, err = tokenizer.FromGGUF(g.Meta); err != nil {

@@ -148,7 +148,7 @@ func (l *loaded) space(o *modelOptions) (kvoffload.Space, error) {
 	if err != nil {
 		return kvoffload.Space{}, err
 	}
-	c, err := l.planEngine(o, 0)
+	c, err := l.planEngine(o, unknownWeights)
 	if err == nil {
 		c.Offload = &kvoffload.Config{}
 		_, err = c.Check(l.config, o.workers)

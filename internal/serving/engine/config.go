@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
+	"sort"
 	"time"
 
 	"llmmemory/internal/scheduling/blockhash"
@@ -92,6 +94,26 @@ func (c Config) Check(m *model.Config, workers int) (maxModelLen int, err error)
 	}
 	_, err = c.complete(m, workers)
 	return c.MaxModelLen, err
+}
+
+// LeastKVCacheBytes returns the smallest KVCacheBytes for which Check finds no error with a model that one worker
+// computes, and the size of a token's keys and values. If MaxModelLen is not given, that is the size for a short sequence.
+func (c Config) LeastKVCacheBytes(m *model.Config) (bytes int64, token int, err error) {
+	const most = math.MaxInt32 << 16
+	with := func(bytes int) (kvstore.Config, error) {
+		c := c
+		c.KVCacheBytes = int64(bytes)
+		return c.complete(m, 1)
+	}
+	store, err := with(most)
+	if err != nil {
+		return 0, 0, err
+	}
+	least := sort.Search(most, func(n int) bool {
+		_, err := with(n)
+		return err == nil
+	})
+	return int64(least), store.BlockBytes() / store.Shape.BlockSize, nil
 }
 
 // complete fills in defaults, checks the values, and returns the configuration of each worker's store.

@@ -15,48 +15,40 @@ import (
 
 // allocateBuffers allocates the memory that the largest batch needs, without the memory for results and for attention.
 func (r *Runner) allocateBuffers() {
-	n, bytes := r.config.MaxNumBatchedTokens, r.kind.Bytes()
 	var products kernels.ProductPlan
 	r.try(func() (err error) { products, err = r.products(&r.config); return err })
-	for _, b := range []struct {
-		to   *cuda.Pointer
-		size int
-	}{
-		{&r.x, n * r.HiddenSize * bytes}, {&r.normed, n * r.HiddenSize * bytes}, {&r.sums, n * r.HiddenSize * bytes},
-		{&r.qkv, n * r.width * bytes}, {&r.attended, n * r.query * bytes}, {&r.up, n * r.layers[0].up.out * bytes},
-		{&r.act, n * r.layers[0].down.parts[0].Columns * bytes}, {&r.picked, r.config.MaxLogits() * r.HiddenSize * bytes},
-		{&r.scratch.parts, max(products.PartBytes, 16)}, {&r.scratch.unpacked, max(products.UnpackedBytes, 16)},
-	} {
-		*b.to = r.alloc(b.size).Pointer()
+	to := [...]*cuda.Pointer{&r.x, &r.normed, &r.sums, &r.qkv, &r.attended, &r.up, &r.act, &r.picked, &r.scratch.parts, &r.scratch.unpacked}
+	for i, size := range r.bufferSizes(&r.config, &products) {
+		*to[i] = r.alloc(size).Pointer()
 	}
 	arrived := r.alloc(max(4*products.Counters, 16))
 	r.scratch.arrived = arrived.Pointer()
 	r.try(func() error { return r.stream.Fill(arrived, 0, arrived.Size(), 0) })
 }
 
+// bufferSizes returns the sizes of the buffers, in the order of allocateBuffers.
+func (m *Model) bufferSizes(c *engine.RunnerConfig, products *kernels.ProductPlan) [10]int {
+	n, bytes := c.MaxNumBatchedTokens, m.kind.Bytes()
+	hidden := n * m.HiddenSize * bytes
+	return [...]int{hidden, hidden, hidden, n * m.width * bytes, n * m.query * bytes, n * m.upOutputs() * bytes, n * m.IntermediateSize * bytes,
+		c.MaxLogits() * m.HiddenSize * bytes, max(products.PartBytes, 16), max(products.UnpackedBytes, 16)}
+}
+
 // products returns a plan with the largest numbers of bytes and counters that any product of the model needs.
 func (m *Model) products(c *engine.RunnerConfig) (largest kernels.ProductPlan, err error) {
-	linears := []*linear{&m.head}
-	for i := range m.layers {
-		l := &m.layers[i]
-		linears = append(linears, &l.qkv, &l.out, &l.up, &l.down)
-	}
 	seen := map[kernels.Weights]bool{}
-	for _, l := range linears {
-		for _, p := range l.parts {
-			w := p.Weights
-			if w.Packed = 0; seen[w] {
-				continue
+	for _, w := range m.matrices() {
+		if w.Packed = 0; seen[w] {
+			continue
+		}
+		seen[w] = true
+		for rows := 1; rows <= max(c.MaxNumBatchedTokens, c.MaxLogits()); rows++ {
+			plan, err := w.Plan(m.device.context.Device(), rows)
+			if err != nil {
+				return largest, err
 			}
-			seen[w] = true
-			for rows := 1; rows <= max(c.MaxNumBatchedTokens, c.MaxLogits()); rows++ {
-				plan, err := w.Plan(m.device.context.Device(), rows)
-				if err != nil {
-					return largest, err
-				}
-				largest.PartBytes, largest.Counters = max(largest.PartBytes, plan.PartBytes), max(largest.Counters, plan.Counters)
-				largest.UnpackedBytes = max(largest.UnpackedBytes, plan.UnpackedBytes)
-			}
+			largest.PartBytes, largest.Counters = max(largest.PartBytes, plan.PartBytes), max(largest.Counters, plan.Counters)
+			largest.UnpackedBytes = max(largest.UnpackedBytes, plan.UnpackedBytes)
 		}
 	}
 	return largest, nil
@@ -68,35 +60,119 @@ func (r *Runner) attentionBytes() int {
 	return (r.config.Store.NumBlocks*r.config.Store.BlockSize/kernels.AttentionPartition + 2*r.config.MaxNumSeqs) * r.attentionShape.PartitionBytes()
 }
 
-// KVCacheBytes returns the memory for keys and values that is left beside weights and batches (vLLM's
-// determine_available_memory). The parameter utilization is the fraction of the GPU's memory that may be in
-// use (vLLM's gpu_memory_utilization), and weightBytes is the size of the weights that are not on the GPU
-// yet. If no memory is left, the error says how much is missing.
-func (m *Model) KVCacheBytes(utilization float64, weightBytes int, c engine.RunnerConfig) (int, error) {
-	free, total, err := m.device.context.MemoryLeft()
-	if err != nil {
-		return 0, err
+// matrices returns the matrices of the model. As long as it has no weights, they have the type of activations.
+func (m *Model) matrices() (all []kernels.Weights) {
+	if len(m.layers) == 0 {
+		for _, size := range [][2]int{{m.VocabSize, m.HiddenSize}, {m.width, m.HiddenSize}, {m.HiddenSize, m.query},
+			{m.upOutputs(), m.HiddenSize}, {m.HiddenSize, m.IntermediateSize}} {
+			all = append(all, kernels.Weights{Type: m.kind, Outputs: size[0], Columns: size[1]})
+		}
+		return all
 	}
-	partition := m.attention(0).PartitionBytes()
-	batch := 4*c.MaxLogits()*(m.VocabSize+2) + 2*c.MaxNumSeqs*partition // an estimate, as long as there are no weights
-	if len(m.layers) > 0 {
-		if batch, err = m.profile(c); err != nil {
-			return 0, fmt.Errorf("%v: the largest batch cannot be computed, so give a smaller --max-num-batched-tokens, --max-num-seqs or --max-model-len: %w", m.device, err)
+	linears := []*linear{&m.head}
+	for i := range m.layers {
+		l := &m.layers[i]
+		linears = append(linears, &l.qkv, &l.out, &l.up, &l.down)
+	}
+	for _, l := range linears {
+		for _, p := range l.parts {
+			all = append(all, p.Weights)
 		}
 	}
-	reserved := int(float64(total) * (1 - utilization))
-	left := free - reserved - weightBytes - batch
-	if left > 0 {
-		block := 2 * m.NumLayers * m.kv * m.cacheType.Bytes(m.kind) // bytes of a token
-		return int(float64(left) / (1 + float64(partition)/float64(kernels.AttentionPartition*block))), nil
-	}
-	advice := "give a model with smaller weights, or a smaller --max-num-batched-tokens or --max-model-len"
-	if enough := utilization + float64(1-left)/float64(total); enough < 0.99 {
-		advice = fmt.Sprintf("give --gpu-memory-utilization %.2f", math.Ceil(enough*100+1)/100)
-	}
-	return 0, fmt.Errorf("not enough GPU memory: %v: weights of %s and %s for batches need %s more than there is: %s of %s are free, of which --gpu-memory-utilization %v leaves %s unused: %s",
-		m.device, cuda.BytesText(weightBytes+m.Bytes()), cuda.BytesText(batch), cuda.BytesText(-left), cuda.BytesText(free+m.Bytes()), cuda.BytesText(total), utilization, cuda.BytesText(reserved), advice)
+	return all
 }
+
+// upOutputs returns the outputs of the MLP's first matrices.
+func (s *shape) upOutputs() int {
+	if s.Gated() {
+		return 2 * s.IntermediateSize
+	}
+	return s.IntermediateSize
+}
+
+// A Budget says, in bytes, how much memory the GPU has and what a model needs of it.
+type Budget struct {
+	Total, Free int // Free includes the memory of the model's weights
+	Weights     int
+	model       *Model
+	profiled    int // what the largest batches took beyond what batches returns; 0 until there are weights
+}
+
+// NewBudget returns the budget of a model. The parameter weightBytes is the size of the weights that are not
+// on the GPU yet. If there are weights, NewBudget computes the largest batches to find what they need. If the
+// memory is too small for them, it computes smaller ones.
+func (m *Model) NewBudget(weightBytes int, c engine.RunnerConfig) (*Budget, error) {
+	b := &Budget{Weights: weightBytes + m.Bytes(), model: m}
+	var err error
+	if b.Free, b.Total, err = m.device.context.MemoryLeft(); err != nil {
+		return nil, err
+	}
+	b.Free += m.Bytes()
+	if len(m.layers) == 0 {
+		return b, nil
+	}
+	for {
+		bytes, err := m.profile(c)
+		if err == nil {
+			b.profiled = max(0, bytes-m.batches(c))
+			return b, nil
+		}
+		if !errors.Is(err, cuda.ErrOutOfMemory) || c.MaxNumBatchedTokens == 1 && c.MaxNumSeqs == 1 {
+			return nil, fmt.Errorf("%v: a batch cannot be computed: %w", m.device, err)
+		}
+		c.MaxNumBatchedTokens, c.MaxNumSeqs = (c.MaxNumBatchedTokens+1)/2, (c.MaxNumSeqs+1)/2
+	}
+}
+
+// Device names the GPU.
+func (b *Budget) Device() string { return b.model.device.String() }
+
+// Batches returns the memory for the largest batch.
+func (b *Budget) Batches(c engine.RunnerConfig) int { return b.model.batches(c) + b.profiled }
+
+// Left returns the memory for keys and values, and for the results of their attention, that weights and
+// batches leave (vLLM's determine_available_memory). It is negative if they need more than there is. The
+// parameter utilization is the fraction of the GPU's memory that may be in use (vLLM's gpu_memory_utilization).
+func (b *Budget) Left(utilization float64, c engine.RunnerConfig) int {
+	return b.Free - b.Unused(utilization) - b.Weights - b.Batches(c)
+}
+
+// Unused returns the memory that utilization leaves unused.
+func (b *Budget) Unused(utilization float64) int { return int(float64(b.Total) * (1 - utilization)) }
+
+// KVCacheBytes returns how many bytes of keys and values fit into the memory that Left returns. The parameter
+// tokenBytes is the size of a token's keys and values.
+func (b *Budget) KVCacheBytes(left, tokenBytes int) int {
+	return int(float64(left) / b.attention(tokenBytes))
+}
+
+// WithAttention returns the memory for keys and values together with that for the results of their attention.
+func (b *Budget) WithAttention(bytes, tokenBytes int) int {
+	return int(math.Ceil(float64(bytes) * b.attention(tokenBytes)))
+}
+
+func (b *Budget) attention(tokenBytes int) float64 {
+	return 1 + float64(b.model.attention(0).PartitionBytes())/float64(kernels.AttentionPartition*tokenBytes)
+}
+
+// batches computes the memory for the largest batch. It does not know what the driver takes.
+func (m *Model) batches(c engine.RunnerConfig) int {
+	bytes := 4*c.MaxLogits()*(m.VocabSize+2) + 2*c.MaxNumSeqs*m.attention(0).PartitionBytes()
+	products, err := m.products(&c)
+	if err == nil {
+		bytes += 4 * products.Counters
+	}
+	for _, size := range m.bufferSizes(&c, &products) {
+		bytes += size
+	}
+	for rope := range m.ropes() {
+		bytes += 8 * c.MaxModelLen * (rope.Rotated(m.HeadDim) / 2)
+	}
+	tables := 4 * powerOfTwo(min(c.MaxNumSeqs, c.MaxNumBatchedTokens)) * powerOfTwo(ceil(c.MaxModelLen, kernels.BlockUnit))
+	return bytes + 2*(tables+32*c.MaxNumBatchedTokens)
+}
+
+func ceil(n, unit int) int { return (n + unit - 1) / unit }
 
 // profile computes the largest batches with a store of one block, and returns how much free memory this takes
 // (vLLM's profile_run). Besides the runner's buffers, this includes the memory that the driver takes for
@@ -149,6 +225,16 @@ func largestBatch(c *engine.RunnerConfig, length int) *model.Batch {
 	}
 	b.BlockTables = make([]int32, len(b.SeqLens)*b.TableStride)
 	return b
+}
+
+// ShapeBytes estimates the memory for a model's weights from its shape, as if they had the type of activations.
+func (m *Model) ShapeBytes() int {
+	all := m.matrices()
+	bytes := all[0].PackedBytes() + m.VocabSize*m.HiddenSize*m.kind.Bytes()
+	for _, w := range all[1:] {
+		bytes += m.NumLayers * w.PackedBytes()
+	}
+	return bytes
 }
 
 // WeightBytes estimates the memory for a model's weights from its files.

@@ -25,13 +25,14 @@ func TestTheLargestBatchesFitBesideKeysAndValues(t *testing.T) {
 	m, w := load(t, d, openSmall(small))
 	c := engine.RunnerConfig{MaxModelLen: 128, MaxNumSeqs: 4, MaxNumBatchedTokens: maxTokens}
 	before := driver.Allocated()
-	bytes, err := w.KVCacheBytes(1, 0, c)
+	shape, err := w.KVShape(blockSize)
 	require.NoError(t, err)
+	b, err := w.NewBudget(0, c)
+	require.NoError(t, err)
+	bytes := b.KVCacheBytes(b.Left(1, c), m.NumLayers*shape.BlockBytes()/blockSize)
 	require.Equal(t, before, driver.Allocated())
 	require.Greater(t, bytes, 24<<20)
 
-	shape, err := w.KVShape(blockSize)
-	require.NoError(t, err)
 	c.Store = kvstore.Config{Shape: shape, Layers: m.NumLayers}
 	c.Store.NumBlocks = c.Store.BlocksIn(int64(bytes))
 	c.Places, c.AskedModelLen = make([]model.Place, m.NumLayers), c.MaxModelLen
@@ -43,7 +44,7 @@ func TestTheLargestBatchesFitBesideKeysAndValues(t *testing.T) {
 		step(t, r, chunk{[]int32{1}, maxTokens + p, []int32{1, 2, 3, 4, 5}})
 	}
 
-	_, err = w.KVCacheBytes(1, 0, c)
+	_, err = w.NewBudget(0, c)
 	require.ErrorIs(t, err, cuda.ErrOutOfMemory)
-	require.ErrorContains(t, err, "GPU 0 (Emulated GPU 0): the largest batch cannot be computed, so give a smaller --max-num-batched-tokens, --max-num-seqs or --max-model-len: ")
+	require.ErrorContains(t, err, "GPU 0 (Emulated GPU 0): a batch cannot be computed: ")
 }
