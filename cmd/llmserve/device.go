@@ -83,21 +83,27 @@ func (o *deviceOptions) conflict(m *modelOptions) error {
 		return errors.New("a GPU computes the whole model; start one process")
 	case m.workers != 1:
 		return errors.New("a GPU computes the whole model; leave --tensor-parallel-size out")
-	case o.given.Changed("activation-dtype") && m.activations != "f16" && m.activations != "bf16" && m.activations != "auto":
+	case m.activations != "f16" && m.activations != "bf16" && m.activations != "auto":
 		return fmt.Errorf("--activation-dtype is %q; f16, bf16 and auto are possible on a GPU", m.activations)
 	}
+	if m.kvTyped() && m.activations != "auto" && m.activations != m.kvType {
+		return fmt.Errorf("--kv-cache-dtype is %s and --activation-dtype %s; on a GPU they are equal, or keys and values fp8", m.kvType, m.activations)
+	}
 	if _, ok := gpu.CacheTypes[m.kvType]; !ok {
-		return fmt.Errorf("--kv-cache-dtype is %q; on a GPU auto (the type of activations), fp8_e4m3, fp8 and fp8_e5m2 are possible", m.kvType)
+		return fmt.Errorf("--kv-cache-dtype is %q; on a GPU auto (the type of activations, f16 or bf16), fp8_e4m3, fp8 and fp8_e5m2 are possible", m.kvType)
 	}
 	return nil
 }
 
+// kvTyped reports whether --kv-cache-dtype is one of the types of activations on a GPU.
+func (o *modelOptions) kvTyped() bool { return o.kvType == "f16" || o.kvType == "bf16" }
+
 // activationType returns the type of activations.
-func (o *deviceOptions) activationType(m *modelOptions) string {
-	if o.gpu == nil || o.given.Changed("activation-dtype") {
-		return m.activations
+func (l *loaded) activationType(o *modelOptions) string {
+	if l.gpu == nil && o.activations == "auto" {
+		return "f32"
 	}
-	return "auto"
+	return o.activations
 }
 
 // planEngine returns the configuration of an engine for the model. On a GPU, the memory for keys and values depends on
@@ -154,10 +160,16 @@ func (l *loaded) loadOn(o *modelOptions, pool *parallel.Pool) model.Option {
 		}
 		t := slow(fmt.Sprintf("sending a layer to %v", l.gpu))
 		defer t.Stop()
-		return l.device.Load(s, o.device.activationType(o), pool, func(layers, all int) {
+		if err := l.device.Load(s, o.activations, pool, func(layers, all int) {
 			t.Reset(slowAfter)
 			show(layers, all)
-		})
+		}); err != nil {
+			return err
+		}
+		if kind := l.device.Type(); o.kvTyped() && o.kvType != kind {
+			return fmt.Errorf("--kv-cache-dtype is %s and the activations are %s; give auto, or --activation-dtype %s", o.kvType, kind, o.kvType)
+		}
+		return nil
 	})
 }
 

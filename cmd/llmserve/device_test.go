@@ -114,6 +114,26 @@ func TestAModelThatTheGPUCannotServeRunsOnTheCPU(t *testing.T) {
 	}
 }
 
+// Ensure that the CPU's type of activations is named, and that a type that only a GPU has is refused there.
+func TestTheTypeOfActivationsIsThatOfTheDevice(t *testing.T) {
+	d := emulated(t, 64)
+	args := []string{"run", tinyFile(t), "x", "--max-tokens", "1", "--max-num-batched-tokens", "16", "--device", "auto"}
+	for _, test := range []struct{ args, want string }{
+		{"", "activations: f16;"},
+		{"--activation-dtype bf16 --kv-cache-dtype bf16", "activations: bf16;"},
+		{"--kv-cache-dtype f16", "activations: f16;"},
+		{"--activation-dtype f32", "activations: f32\n  on the CPU: "},
+	} {
+		_, notes := runHere(t, append(args, strings.Fields(test.args)...)...)
+		require.Contains(t, notes, test.want)
+	}
+	d.Set(t, "devices", 0)
+	_, notes := runHere(t, append(args, "--activation-dtype", "auto")...)
+	require.Contains(t, notes, "activations: f32\n")
+	require.Regexp(t, `^--activation-dtype is "f16"; f32, bf16 and int8 are possible, and auto: f32; the CPU computes because: no GPU: `,
+		refusedHere(t, append(args, "--activation-dtype", "f16")...))
+}
+
 // Ensure that the error for a model that does not fit says what is missing.
 func TestWhatCannotRunOnAGPUIsRefused(t *testing.T) {
 	d := emulated(t, 64)
@@ -128,8 +148,9 @@ func TestWhatCannotRunOnAGPUIsRefused(t *testing.T) {
 		{"--device cuda --activation-dtype int8", `--activation-dtype is "int8"; f16, bf16 and auto are possible on a GPU`},
 		{"--device cuda --activation-dtype f32", "f16, bf16 and auto are possible on a GPU"},
 		{"--device cuda --tensor-parallel-size 2", "leave --tensor-parallel-size out"},
-		{"--device cuda --kv-cache-dtype int8", `"int8"; on a GPU auto (the type of activations), fp8_e4m3, fp8 and fp8_e5m2 are possible`},
-		{"--device cuda --kv-cache-dtype f16", "on a GPU auto"},
+		{"--device cuda --kv-cache-dtype int8", `"int8"; on a GPU auto (the type of activations, f16 or bf16), fp8_e4m3, fp8 and fp8_e5m2 are possible`},
+		{"--device cuda --kv-cache-dtype f16 --activation-dtype bf16", "--kv-cache-dtype is f16 and --activation-dtype bf16; on a GPU they are equal"},
+		{"--device cuda --kv-cache-dtype bf16 --max-num-batched-tokens 16", "--kv-cache-dtype is bf16 and the activations are f16; give auto, or --activation-dtype bf16"},
 		{"--device cuda --block-size 8", "blocks have 8 tokens; the number must be a multiple of 16"},
 		{"--device cuda --kv-cache-gb 0.001", "give more memory, or a smaller length"},
 	} {

@@ -80,7 +80,7 @@ func (l *loaded) closeFiles() error {
 }
 
 func (l *loaded) openDemo(o *modelOptions) error {
-	if o.activations != "f32" && l.gpu == nil {
+	if l.activationType(o) != "f32" && l.gpu == nil {
 		return fmt.Errorf("--activation-dtype %s: the demo's weights are F32; only f32 is possible", o.activations)
 	}
 	c := induction.Config(o.workers)

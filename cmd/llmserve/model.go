@@ -52,13 +52,13 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 	}
 	f.IntVar(&o.workers, "tensor-parallel-size", 1,
 		"workers: 1, 2 or 4, each with its share of heads, threads and weights; answers stay the same")
-	f.Float64Var(&o.kvGB, "kv-cache-gb", 1, "memory for keys and values, in GiB")
+	f.Float64Var(&o.kvGB, "kv-cache-gb", 1, "memory for keys and values, in GiB (on a GPU by default what --gpu-memory-utilization leaves)")
 	f.StringVar(&o.kvType, "kv-cache-dtype", "auto",
 		"type of keys and values: f32, f16, bf16, fp8_e4m3 (or fp8), fp8_e5m2, int8, or auto: f16, or the type of activations on a "+
-			"GPU, where only auto and fp8 are possible")
-	f.StringVar(&o.activations, "activation-dtype", "f32",
-		"type of the activations that weights are multiplied by: f32, bf16 (with F16 and BF16 weights) or int8 (with "+
-			"quantized ones: W8A8 and W4A8), which are faster and round")
+			"GPU, where only this type and fp8 are possible")
+	f.StringVar(&o.activations, "activation-dtype", "auto",
+		"type of the activations that weights are multiplied by; on the CPU f32 (auto), or bf16 (with F16 and BF16 weights) or int8 "+
+			"(with quantized ones: W8A8 and W4A8), which are faster and round; on a GPU f16 or bf16 (auto: as the weights)")
 	f.IntVar(&o.blockSize, "block-size", 16, "tokens of a block")
 	f.IntVar(&o.maxModelLen, "max-model-len", 0,
 		"tokens of the longest sequence (default: the model's, or what the memory holds if that is less)")
@@ -122,14 +122,18 @@ func (o *modelOptions) checkCPU() error {
 		return fmt.Errorf("--kv-cache-gb %v: %.1f GiB of memory are available; give less", o.kvGB, float64(have)/(1<<30))
 	}
 	if _, ok := activationTypes[o.activations]; !ok {
-		return fmt.Errorf("--activation-dtype is %q; f32, bf16 and int8 are possible on the CPU", o.activations)
+		err := fmt.Errorf("--activation-dtype is %q; f32, bf16 and int8 are possible, and auto: f32", o.activations)
+		if o.device.why != "" {
+			err = fmt.Errorf("%w; the CPU computes because: %s", err, o.device.why)
+		}
+		return err
 	}
 	return nil
 }
 
 // activationTypes are the values of --activation-dtype with the model's options.
 var activationTypes = map[string][]model.Option{
-	"f32": nil, "bf16": {model.BF16Activations}, "int8": {model.Int8Activations},
+	"auto": nil, "f32": nil, "bf16": {model.BF16Activations}, "int8": {model.Int8Activations},
 }
 
 // kvTypes are the values of --kv-cache-dtype. Types of 8 bits have vLLM's names.

@@ -14,7 +14,7 @@ import (
 // a GPU.
 func (l *loaded) computes(o *modelOptions, e *engine.Engine) string {
 	if l.device == nil {
-		return fmt.Sprintf("device: CPU (%s); activations: %s", l.kernels(), o.activations)
+		return fmt.Sprintf("device: CPU (%s); activations: %s", l.kernels(), l.activationType(o))
 	}
 	text := fmt.Sprintf("device: %v; activations: %s", l.gpu, l.device.Type())
 	u, err := l.device.MemoryUse(int(e.Config().KVCacheBytes))

@@ -156,7 +156,7 @@ func (p *processes) agree(l *loaded, o *modelOptions) error {
 		{"the processor's kind", runtime.GOARCH + ", " + matrix.Kernels()},
 		{"--block-size", fmt.Sprint(o.blockSize)}, {"--kv-cache-gb", fmt.Sprint(o.kvGB)},
 		{"--max-model-len", fmt.Sprint(o.maxModelLen)}, {"--max-num-batched-tokens", fmt.Sprint(o.maxTokens)},
-		{"--kv-cache-dtype", o.kvType}, {"--activation-dtype", o.activations}, {"--iteration-timeout", p.limit.String()},
+		{"--kv-cache-dtype", o.kvType}, {"--activation-dtype", l.activationType(o)}, {"--iteration-timeout", p.limit.String()},
 	}
 	p.mu.Unlock()
 	p.reach(knowsModel)

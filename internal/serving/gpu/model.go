@@ -59,10 +59,10 @@ var formats = map[weights.DType]kernels.WeightFormat{
 // dtypes maps the types of activations to types of weights in files.
 var dtypes = map[kernels.Type]weights.DType{kernels.F16: weights.F16, kernels.BF16: weights.BF16}
 
-// CacheTypes are the types of keys and values, by their names in --kv-cache-dtype. The name auto means the
-// type of activations.
+// CacheTypes are the types of keys and values, by their names in --kv-cache-dtype. The names auto, f16 and
+// bf16 mean the type of activations.
 var CacheTypes = map[string]kernels.CacheType{
-	"auto": kernels.CacheAuto, "fp8": kernels.CacheE4M3, "fp8_e4m3": kernels.CacheE4M3, "fp8_e5m2": kernels.CacheE5M2,
+	"auto": kernels.CacheAuto, "f16": kernels.CacheAuto, "bf16": kernels.CacheAuto, "fp8": kernels.CacheE4M3, "fp8_e4m3": kernels.CacheE4M3, "fp8_e5m2": kernels.CacheE5M2,
 }
 
 // NewModel returns a model without weights. Load puts the weights on the GPU. The parameter cache is the type
