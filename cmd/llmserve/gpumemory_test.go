@@ -1,12 +1,31 @@
 package main
 
 import (
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/weightfile"
 )
+
+// Ensure that the weights of a model that does not fit are as large as those of one that fits.
+func TestTheErrorOfMissingMemoryNamesTheSizeOfTheWeights(t *testing.T) {
+	d := emulated(t, 64)
+	for _, kind := range []string{"F16", "Q8_0"} {
+		path := filepath.Join(t.TempDir(), "model.gguf")
+		require.NoError(t, weightfile.LlamaFile(path, weightfile.Llama{Hidden: 512, Layers: 2, Heads: 4, KVHeads: 4, Inter: 1024, Vocab: 512, Context: 64, Type: kind}))
+		args := []string{"run", path, "x", "--max-tokens", "1", "--device", "cuda", "--max-num-batched-tokens", "16", "--max-num-seqs", "4"}
+		_, notes := runHere(t, args...)
+		size := regexp.MustCompile(`[^ ]+ MiB of weights`).FindString(notes)
+		require.NotEmpty(t, size)
+		require.Contains(t, refusedHere(t, append(args, "--kv-cache-gb", "1")...), size)
+		require.Zero(t, d.Allocated())
+	}
+}
 
 // Ensure that an error of missing memory names all that is needed, and flags with whose values the memory suffices, and
 // with whose next larger values it does not.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/serving/cuda/kernels"
@@ -60,8 +61,12 @@ func (r *Runner) attentionBytes() int {
 	return (r.config.Store.NumBlocks*r.config.Store.BlockSize/kernels.AttentionPartition + 2*r.config.MaxNumSeqs) * r.attentionShape.PartitionBytes()
 }
 
-// matrices returns the matrices of the model. As long as it has no weights, they have the type of activations.
+// matrices returns the matrices of the model. As long as it has no weights, they are those in its files, or have
+// the type of activations.
 func (m *Model) matrices() (all []kernels.Weights) {
+	if len(m.layers) == 0 && m.expected != nil {
+		return m.expected
+	}
 	if len(m.layers) == 0 {
 		for _, size := range [][2]int{{m.VocabSize, m.HiddenSize}, {m.width, m.HiddenSize}, {m.HiddenSize, m.query},
 			{m.upOutputs(), m.HiddenSize}, {m.HiddenSize, m.IntermediateSize}} {
@@ -237,18 +242,30 @@ func (m *Model) ShapeBytes() int {
 	return bytes
 }
 
-// WeightBytes estimates the memory for a model's weights from its files.
+// WeightBytes estimates the memory for a model's weights from its files. Until there are weights, a Budget is computed
+// for the matrices in these files.
 func (m *Model) WeightBytes(files *weights.Tensors) int {
 	bytes := m.VocabSize * m.HiddenSize * m.kind.Bytes() // embeddings, which are not quantized
+	m.expected = nil
+	table := !m.TieEmbeddings // the files have the embeddings beside the last matrix
 	for _, name := range files.Names() {
 		t := files.Get(name)
+		if table && t.Rows == m.VocabSize && t.Cols == m.HiddenSize && strings.Contains(name, "emb") {
+			table = false
+			continue
+		}
+		if t.Rows == 1 || t.Cols == 1 {
+			bytes += t.Rows * t.Cols * m.kind.Bytes()
+			continue
+		}
 		w := kernels.Weights{Type: m.kind, Outputs: t.Rows, Columns: t.Cols}
 		if format, ok := formats[t.DType]; ok && !t.Combined() {
 			w.Format = format
 		}
+		m.expected = append(m.expected, w)
 		bytes += w.PackedBytes()
 	}
-	if !m.TieEmbeddings { // the table is among the files, too
+	if table { // under another name, so it was counted twice
 		bytes -= m.VocabSize * m.HiddenSize * m.kind.Bytes()
 	}
 	return bytes

@@ -24,6 +24,7 @@ type Model struct {
 	layers           []layer
 	norm             norm
 	head             linear
+	expected         []kernels.Weights // in the files; set before there are weights
 
 	converted, convertedTables map[string]bool // types of matrices, and of embeddings, that are not kept
 }
