@@ -53,9 +53,8 @@ type Config struct {
 
 	Hash blockhash.Function // of the contents of blocks; nil means SHA-256 with a random seed
 
-	// Offload configures the tiers that keep blocks outside the process; nil means that there are none. The
-	// engine sets Offload.BlockBytes and closes its tier. All processes that use the tier need the same
-	// Hash.
+	// Offload configures the tiers of blocks outside the process. If it is nil, there are none. The engine sets
+	// Offload.BlockBytes and closes its tier. All processes that use the tier need the same Hash.
 	Offload *kvoffload.Config
 
 	MaxWaiting int // answers that may wait while MaxNumSeqs run; 0 means 1,024
@@ -96,8 +95,9 @@ func (c Config) Check(m *model.Config, workers int) (maxModelLen int, err error)
 	return c.MaxModelLen, err
 }
 
-// LeastKVCacheBytes returns the smallest KVCacheBytes for which Check finds no error with a model that one worker
-// computes, and the size of a token's keys and values. If MaxModelLen is not given, that is the size for a short sequence.
+// LeastKVCacheBytes returns the smallest KVCacheBytes that Check accepts for the model m with one worker. If
+// MaxModelLen is not given, these bytes are enough for a short sequence. LeastKVCacheBytes also returns the size of a
+// token's keys and values.
 func (c Config) LeastKVCacheBytes(m *model.Config) (bytes int64, token int, err error) {
 	const most = math.MaxInt32 << 16
 	with := func(bytes int) (kvstore.Config, error) {
@@ -185,7 +185,8 @@ func (c *Config) store(m *model.Config, workers int) (kvstore.Config, error) {
 	return k, nil
 }
 
-// share decides, as vLLM does, which layers of the model share a block table and which use the same layer of the store.
+// share groups the layers of the model as vLLM does. The layers of a group share a block table. Layers of different
+// groups can use the same layer of the store.
 func (c *Config) share(m *model.Config, page int, bytes int64) (*memplan.Plan, error) {
 	layers, numbers := make([]memplan.Layer, m.NumLayers), make([]int, m.NumLayers)
 	for i := range layers {

@@ -6,9 +6,9 @@ import (
 	"math/bits"
 )
 
-// The tokens that a constraint forbids are masked when a token is sampled. All earlier tokens of the answer are
+// When a token is sampled, the tokens forbidden by the constraint are masked. All earlier tokens of the answer are
 // known then, even with two steps in flight: the loop delivers the tokens of a step before it samples those of the
-// next step. A mask depends only on these tokens, so it is computed while the workers compute the layers.
+// next step. A mask depends only on these tokens, so the loop computes it while the workers compute the layers.
 
 // prepareMasks computes the masks for the tokens that s will sample. It stops when the workers have computed
 // the layers. The function sample then computes the other masks, on all threads of the pool. With a Device,
@@ -54,7 +54,7 @@ func (j maskJob) Do(_, i int) {
 var ErrNoToken = errors.New("no token of the model continues an answer of the form that the request asks for")
 
 // prepareMask sets q.mask to the tokens that the request's constraint allows after n tokens of the answer. It also
-// masks the end tokens that MinTokens or IgnoreEOS excludes, unless that would leave no token.
+// masks the end tokens that MinTokens or IgnoreEOS excludes. But if no token would be left, it keeps them.
 func (q *sequence) prepareMask(n int) error {
 	if extra := q.matcher.Len() - n; extra > 0 { // sampled, but not delivered
 		q.complete, q.masked = 0, 0

@@ -1,9 +1,9 @@
 // Package engine serves a model in real time. It combines vLLM V1's scheduler, a kvstore, a model and samplers. Submit
 // adds a request, and a Stream returns its answers. Package openai serves an engine over HTTP.
 //
-// A loop runs one step after the other: schedule tokens of many requests, copy shared blocks before they are written,
-// compute the batch, sample, and report the sampled tokens to the scheduler and the streams. While the workers compute
-// a step, the loop delivers the tokens of the previous step and schedules the next one.
+// A loop runs one step after the other. A step schedules tokens of many requests, copies shared blocks before they
+// are written, computes the batch and samples. It then reports the sampled tokens to the scheduler and the streams.
+// While the workers compute a step, the loop delivers the tokens of the previous step and schedules the next one.
 //
 // An answer depends only on its request, not on other requests, prefix hits, chunks, preemption or the number of
 // workers.

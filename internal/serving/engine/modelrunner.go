@@ -27,14 +27,14 @@ type ModelRunner interface {
 	// tokens that the first batch samples.
 	Forward(b *model.Batch) error
 
-	// ComputeLogits returns the logits of tokens b.Logits[from:to], one row after the other. b must be the
-	// oldest batch that Forward has begun and whose logits were not all returned yet. The result is valid
-	// until the next call. If Largest returns tokens, the rows that b.LargestOnly marks are undefined.
+	// ComputeLogits returns the logits of tokens b.Logits[from:to], one row after the other. b must be a batch that
+	// Forward has begun: the oldest one with logits that were not returned yet. The result is valid until the next
+	// call. If Largest returns tokens, the rows that b.LargestOnly marks are undefined.
 	ComputeLogits(b *model.Batch, from, to int) ([]float32, error)
 
-	// Largest returns, for each row of the last ComputeLogits, the token with the largest logit (the first of equal
-	// ones), or -1 if the row contains a NaN or +Inf or only -Inf. Largest returns nil if the runner does not compute
-	// these tokens.
+	// Largest returns the token with the largest logit for each row of the last ComputeLogits. Of equal logits, the
+	// first counts. If a row contains a NaN or +Inf or only -Inf, its token is -1. Largest returns nil if the runner
+	// does not compute these tokens.
 	Largest() []int32
 
 	// ReadBlock and WriteBlock copy a block of all layers to and from memory. They may be called at any time, as long as

@@ -23,9 +23,9 @@ type StepReport struct {
 	Accepted                   [maxSpeculative]int // accepted drafts, by their index in the proposal
 	CacheQueries, CacheHits    int                 // tokens
 
-	// ExternalQueries is the number of tokens that the prefix cache did not have, so that the tiers were
-	// searched for them. ExternalHits is the number of those that were loaded. ExternalTokens is the number
-	// of tokens in CachedTokens that were loaded.
+	// ExternalQueries is the number of tokens that were searched in the tiers, because the prefix cache did not have
+	// them. ExternalHits is the number of tokens loaded for these searches. ExternalTokens is the number of loaded
+	// tokens in CachedTokens.
 	ExternalQueries, ExternalHits, ExternalTokens int
 
 	Model time.Duration // to compute the logits

@@ -14,9 +14,9 @@ import (
 
 // An offload moves blocks between the workers and tiers outside the process. A nil offload does nothing.
 //
-// The engine copies a full block to a tier when the step that filled it has succeeded, before it reports the step to
-// the scheduler. At that time the request still has the block, unless the next step, which is scheduled already, has
-// preempted the request.
+// When a step has succeeded, the engine copies the blocks that it filled to a tier. It does this before it reports
+// the step to the scheduler, because the request still has the blocks at that time. The exception is a request that
+// the next step has preempted, since the next step is scheduled already.
 //
 // The engine searches the tiers for the prompt of a request before it submits the request to the scheduler. The
 // scheduler decides whether blocks are loaded (scheduling/vllm/v1/RULES.md §19). It keeps the request's blocks until
@@ -108,10 +108,10 @@ func (o *offload) hashes(q *sequence) []blockhash.Hash {
 	return c.Hashes
 }
 
-// find returns how many tokens at the beginning of a prompt are in the prefix cache or can be loaded from a tier, and
-// claims the blocks to load for q. It returns the zero Match if no block can be loaded. The last token of the prompt is
-// never loaded, because it must be computed. If another request loads some of the blocks, find first waits for that
-// load, but not longer than patience.
+// find looks for the blocks of q's prompt in the prefix cache and the tiers, and claims the blocks to load for q. The
+// Match has the number of tokens at the beginning of the prompt that are cached or can be loaded. If no block can be
+// loaded, find returns the zero Match. The last token of the prompt is never loaded, because it must be computed. If
+// another request loads some of the blocks, find first waits for that load, but not longer than patience.
 func (o *offload) find(q *sequence) sched.Match {
 	if o == nil || !o.Loads() || q.params.PromptLogprobs >= 0 {
 		return sched.Match{}

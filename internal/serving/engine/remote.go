@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// A Remote connects the process that schedules (process 0, with part 0 of the model) to the processes that call Follow.
-// Only one goroutine at a time uses a Remote.
+// A Remote connects process 0 to the other processes. Process 0 schedules, and has part 0 of the model. The others
+// call Follow. Only one goroutine at a time uses a Remote.
 type Remote interface {
 	Leader
 
@@ -23,7 +23,7 @@ type Remote interface {
 	Abort(cause error)
 }
 
-// A Leader connects a process that calls Follow to the process that schedules, which is process 0.
+// A Leader connects a process to process 0, which schedules. The process calls Follow.
 type Leader interface {
 	model.Group
 	Size() int // number of processes, with this one
@@ -158,9 +158,9 @@ func receiveInto(data []byte, l Leader, from int) error {
 	return nil
 }
 
-// Follow computes the steps of an engine that runs in another process, with the part of the model in c, until that
-// engine is closed. The sizes and limits in c must equal those of that engine's Config. After an error the processes
-// cannot continue.
+// Follow computes steps for an engine in another process, with the part of the model in c. It returns when the engine
+// is closed. The sizes and limits in c must equal those in the engine's Config. After an error the processes cannot
+// continue.
 func Follow(c Config, leader Leader) error {
 	part := c.Model.Part()
 	store, err := c.complete(&c.Model.Config, part.Size)

@@ -58,7 +58,7 @@ const (
 	maxSaltBytes  = 1 << 10
 )
 
-// TooLong is the error for a prompt that is so long that the answer could not have even one token.
+// TooLong is the error for a prompt that leaves no space for even one token of an answer.
 type TooLong struct {
 	Field       string // of the request: prompt or messages
 	Tokens      int    // of the prompt
@@ -160,8 +160,8 @@ type Event struct {
 	Prompt []Token // the tokens of the prompt, in the first event of answer 0 if PromptLogprobs is at least 0
 	Finish Finish  // "" while the answer continues
 
-	// StopReason is vLLM's stop_reason: the stop string that ended the answer, or the token of StopTokenIDs (an int32)
-	// that did. It is nil if one of the model's end tokens ended the answer.
+	// StopReason is vLLM's stop_reason. If a stop string or a token of StopTokenIDs ended the answer, it is this
+	// string or token (an int32). If one of the model's end tokens ended the answer, it is nil.
 	StopReason any
 	Err        error // with FinishError
 }

@@ -6,9 +6,10 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// Prompt-lookup speculation (vLLM's ngram proposer): if the last tokens of a sequence also occur earlier in it, the
-// engine proposes the tokens that followed them there as drafts, and the model verifies all drafts in one step. The
-// random number of a token depends only on its position, so an answer has the same tokens with and without speculation.
+// Prompt-lookup speculation (vLLM's ngram proposer) looks for an earlier occurrence of the last tokens of a sequence.
+// The engine proposes the tokens after the earlier occurrence as drafts, and the model verifies all drafts in one
+// step. The random number of a token depends only on its position, so an answer has the same tokens with and without
+// speculation.
 
 // The length of the run of tokens that lookup searches for.
 const (
@@ -16,8 +17,8 @@ const (
 	shortestLookup = 2
 )
 
-// lookup finds the longest run of tokens at the end that also occurs earlier. It returns up to n tokens that follow
-// the most recent earlier occurrence of that run.
+// lookup finds the longest run of tokens at the end that also occurs earlier. It returns up to n tokens after the
+// most recent earlier occurrence.
 func lookup(tokens []int32, n int) []int32 {
 	for size := min(longestLookup, len(tokens)-1); size >= shortestLookup; size-- {
 		end := tokens[len(tokens)-size:]

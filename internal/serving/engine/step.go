@@ -48,9 +48,9 @@ type row struct {
 // the workers have computed all layers of step k and begin the logits. Requests that arrive before then are
 // in step k+1.
 //
-// On a Device, step k+1 is scheduled as soon as step k is launched. If the device chooses the tokens that
-// step k samples, step k+1 is launched before step k ends, so that the device is not idle between them. If
-// the device does not choose them, the loop only sends the inputs of step k+1 before step k ends.
+// On a Device, step k+1 is scheduled as soon as step k is launched. If the device chooses the tokens of step k, step
+// k+1 is launched before step k ends. The device is then not idle between the steps. If the device does not choose
+// them, the loop only sends the inputs of step k+1 before step k ends.
 func (e *Engine) loop() {
 	defer close(e.stopped)
 	var current *step
@@ -123,8 +123,8 @@ func (e *Engine) launch(s *step) {
 	e.workers.start(&s.input)
 }
 
-// A draw takes one result from consecutive rows of logits. The result is the next token of a row of the plan,
-// several tokens of a row with drafts, or the log probability of a token of the prompt.
+// A draw takes one result from consecutive rows of logits. The result is the next token of a row of the plan, or
+// several tokens if the row has drafts, or the log probability of a token of the prompt.
 type draw struct {
 	row      int
 	from, to int   // logits of the step
@@ -210,8 +210,8 @@ func (e *Engine) followsOnDevice(s *step) bool {
 	return e.config.Device != nil && s.last == len(s.draws) && !e.workers.failed()
 }
 
-// linkPlaceholders fills the Placeholders of next, the step after s, so that the device replaces them by the tokens
-// that it chooses for s. It returns false if this process must choose one of these tokens from its logits.
+// linkPlaceholders fills the Placeholders of next, the step after s. The device will replace them by the tokens that
+// it chooses for s. It returns false if this process must choose one of these tokens from its logits.
 func (s *step) linkPlaceholders(next *step) bool {
 	for i, d := range s.draws {
 		if d.position == 0 {

@@ -18,8 +18,8 @@ type text struct {
 // empty returns an empty text with the same stop strings.
 func (t *text) empty() text { return text{stops: t.stops, include: t.include} }
 
-// add appends the text of a token. It returns the text that can be sent now, and the stop string that add found or "".
-// Text after a stop string is dropped. If mayStop is false, stop strings do not end the text.
+// add appends the text of a token. It returns the text to send now, and the stop string that it found or "". Text
+// after a stop string is dropped. If mayStop is false, stop strings do not end the text.
 func (t *text) add(piece string, mayStop bool) (out, stop string) {
 	if len(t.stops) == 0 && len(t.bytes) == 0 && t.held == "" && utf8.ValidString(piece) {
 		return piece, ""

@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
 
-// update reports sampled tokens to the scheduler and delivers them. It ends the requests for which a token could not be
-// sampled, and discards the tokens of sequences that were cancelled while the model computed.
+// update reports sampled tokens to the scheduler and delivers them. If a token could not be sampled, it ends the
+// request. If a sequence was cancelled while the model computed, it discards the tokens.
 func (e *Engine) update(s *step) {
 	for _, d := range s.draws {
 		if d.err != nil {
@@ -38,7 +38,7 @@ func (e *Engine) update(s *step) {
 	}
 }
 
-// ErrNotFinite is the error of a request for which the model computed logits that are NaN or +Inf, or all -Inf.
+// ErrNotFinite is the error of a request if a logit is NaN or +Inf, or if all logits of a token are -Inf.
 var ErrNotFinite = errors.New("the model's logits are not finite numbers")
 
 // failAnswers ends the unfinished answers to a request with an error.

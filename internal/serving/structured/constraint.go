@@ -55,8 +55,9 @@ const maxMaskBytes = 8 << 20
 // fits.
 func (v *Vocabulary) maxMasks() int { return min(1024, max(1, maxMaskBytes/(8*v.Words()))) }
 
-// mask returns the tokens that may follow a text whose state is config: those that fit the state of one of
-// config's items, and the tokens that end an answer if the text may end. The caller must hold the mutex.
+// mask returns the tokens that may follow a text with the state config. These are the tokens that fit the state of
+// one of config's items. If the text may end, the tokens that end an answer are included. The caller must hold the
+// mutex.
 func (c *Constraint) mask(config *grammar.Config) []uint64 {
 	if mask, ok := config.Memo.([]uint64); ok {
 		return mask
@@ -147,9 +148,9 @@ func (c *Constraint) fit(item grammar.Item) *fit {
 	return f
 }
 
-// newFit computes the fit of an item. If the item's lexeme is that of all names except some, newFit takes the
-// fit of the lexeme of all names, and puts the tokens that complete an excluded name into its field except.
-// So constraints that exclude different names share one fit.
+// newFit computes the fit of an item. If the item's lexeme reads all names except some, newFit starts with the fit of
+// all names. It puts the tokens that complete an excluded name into the field except. So constraints with different
+// excluded names share one fit.
 func (c *Constraint) newFit(item grammar.Item, ignored int32) *fit {
 	v := c.vocabulary
 	if same, ok := item.Lexeme.Except(item.State); ok {

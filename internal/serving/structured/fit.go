@@ -61,9 +61,9 @@ func (s tokenSet) removeFrom(mask []uint64) {
 	}
 }
 
-// crossing holds the tokens that complete a lexeme with the given tag and have more bytes after it. The bytes
-// of these tokens after the end of the lexeme are in the trie rest. If that trie would have too many nodes,
-// it is left empty, and nodes has the nodes of the vocabulary's trie at which the lexeme ends.
+// crossing holds tokens that complete a lexeme with the given tag and go on after it. The trie rest has the bytes of
+// these tokens after the end of the lexeme. If rest would have too many nodes, it is left empty. The field nodes then
+// has the nodes of the vocabulary's trie at which the lexeme ends.
 type crossing struct {
 	tag   int32
 	rest  trie

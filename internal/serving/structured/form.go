@@ -15,8 +15,8 @@ import (
 
 // Form describes what an answer must look like. Exactly one field besides Compact is set.
 //
-// A special token occurs only where a form names it: if the name of a special token occurs in Text, in
-// a begin, an end, a trigger or a separator, it stands for the token.
+// A special token occurs only if a form names it. The name of a special token stands for the token in Text and in a
+// begin, an end, a trigger or a separator.
 type Form struct {
 	JSONSchema []byte     `json:",omitempty"` // a JSON text that the schema allows
 	JSONObject bool       `json:",omitempty"` // a JSON object

@@ -24,8 +24,8 @@ func (c *Constraint) NewMatcher() *Matcher {
 
 func (m *Matcher) last() *grammar.Config { return m.configs[len(m.configs)-1] }
 
-// Mask sets bit t%64 of word t/64 for each token t that may come next, and clears all other bits. If the
-// answer may end, the tokens that end an answer are among those that may come next.
+// Mask sets bit t%64 of word t/64 for each token t that may come next, and clears all other bits. If the answer may
+// end, the tokens that end an answer may come next too.
 func (m *Matcher) Mask(into []uint64) {
 	if m.stopped {
 		clear(into)

@@ -108,7 +108,7 @@ func schemaForm(schema json.RawMessage) (Form, error) {
 	return Form{JSONSchema: schema}, nil
 }
 
-// endsOf returns ends. If one of them is empty, it returns nil, which means that the tag has no end.
+// endsOf returns ends. If one of them is empty, it returns nil: the tag has no end.
 func endsOf(ends ...string) []string {
 	for _, end := range ends {
 		if end == "" {

@@ -11,8 +11,9 @@
 //	events := p.Feed(piece) // for each piece
 //	events = p.Close()      // at the end of the answer, or Cut if max_tokens or a stop string ended it
 //
-// A parser holds back text that may be a part of a marker or the beginning of a call until later text decides this. If
-// the answer ends first, the text is content. But if max_tokens or a stop string ended the answer, the text is dropped.
+// A parser holds back text if it may be a part of a marker or the beginning of a call. Later text decides this. If
+// the answer ends first, the text is content. But if max_tokens or a stop string ended the answer, the text is
+// dropped.
 //
 // A parser reports a call as soon as it has read the call's name, and then its arguments as the model writes them. The
 // arguments are JSON if the model writes JSON. Parsers that are [Tagged] make JSON from the texts between tags.

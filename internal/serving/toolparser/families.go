@@ -90,8 +90,8 @@ func has(template string, sets [][]string) bool {
 	})
 }
 
-// Tools returns the tool parser with the given name. If several have that name, it returns the one that fits the chat
-// template, or the first.
+// Tools returns the tool parser with the given name. If several parsers have the name, it returns the one that fits
+// the chat template. If none fits, it returns the first.
 func Tools(name, template string) (*ToolParser, error) {
 	if name == "qwen3_xml" { // vLLM's other name
 		name = "qwen3_coder"

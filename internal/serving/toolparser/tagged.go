@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Tagged describes calls whose arguments are texts between tags, such as
+// Tagged describes calls with arguments as texts between tags, such as
 //
 //	<function=look><parameter=city>
 //	Rom
 //	</parameter></function>
 //
-// One line break after the tag of a parameter and one before its end are not part of the value.
+// A line break after the tag of a parameter is not part of the value. Neither is one before the value's end.
 type Tagged struct {
 	Parameter, ParameterEnd string // around a value; the name of the parameter and ">" follow Parameter
 	End                     string

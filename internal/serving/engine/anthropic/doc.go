@@ -2,6 +2,6 @@
 // OpenAI's. It translates a request to a chat of package openai. It translates the answer to a message or, if
 // the client wants a stream, to the events of a message.
 //
-// Requests for what a chat cannot express are refused, and the error names it: images, documents, tools of
-// Anthropic's servers, and other blocks than text, thinking, tool_use and tool_result.
+// It refuses requests that a chat cannot express: with images, documents, tools of Anthropic's servers, or blocks
+// other than text, thinking, tool_use and tool_result. The error names the reason.
 package anthropic

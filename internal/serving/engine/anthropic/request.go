@@ -27,7 +27,7 @@ type body struct {
 	ContextManagement json.RawMessage `json:"context_management"`
 }
 
-// otherFields are further fields of a body: those that are ignored, and those that are refused.
+// otherFields are further fields of a body. They are either ignored or refused.
 var otherFields = openai.Fields{
 	Harmless: []string{"metadata", "service_tier", "cache_control", "inference_geo", "speed", "diagnostics"},
 	Refused: map[string]string{"container": "", "mcp_servers": "", "output_format": "use output_config.format",

@@ -139,8 +139,8 @@ func (m *bodyMemory) grant(h *share) bool {
 	return true
 }
 
-// endSlow ends the body that has received nothing for the longest time, if that is at least pieceTime. It considers
-// only bodies whose memory the waiting body could use.
+// endSlow ends the body that has received nothing for the longest time. If that time is less than pieceTime, it ends
+// none. It considers only bodies whose memory the waiting body could use.
 func (m *bodyMemory) endSlow(waiting *share) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

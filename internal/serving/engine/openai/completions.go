@@ -137,8 +137,8 @@ func (s *Server) Decode(w http.ResponseWriter, r *http.Request, body any, others
 	return Unmarshal(data, body, others)
 }
 
-// Unmarshal decodes data into body, a pointer to a struct. It returns an error if data has a field that is
-// neither in the struct nor in others, except fields with values that have no effect on an answer.
+// Unmarshal decodes data into body, a pointer to a struct. It returns an error if data has a field that is neither in
+// the struct nor in others. It accepts such a field if the value has no effect on an answer.
 func Unmarshal(data []byte, body any, others Fields) error {
 	var fields map[string]json.RawMessage
 	if err := unmarshal(data, &fields); err != nil {

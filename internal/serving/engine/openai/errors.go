@@ -153,7 +153,7 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	}
 }
 
-// errNoNumber is the error for logits or log probabilities that are NaN or infinite, which JSON cannot represent.
+// errNoNumber is the error for NaN or infinite logits and log probabilities. JSON cannot represent these.
 var errNoNumber = failure(http.StatusInternalServerError, "server_error", "",
 	"The model's logits are not finite numbers; its weights may be damaged, or too large for the types of activations, "+
 		"keys and values.")
@@ -175,8 +175,8 @@ func isJSON(r *http.Request) error {
 	return nil
 }
 
-// lists names the fields whose values have elements. If an element has the wrong type, the error says that
-// the field contains it, not that the field is it.
+// lists names the fields whose values have elements. If an element has the wrong type, the error says "contains"
+// instead of "is".
 var lists = []string{"messages", "stop_token_ids", "logit_bias"}
 
 // unmarshal decodes JSON. Its errors name the field.

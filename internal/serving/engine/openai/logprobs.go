@@ -20,8 +20,8 @@ type completionLogprobs struct {
 // name returns the text of a token, or the name of a special token.
 func (s *Server) name(id int32) string { return string(s.config.Engine.Config().Tokenizer.Piece(id)) }
 
-// tokenKey returns the key of a token in the maps of completions. The key is the token's name. If the name is
-// not UTF-8, the key is its bytes as OpenAI writes them: JSON would replace the invalid bytes, and several
+// tokenKey returns the key of a token in the maps of completions. The key is the token's name. If the name is not
+// UTF-8, the key is its bytes as OpenAI writes them. Otherwise JSON would replace the invalid bytes, and several
 // tokens would get the same key.
 func (s *Server) tokenKey(id int32) string {
 	name := s.name(id)

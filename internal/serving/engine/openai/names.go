@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// exact changes a JSON value so that encoding/json decodes it into a value of type t as OpenAI and vLLM do:
-// names of fields are case-sensitive, and 5.0 is a whole number. It changes the fields of objects inside the
-// value as well, but not objects in lists.
+// exact changes a JSON value so that encoding/json decodes it into the type t as OpenAI and vLLM do. Names of fields
+// are then case-sensitive, and 5.0 is a whole number. It changes the fields of objects inside the value as well, but
+// not objects in lists.
 func exact(raw json.RawMessage, t reflect.Type) json.RawMessage {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

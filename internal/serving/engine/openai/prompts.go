@@ -14,8 +14,8 @@ import (
 	"llmmemory/internal/serving/model/tokenizer"
 )
 
-// A source makes the prompts of a request. The function make tokenizes the texts, which takes time and
-// memory, so it is called after all checks that need no tokens.
+// A source makes the prompts of a request. The function make tokenizes the texts. This takes time and memory, so make
+// is called after all checks that need no tokens.
 type source struct {
 	count int // prompts
 	make  func(ctx context.Context) ([]prompt, error)
@@ -68,9 +68,9 @@ func (l *limit) cut(tokens []int32) []int32 {
 	return slices.Clone(tokens[len(tokens)-l.keep:])
 }
 
-// limit returns the limit for each prompt of a request. Without truncate_prompt_tokens it is promptLimit. With it,
-// longer prompts are accepted, and only their last tokens are kept: truncate tokens, or if truncate is -1 the number
-// that leaves space for an answer of maxTokens tokens.
+// limit returns the limit for each prompt of a request. Without truncate_prompt_tokens it is promptLimit. Otherwise
+// longer prompts are accepted, and only their last tokens are kept. The number of kept tokens is truncate. If
+// truncate is -1, it leaves space for an answer of maxTokens tokens.
 func (s *Server) limit(truncate *int, maxTokens int) (limit, error) {
 	if truncate == nil {
 		return s.promptLimit(), nil

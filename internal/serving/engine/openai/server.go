@@ -200,8 +200,8 @@ func (s *Server) page(h handler) http.HandlerFunc {
 	}
 }
 
-// key returns the index in s.keys of the key that the request has, or -1 if s.keys does not contain that key.
-// It compares digests in constant time.
+// key returns the index of the request's key in s.keys. If s.keys does not contain the key, it returns -1. It
+// compares digests in constant time.
 func (s *Server) key(r *http.Request) int {
 	key := r.Header.Get("X-Api-Key") // sent by Anthropic's and Azure's clients, and by proxies
 	if scheme, bearer, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {

@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// fillIn changes a request that has a suffix, so that the answer is the text between the prompt and the suffix. It
+// fillIn changes a request with a suffix, so that the answer is the text between the prompt and the suffix. It
 // returns an error if the model or another field does not allow this.
 func (s *Server) fillIn(body *completionRequest, r *engine.Request) error {
 	infill := s.config.Engine.Config().Tokenizer.Infill()

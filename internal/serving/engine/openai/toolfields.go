@@ -23,9 +23,8 @@ var (
 		"cache_control", "annotations", "extra_content", "thought_signature", "thoughtSignature", "provider_specific_fields"}
 )
 
-// knownFields returns an error if an object has a field that is not in names. The object may have a field
-// named function, whose value is an object too. If that object has a field that is not in the parameter
-// function, knownFields also returns an error.
+// knownFields returns an error if an object has a field that is not in names. The object may have a field named
+// function with a second object. The fields of the second object must be in the parameter function.
 func knownFields(field, name string, value json.RawMessage, names, function []string) error {
 	fields, err := Object(field, name, value, names...)
 	if err != nil || IsNull(fields["function"]) {

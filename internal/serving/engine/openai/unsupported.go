@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// A foreignField is a field of OpenAI, vLLM, llama.cpp, ollama or another server that would change the answer
-// and that this server does not support. A field with null, an empty value or its neutral value is accepted.
-// Unknown fields are refused as well, but for a field in a table the error says what to use instead.
+// A foreignField is an unsupported field of OpenAI, vLLM, llama.cpp, ollama or another server. Such a field would
+// change the answer. A field with null, an empty value or its neutral value is accepted. Unknown fields are refused
+// as well, but for a field in a table the error says what to use instead.
 type foreignField struct {
 	name    string
 	neutral string // a value without effect, as JSON, or ""
@@ -25,10 +25,10 @@ type fieldTable struct {
 	foreign  []foreignField
 	harmless []string // ignored
 
-	// dependent has the fields that have an effect only together with a foreign field, and the name of that
-	// foreign field. If the foreign field is given too, the dependent field is accepted: the foreign field
-	// then has a value without effect, or is refused itself. If the foreign field is missing, its default on
-	// another server may have an effect.
+	// dependent maps a dependent field to a foreign field. The dependent field has an effect only together with the
+	// foreign field. If both are given, the dependent field is accepted: the foreign field then has a value without
+	// effect, or is refused itself. If the foreign field is missing, its default on another server may have an
+	// effect.
 	dependent map[string]string
 
 	unknown string // what is wrong with a field that is not in the table
@@ -196,7 +196,7 @@ func (f *foreignField) changesNothing(raw json.RawMessage) bool {
 	return err == nil && none == nil && number == neutral
 }
 
-// Fields are fields that a body may have besides those of the struct into which the body is decoded.
+// Fields are fields that a body may have besides those of the decoded struct.
 type Fields struct {
 	Harmless []string          // change no answer
 	Refused  map[string]string // what to use instead, or ""; these must be missing, null, false, 0 or empty

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// This file finds the heaviest tokens without sorting all tokens: it counts tokens in buckets by the first bits of
+// This file finds the heaviest tokens without sorting all tokens. It counts tokens in buckets by the first bits of
 // their weight, and sorts only the tokens of one bucket.
 
 // Weights are at most 1. A bucket holds the weights with the same exponent and the same first four bits of the

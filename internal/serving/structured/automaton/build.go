@@ -2,8 +2,8 @@ package automaton
 
 import "slices"
 
-// trim removes the states that cannot reach an accepting state, and merges character classes that no
-// state distinguishes.
+// trim removes the states that cannot reach an accepting state. It merges character classes if no state distinguishes
+// them.
 func (d *DFA) trim() {
 	n := len(d.tags)
 	before := make([][]int32, n)
@@ -68,9 +68,9 @@ func (d *DFA) keep(alive []bool) {
 	d.next, d.tags = next, tags
 }
 
-// Explore returns the automaton whose states are the values of S that step reaches from start. The function
-// step returns the state after a character of the alphabet, and false if that character is not allowed. The
-// function accept returns the tag of a state, or None. Characters outside the alphabet are not allowed.
+// Explore returns an automaton. Its states are the values of S that step reaches from start. The function step
+// returns the state after a character of the alphabet, or false if the character is not allowed. The function accept
+// returns the tag of a state, or None. Characters outside the alphabet are not allowed.
 func Explore[S comparable](alphabet []rune, start S, step func(S, rune) (S, bool), accept func(S) int32, budget *Budget) (*DFA, error) {
 	d := asciiClasses(alphabet)
 	return d, explore(d, start, func(state S, class int) (S, bool) {

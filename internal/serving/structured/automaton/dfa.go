@@ -2,7 +2,7 @@ package automaton
 
 import "slices"
 
-// None is the result of a transition that does not exist, and the tag of a state that does not accept.
+// None is the result of a missing transition. It is also the tag of a state that does not accept.
 const None = -1
 
 // DFA is a deterministic automaton. Each of its states can reach an accepting state, and state 0 is

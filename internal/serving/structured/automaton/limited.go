@@ -11,8 +11,8 @@ type Limited struct {
 	alive            []uint64 // one bit for each state: whether it can reach an accepting state
 }
 
-// Limit returns an automaton that accepts those texts of d that have minimum to maximum characters. If
-// maximum is below 0, there is no upper limit.
+// Limit returns an automaton for the texts of d with minimum to maximum characters. If maximum is below 0, there is
+// no upper limit.
 func Limit(d *DFA, minimum, maximum int, budget *Budget) (*Limited, error) {
 	last := maximum
 	if maximum < 0 {

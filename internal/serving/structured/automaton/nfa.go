@@ -215,9 +215,8 @@ type subsets struct {
 	budget  *Budget
 }
 
-// start makes the first state of d, which is the only one in which the transitions of Builder.Begin can be
-// taken. It also sets the tags of b's states, including those that a state gets through the transitions of
-// Builder.End.
+// start makes the first state of d. Only in this state can the transitions of Builder.Begin be taken. It also sets
+// the tags of b's states, including tags from the transitions of Builder.End.
 func (s *subsets) start() error {
 	b := s.b
 	s.tags = s.endTags(b.ends)

@@ -1,8 +1,7 @@
 package automaton
 
-// Combine returns the automaton that runs a and b in parallel. The function tag computes the tag of a text
-// from the tag that the text has in a and the tag that it has in b. If one of the automata does not accept
-// the text, the argument for that automaton is None.
+// Combine returns the automaton that runs a and b in parallel. The function tag computes the tag of a text from its
+// tags in a and in b. If an automaton does not accept the text, the tag in it is None.
 func Combine(a, b *DFA, tag func(a, b int32) int32, budget *Budget) (*DFA, error) {
 	d, pairs := joinClasses(a, b)
 	if err := budget.Spend(len(d.starts)); err != nil {

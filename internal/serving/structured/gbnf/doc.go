@@ -1,11 +1,9 @@
-// Package gbnf compiles the text of a grammar, in llama.cpp's GBNF or in the EBNF that vLLM accepts,
-// which is nearly the same.
+// Package gbnf compiles the text of a grammar in llama.cpp's GBNF, or in vLLM's nearly equal EBNF.
 //
 // A rule has the form name ::= alternatives. An alternative can contain literals in quotes, classes of
 // characters in brackets, a dot for any character, names of rules, and groups in parentheses. Each of
 // them can be followed by *, +, ?, {n}, {n,}, {,m} or {n,m}. A comment begins with #. The rule root
 // derives the answer. Rules may be recursive in any way.
 //
-// A part without recursion becomes one lexeme, so that the tokens that fit it are computed once for
-// all answers.
+// A part without recursion becomes one lexeme. The tokens that fit a lexeme are computed once for all answers.
 package gbnf

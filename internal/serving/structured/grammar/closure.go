@@ -35,8 +35,8 @@ func appendKernels(key []byte, kernels []kernel) []byte {
 	return key
 }
 
-// closed is the closure of some kernels. It has an item for each lexeme that can begin at a kernel or after
-// steps from it that read nothing, and says whether the text may end there.
+// closed is the closure of some kernels. It has an item for each lexeme that can begin at a kernel, or after steps
+// that read nothing. The field accept is true if the text may end there.
 type closed struct {
 	items  []Item
 	accept bool
@@ -151,8 +151,8 @@ func (w *closing) returnTo(f *frame, back kernel) {
 	}
 }
 
-// share replaces frames that the closure has made by equal frames of earlier closures, so that equal states
-// have equal configs. A frame whose callers include the frame itself is not replaced.
+// share replaces new frames of the closure by equal frames of earlier closures. Equal states then have equal configs.
+// A frame whose callers include the frame itself is not replaced.
 func (r *Runner) share(w *closing) {
 	if len(w.fresh) == 0 {
 		return

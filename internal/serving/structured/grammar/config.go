@@ -31,7 +31,7 @@ type Config struct {
 	table *[256]*Config // instead of bytes and next if there are many
 }
 
-// dead is the config that Config.next and Config.table have for a byte that is not allowed.
+// dead is the config in Config.next and Config.table for a byte that is not allowed.
 var dead = &Config{}
 
 func (c *Config) known(b byte) *Config {
@@ -117,8 +117,8 @@ func (r *Runner) Step(c *Config, b byte) *Config {
 	return to
 }
 
-// Current returns c if it is in the runner's cache. Otherwise it returns a copy of c that does not refer to
-// the configs after c, so that the garbage collector can free c and these configs.
+// Current returns c if it is in the runner's cache. Otherwise it returns a copy of c without the references to the
+// configs after c. The garbage collector can then free c and these configs.
 func (r *Runner) Current(c *Config) *Config {
 	if c.epoch == r.epoch {
 		return c

@@ -68,8 +68,8 @@ func (g *Grammar) Call(from, rule, to Node) { g.add(from, edge{call: rule, to: [
 // Jump adds an edge that reads nothing.
 func (g *Grammar) Jump(from, to Node) { g.add(from, edge{call: noCall, to: []Node{to}}) }
 
-// Embed adds the nodes and edges of another grammar, which must not be used afterwards. It returns the rule
-// that derives the texts of that grammar.
+// Embed adds the nodes and edges of the grammar other. It returns the rule that derives the texts of other. The
+// caller must not use other afterwards.
 func (g *Grammar) Embed(other *Grammar) Node {
 	rule, edges := Node(len(g.nodes)), int32(len(g.edges))
 	for _, n := range other.nodes {
@@ -165,8 +165,8 @@ func (g *Grammar) usable(e int32, alive []bool) bool {
 	return false
 }
 
-// drop changes an edge's lazy terminal so that its lexeme has only those tags that lead to a node from which
-// the rule can end. alive says which nodes these are.
+// drop changes an edge's lazy terminal so that its lexeme has only tags that lead to alive nodes. From an alive node
+// the rule can end.
 func (g *Grammar) drop(e int32, alive []bool) {
 	edge := &g.edges[e]
 	if edge.terminal == nil || edge.terminal.make == nil {

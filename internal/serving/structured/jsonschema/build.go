@@ -83,10 +83,9 @@ func (b *builder) nodes(n int) []grammar.Node {
 	return out
 }
 
-// elements adds the edges for element i. The indices of the slices element and after are bit sets of the
-// schemas in contains that the elements so far satisfy. An edge leads from element[met] to after[met]. If the
-// element satisfies another schema of contains, an edge leads to the node of after whose index also has the
-// bit of that schema.
+// elements adds the edges for element i. The slices element and after are indexed by the bit set met. It has a bit
+// for each schema of contains that the elements so far satisfy. An edge leads from element[met] to after[met]. If the
+// element satisfies another schema of contains, an edge leads to the node of after with the additional bit.
 func (b *builder) elements(a *arrays, i int, element, after []grammar.Node) {
 	own := b.element(a, i)
 	for met := range element {
@@ -209,8 +208,8 @@ func (m *members) grow(first grammar.Node, minimum, top int) {
 	}
 }
 
-// names adds edges from a node to the values of the names that may come there: the listed names from index i
-// up to the first required one, and unlisted names if no required name is missing.
+// names adds edges from a node to the values of the names that may come next. These are the listed names from index i
+// up to the first required one. If no required name is missing, unlisted names may come too.
 func (m *members) names(from grammar.Node, i int, values []grammar.Node) {
 	n := len(m.listed)
 	stop := min(m.nextRequired(i)+1, n)

@@ -187,8 +187,8 @@ func (s *strings_) key() string {
 	return string(key)
 }
 
-// lexeme adds an edge between two nodes that reads the texts of the automaton that the function make returns.
-// If there are no texts, it adds no edge.
+// lexeme adds an edge between two nodes. The edge reads the texts of the automaton from the function make. If there
+// are no texts, lexeme adds no edge.
 func (b *builder) lexeme(from, to grammar.Node, key string, make func() (texts, error), form lexeme.Form) {
 	t := b.terminal(key, func() (*lexeme.Lexeme, error) {
 		d, err := make()

@@ -11,7 +11,7 @@ import (
 )
 
 // Contradiction returns the reason why no value satisfies a schema: the place, and the keywords that contradict each
-// other. The caller must know that Compile accepts the schema and that no value satisfies it.
+// other. It requires that Compile accepts the schema, and that no value satisfies it.
 func Contradiction(source []byte, budget *automaton.Budget) error {
 	root, err := read(source)
 	if err != nil {
@@ -78,9 +78,9 @@ func namesOf(core []demand) string {
 	return words.String()
 }
 
-// withoutTypes removes the demand for one type from a core of three or more demands, because the error is
-// clearer if it names only the other demands, which contradict each other for every value of that type. The
-// type integer stays if a number with a fraction satisfies the other demands.
+// withoutTypes removes the demand for one type from a core of three or more demands. The other demands contradict
+// each other for every value of that type, and the error is clearer if it names only them. The type integer stays if
+// a number with a fraction satisfies the other demands.
 func (c *compiler) withoutTypes(core []demand) ([]demand, error) {
 	for i := 0; i < len(core) && len(core) > 2; i++ {
 		t := core[i].schema.get("type")
@@ -204,8 +204,8 @@ func (c *compiler) empty(all conjunction) (bool, error) {
 	return err == nil && !g.Trim(), err
 }
 
-// emptyPart looks for a required member or element that no value satisfies. It returns the schemas that apply
-// to that part, and a need with the part's name. If there is no such part, the need is zero.
+// emptyPart looks for a required member or element that no value satisfies. It returns the schemas of the part, and a
+// need with the part's name. If there is no such part, the need is zero.
 func (c *compiler) emptyPart(core []demand) (conjunction, need, error) {
 	s, err := c.shape(terms(core))
 	if err != nil {

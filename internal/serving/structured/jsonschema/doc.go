@@ -11,7 +11,6 @@
 // properties after them. Integers have neither fraction nor exponent. Limited numbers have no
 // exponent. Numbers of enum and const may also be written as in the schema. Names and limited strings have escapes only where JSON requires them.
 //
-// A keyword that is not supported causes an [Unsupported] error. Keywords that JSON Schema does not
-// define, and keywords that only describe, are ignored. Formats that JSON Schema does not define are
-// ignored, too.
+// A keyword that is not supported causes an [Unsupported] error. Keywords are ignored if JSON Schema does not define
+// them or if they only describe. Formats that JSON Schema does not define are ignored, too.
 package jsonschema

@@ -7,9 +7,8 @@ import (
 	"llmmemory/internal/serving/structured/regex"
 )
 
-// The formats that JSON Schema defines, with the RFCs that it names: 3339 for dates and times, 5321
-// for email, 3986 for URIs, 2673 and 4291 for addresses, 1123 for hosts, 4122 for UUIDs, and 6901 for
-// pointers.
+// The formats of JSON Schema follow these RFCs: 3339 for dates and times, 5321 for email, 3986 for URIs, 2673 and
+// 4291 for addresses, 1123 for hosts, 4122 for UUIDs, and 6901 for pointers.
 const (
 	monthDay = `(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))`
 	leapYear = `(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)`

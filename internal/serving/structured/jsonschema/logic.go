@@ -92,8 +92,8 @@ func notShape(c *compiler, schema *value, name string, v *value) (*shape, error)
 	return c.termShape(term{v, true})
 }
 
-// ifShape returns two alternatives: values that satisfy if and then, and values that do not satisfy if but
-// satisfy else.
+// ifShape returns two alternatives. The values of the first satisfy if and then. The values of the second do not
+// satisfy if, but satisfy else.
 func ifShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
 	then, otherwise := schema.get("then"), schema.get("else")
 	if then == nil && otherwise == nil || c.doc.draft < 7 {
@@ -109,9 +109,9 @@ func ifShape(c *compiler, schema *value, name string, v *value) (*shape, error) 
 	return c.either(yes, no)
 }
 
-// dependentShape evaluates dependentRequired, dependentSchemas and dependencies. Each member that such a
-// keyword names leads to two alternatives: objects without the member, and objects that satisfy what the
-// schema requires if the member is present.
+// dependentShape evaluates dependentRequired, dependentSchemas and dependencies. Each member named by such a keyword
+// leads to two alternatives: objects without the member, and objects with the member that satisfy the keyword's
+// demands.
 func dependentShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
 	if v.kind != object {
 		return nil, refuse(schema, name, "it is not an object")

@@ -6,8 +6,7 @@ import (
 	"llmmemory/internal/serving/structured/automaton"
 )
 
-// negate returns the values that are not in a shape: for each type, the values that no alternative
-// allows.
+// negate returns the values outside a shape. For each type, these are the values that no alternative allows.
 func (c *compiler) negate(s *shape, schema *value) (*shape, error) {
 	out := everything()
 	out.null, out.no, out.yes = !s.null, !s.no, !s.yes
@@ -25,9 +24,8 @@ func (c *compiler) negate(s *shape, schema *value) (*shape, error) {
 	return out, err
 }
 
-// without returns the values of one type that the alternatives in some allow, except those that the
-// alternatives in excluded allow. The function negate returns, as alternatives, the values that one excluded
-// alternative does not allow.
+// without returns the values of one type that are allowed by an alternative in some, but by none in excluded. The
+// function negate returns alternatives for the values that one excluded alternative does not allow.
 func without[T alternative[T]](c *compiler, some, excluded []T, schema *value, negate func(*compiler, *T, *value) ([]T, error)) ([]T, error) {
 	for i := range excluded {
 		negated, err := negate(c, &excluded[i], schema)

@@ -56,7 +56,7 @@ func (r relation) holds(order int) bool {
 	return order != 0
 }
 
-// multiple requires that a number is a multiple of step or, if negated, that it is not.
+// multiple requires a multiple of step. If negated is true, it requires a number that is not a multiple.
 type multiple struct {
 	step    *big.Rat
 	negated bool

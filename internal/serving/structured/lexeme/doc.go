@@ -1,7 +1,6 @@
 // Package lexeme implements the terminal symbols of grammars as automata over bytes: plain texts, JSON
 // strings, names of members, numbers and punctuation, with the white space before them.
 //
-// The states of a lexeme are computed when they are first reached, and each can reach the end of the
-// lexeme. Package grammar decides which lexeme may follow, and package structured decides which tokens
-// fit a state.
+// The states of a lexeme are computed when they are first reached, and each can reach the end of the lexeme. Package
+// grammar decides the lexemes that may follow. Package structured decides the tokens that fit a state.
 package lexeme

@@ -2,8 +2,7 @@ package lexeme
 
 import "llmmemory/internal/serving/structured/automaton"
 
-// None is the result of Next for a byte that is not allowed, and the tag of a state in which the lexeme
-// cannot end.
+// None is the result of Next for a forbidden byte. It is also the tag of a state in which the lexeme cannot end.
 const None = automaton.None
 
 // State is a state of a lexeme. Unlike the number of a state, it does not depend on the order in which the

@@ -31,8 +31,8 @@ func Others(names []string) *Lexeme {
 // AnyName returns the lexeme of all names of members.
 func AnyName() *Lexeme { return Name("name", automaton.All()) }
 
-// Except returns the state that the lexeme AnyName would have after the bytes that lead l to the given state.
-// If l is compact, it is the state of a compact AnyName. Except returns false if l was not made by Others.
+// Except translates a state of l to a state of the lexeme AnyName. The same bytes lead l and AnyName to these states.
+// If l is compact, it is the state of a compact AnyName. If l was not made by Others, Except returns false.
 func (l *Lexeme) Except(state int32) (State, bool) {
 	if l.except == nil {
 		return State{}, false
