@@ -120,7 +120,7 @@ func TestFirstZeroReadsNothingAfterTheLastCount(t *testing.T) {
 	}
 }
 
-// Ensure that FirstFit finds the same blocks as the handout's loop, which starts from block 0 each time.
+// Ensure that FirstFit finds the same blocks as the handout's loop. The loop starts from block 0 each time.
 func TestFirstFitEqualsStartingAnew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		counts := rapid.SliceOfN(rapid.Int32Range(-1, 2), 0, 300).Draw(t, "counts")

@@ -46,8 +46,8 @@ func cpuid(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)
 
 func xgetbv() (eax, edx uint32)
 
-// detectWidth asks which instructions the processor has, and whether the operating system saves the registers that
-// they use (Intel SDM vol. 1, 14.7.1 and 15.3).
+// detectWidth returns the widest vectors that the processor and the operating system support. The operating system must
+// save the registers of these vectors (Intel SDM vol. 1, 14.7.1 and 15.3).
 func detectWidth() int {
 	const (
 		osxsave, avx  = 1 << 27, 1 << 28

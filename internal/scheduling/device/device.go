@@ -1,6 +1,6 @@
-// Package device is the pool of physical blocks of one device, for vLLM V0 and the system of the PagedAttention paper:
-// reference counts and a stack of free blocks. It also has Tables and Watermark, which the block managers of both
-// systems use.
+// Package device is the pool of physical blocks of one device. It serves vLLM V0 and the system of the PagedAttention
+// paper. The pool has reference counts and a stack of free blocks. The package also has Tables and Watermark for the
+// block managers of both systems.
 //
 // The rules of counting are in package block. The pool of vLLM V1, with its queue of free blocks and its prefix cache,
 // is package llmmemory/internal/scheduling/vllm/v1/pool.
@@ -17,8 +17,8 @@ import (
 // A Pair is the order to copy the contents of block Src to block Dst.
 type Pair struct{ Src, Dst int32 }
 
-// A Device has the blocks of one memory, with consecutive ids; their reference counts; and a stack of free blocks, so
-// that Take returns the block that was freed last.
+// A Device has the blocks of one memory, with consecutive ids. It counts their references and keeps a stack of free
+// blocks, so Take returns the block that was freed last.
 type Device struct {
 	first  int32
 	counts []int32
@@ -119,9 +119,9 @@ func (d *Device) Free() iter.Seq[int32] {
 	}
 }
 
-// Check returns an error unless the stack has only blocks with the count 0, each once, and the count of each block is
-// the number of table entries that name the block. kept is the number of blocks with the count 0 that are not on the
-// stack. entries yields every mapped entry of every table.
+// Check returns an error if the stack has a block twice or a block with references. It also returns an error if the
+// count of a block is not the number of its table entries. kept is the number of free blocks outside the stack. entries
+// yields every mapped entry of every table.
 func (d *Device) Check(kept int, entries iter.Seq[int32]) error {
 	stacked := make([]bool, len(d.counts))
 	for _, id := range d.free {

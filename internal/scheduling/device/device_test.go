@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that Ascending and Descending return unused blocks from opposite ends, and that Take returns the block that
-// was freed last.
+// Ensure that Ascending and Descending return unused blocks from opposite ends. A freed block must be taken next.
 func TestTheDevicesBeginFromOppositeEnds(t *testing.T) {
 	up, down := Ascending(10, 3), Descending(0, 3)
 	require.Equal(t, []int32{10, 11, 12}, slices.Collect(up.Free()))

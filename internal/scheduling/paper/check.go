@@ -9,9 +9,9 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// Check returns an error unless the reference counts and the free blocks of both devices agree with the tables, and
-// each table covers all tokens of its sequence except a token that was just generated. groups yields every group that
-// has blocks.
+// Check returns an error if the reference counts or the free blocks of a device disagree with the tables. It also
+// returns an error if a table does not cover all tokens of its sequence; only a token just generated may be missing.
+// groups yields every group that has blocks.
 func (m *Manager) Check(groups iter.Seq[*Group]) error {
 	for _, d := range []*device.Device{&m.gpu, &m.cpu} {
 		if err := d.Check(0, m.entries(d, groups)); err != nil {
@@ -65,8 +65,8 @@ func (m *Manager) checkTable(g *Group, s *Seq) error {
 	return nil
 }
 
-// Check returns an error unless every block is in exactly one chunk, and each free chunk is in the list for its size
-// and has no free buddy of the same size.
+// Check returns an error unless every block is in exactly one chunk. Each free chunk must be in the list for its size,
+// without a free buddy of the same size.
 func (b *Buddy) Check() error {
 	free := 0
 	listed := map[int32]int{}

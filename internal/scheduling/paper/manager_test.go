@@ -65,7 +65,7 @@ func TestACopyOfASequenceIsAsLong(t *testing.T) {
 	require.NoError(t, m.Check(slices.Values([]*Group{g})))
 }
 
-// Ensure that the chunk freed last is taken, and that a split takes the lower half (vllm/v0/RULES.md §11).
+// Ensure that the chunk freed last is taken first. A split must use the lower half (vllm/v0/RULES.md §11).
 func TestTheBuddyAllocatorKeepsTheLowHalf(t *testing.T) {
 	b, err := newBuddy(16, 8)
 	require.NoError(t, err)
@@ -126,7 +126,7 @@ func TestSchedulerCheckSeesDamage(t *testing.T) {
 	}
 }
 
-// Ensure that the prefix's blocks stay on the GPU in a swap, and that a prompt must be longer than the prefix.
+// Ensure that the prefix's blocks stay on the GPU in a swap. Ensure also that a prompt must be longer than the prefix.
 func TestThePrefixesBlocksBeginEveryTable(t *testing.T) {
 	m, err := NewManager(Config{BlockSize: 4, NumGPUBlocks: 8, NumCPUBlocks: 8, Prefix: 10})
 	require.NoError(t, err)

@@ -126,9 +126,9 @@ func (q *request) begin(r serve.Request, n int) {
 
 func (q *request) length() int { return q.Seqs[0].Len }
 
-// Step implements serve.Scheduler. It returns an error, which wraps ErrNoFreeBlocks, if a request must be swapped out
-// but does not fit on the CPU. (The artifact ends in this case.) After an error the model must not run; every request
-// is in a queue, and the iteration lists the preemptions and copies that Step has made before.
+// Step implements serve.Scheduler. Its error wraps ErrNoFreeBlocks: a request must be swapped out, but does not fit on
+// the CPU. (The artifact ends in this case.) After an error the model must not run. Every request is in a queue, and
+// the iteration lists the preemptions and copies from before the error.
 func (s *Scheduler) Step(it *serve.Iteration) error {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -278,7 +278,7 @@ func (s *Scheduler) admit(it *serve.Iteration) error {
 	return nil
 }
 
-// ignore drops a request that can never run, and that is in no queue. The artifact would let it wait for ever.
+// ignore drops a request that can never run. The request must be in no queue. The artifact would let it wait for ever.
 func (s *Scheduler) ignore(it *serve.Iteration, index int32) {
 	it.Ignored = append(it.Ignored, s.requests.At(index).id)
 	s.forget(index)

@@ -75,7 +75,7 @@ func TestTheLimitCountsRunningRequestsAndNewSequences(t *testing.T) {
 	x.expect(lengths{1: 1, 2: 1}, lengths{})
 }
 
-// Ensure that the request that arrived last is preempted, and is not admitted again in the same step.
+// Ensure that the latest request is preempted, and is not admitted again in the same step.
 func TestVictimsWaitByArrival(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 9}, wide, false)
 	for id := 1; id <= 4; id++ {
@@ -95,8 +95,8 @@ func TestVictimsWaitByArrival(t *testing.T) {
 	x.expect(lengths{3: 4}, lengths{2: 5}) // its prompt and two tokens
 }
 
-// Ensure that no request is admitted while a group is swapped out, and that the sequences of the group still share
-// blocks after the swap.
+// Ensure that no request is admitted while a group is swapped out. After the swap, the sequences of the group must
+// still share blocks.
 func TestSwappedGroupsComeBackWhole(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 2, NumGPUBlocks: 9, NumCPUBlocks: 8}, wide, false)
 	x.add(serve.Request{ID: 1, Prompt: 8}, serve.Request{ID: 2, Prompt: 3, Seqs: 2})
@@ -131,8 +131,8 @@ func TestASwappedGroupMayFillTheLimitOfSequences(t *testing.T) {
 	x.expect(lengths{}, lengths{1: 9, 2: 6, 3: 6})
 }
 
-// Ensure that a group is swapped in during a step in which another request is preempted by recomputation; only a
-// preemption by swapping prevents this.
+// Ensure that a preemption by recomputation does not prevent the swap-in of a group in the same step. Only a preemption
+// by swapping prevents it.
 func TestAGroupComesBackInAStepWithARecomputation(t *testing.T) {
 	x, _ := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 12, NumCPUBlocks: 12}, wide, false)
 	x.add(serve.Request{ID: 1, Prompt: 6}, serve.Request{ID: 2, Prompt: 3}, serve.Request{ID: 3, Prompt: 2, Seqs: 2})
@@ -249,7 +249,7 @@ func TestOrcaReservesWhatEachPolicySays(t *testing.T) {
 	}
 }
 
-// Ensure that no request joins a static batch, whose requests are padded to one length.
+// Ensure that no request joins a static batch. The requests of the batch are padded to one length.
 func TestAStaticBatchIsAnsweredAsAWhole(t *testing.T) {
 	s, err := NewStatic(StaticConfig{BatchSize: 3, MaxModelLen: 20})
 	require.NoError(t, err)

@@ -88,8 +88,8 @@ func (m *Manager) swap(dst []device.Pair, g *Group, from, to *device.Device) ([]
 	return dst, nil
 }
 
-// movePrefix removes the shared prefix from a table that moves to the CPU, or adds it to a table that moves to the
-// GPU. It returns the number of entries that the table has while it is on the GPU.
+// movePrefix removes the shared prefix from a table on its way to the CPU, or adds it to a table on its way to the GPU.
+// It returns the number of entries in the GPU form of the table.
 func (m *Manager) movePrefix(s *Seq, to *device.Device) int {
 	if len(m.prefix) == 0 || len(s.table) == 0 {
 		return len(s.table)

@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/testkit/servetest"
 )
 
-// Ensure that every sequence attends to its own tokens in each iteration and that every request is answered, with
-// samples, beams and preemptions.
+// Ensure that every sequence attends to its own tokens in each iteration, and every request is answered. The traffic
+// has samples, beams and preemptions.
 func TestSOSPTraffic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := Config{

@@ -1,7 +1,7 @@
-// Package reqtable has tables and queues of requests. A Table is an array of requests, and a map from the ids that the
-// caller chose to indexes of the array. A Queue is a list of indexes. An index is in at most one queue, so all queues
-// of a table share one array of links, and moving a request from one queue to another allocates nothing. Handles is a
-// table without queues that chooses the numbers of the requests itself.
+// Package reqtable has tables and queues of requests. A Table is an array of requests, and a map from the caller's ids
+// to indexes of the array. A Queue is a list of indexes. An index is in at most one queue, so all queues of a table
+// share one array of links. Moving a request from one queue to another allocates nothing. Handles is a table without
+// queues that chooses the numbers of the requests itself.
 package reqtable
 
 import (

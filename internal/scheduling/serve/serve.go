@@ -1,6 +1,5 @@
-// Package serve is the common interface of the schedulers of an LLM server. The caller, which can be a simulator or a
-// worker with a model, adds requests, runs the iterations that the scheduler returns, and reports which answers are
-// complete.
+// Package serve is the common interface of the schedulers of an LLM server. The caller is a simulator or a worker with
+// a model. It adds requests, runs the scheduler's iterations, and reports complete answers.
 //
 //	for {
 //		add what has arrived
@@ -10,8 +9,8 @@
 //		answered = scheduler.Finish(answered[:0], the requests that have generated their last token)
 //	}
 //
-// A scheduler may rely on this order: Step assumes that each request of the previous iteration that Finish did not end
-// has generated its token. This package must not contain scheduling rules.
+// A scheduler may rely on this order. Step assumes that the unfinished requests of the previous iteration have
+// generated their tokens. This package must not contain scheduling rules.
 package serve
 
 import (

@@ -19,8 +19,8 @@ func (m *Manager) CanAppend(lookahead int, group ...*Seq) bool {
 }
 
 // Append adds the unseen tokens of s to its table, with empty blocks for lookahead more tokens. It appends to dst the
-// copies that the caller must make (vllm/v0/RULES.md §2). computed is the number of computed tokens of s, which
-// determines where the sliding window begins. If too few blocks are free, the error wraps ErrNoFreeBlocks.
+// copies that the caller must make (vllm/v0/RULES.md §2). computed is the number of computed tokens of s. It
+// determines the beginning of the sliding window. If too few blocks are free, the error wraps ErrNoFreeBlocks.
 func (m *Manager) Append(dst []device.Pair, s *Seq, lookahead, computed int) ([]device.Pair, error) {
 	if err := m.checkAppend(s, lookahead, computed); err != nil {
 		return dst, err

@@ -11,9 +11,9 @@ import (
 	"llmmemory/internal/scheduling/reqtable"
 )
 
-// Check returns an error unless each block of both devices is free, evictable, or named by as many table entries as its
-// count; each table has blocks for all tokens recorded in it; and the key of each cached block finds the block. seqs
-// yields every sequence of the manager.
+// Check returns an error if the state of the manager is inconsistent. Each block of both devices must be free,
+// evictable, or in as many table entries as its count says. Each table must have blocks for all tokens recorded in it.
+// The key of each cached block must find the block. seqs yields every sequence of the manager.
 func (m *Manager) Check(seqs iter.Seq[*Seq]) error {
 	entries := func(d *device.Device) iter.Seq[int32] {
 		return func(yield func(int32) bool) {
@@ -127,9 +127,9 @@ func (m *Manager) checkPrefix() error {
 	return nil
 }
 
-// Check returns an error unless the manager's state is consistent; every request is in exactly one queue; running
-// requests have their blocks on the GPU, swapped requests have theirs on the CPU, and waiting requests have none; and
-// each table has blocks for the computed tokens.
+// Check returns an error if the manager's state is inconsistent or a request is not in exactly one queue. Running
+// requests must have their blocks on the GPU, swapped requests must have theirs on the CPU, and waiting requests must
+// have none. Each table must have blocks for the computed tokens.
 func (s *Scheduler) Check() error {
 	if err := s.manager.Check(s.seqs()); err != nil {
 		return err

@@ -45,7 +45,7 @@ func TestCheckSeesDamage(t *testing.T) {
 	}
 }
 
-// Ensure that a wrong call is refused with a reason, and also a call that vLLM itself handles wrongly.
+// Ensure that a wrong call is refused with a reason. Calls are refused, too, if vLLM itself handles them wrongly.
 func TestMisuseIsRefusedWithAReason(t *testing.T) {
 	for name, c := range map[string]Config{
 		"blocks without tokens":   {NumGPUBlocks: 1},
@@ -77,7 +77,7 @@ func TestMisuseIsRefusedWithAReason(t *testing.T) {
 	m.Free(&Seq{}) // unknown, too
 }
 
-// Ensure that an append reuses the blocks that leave its window only if no other sequence shares them.
+// Ensure that an append reuses the blocks before its window only if no other sequence shares them.
 func TestSharedBlocksThatLeaveAWindowAreNotFree(t *testing.T) {
 	m := manager(t, Config{BlockSize: 1, NumGPUBlocks: 6, SlidingWindow: 1})
 	parent, child := &Seq{Len: 5}, &Seq{Len: 5}
@@ -115,8 +115,7 @@ func TestAnAppendMayUseABlockThatAPromotionReturns(t *testing.T) {
 	require.Equal(t, other.table[1], s.table[1])
 }
 
-// Ensure that blocks count as computed as soon as the batch that computes them is formed, and that the last block of
-// a table never counts.
+// Ensure that blocks count as computed as soon as their batch is formed. The last block of a table must never count.
 func TestTheLastBlockOfATableIsNeverComputed(t *testing.T) {
 	m := manager(t, Config{BlockSize: 2, NumGPUBlocks: 20, EnablePrefixCaching: true})
 	tokens := []int32{1, 2, 3, 4, 5, 6, 7}

@@ -7,9 +7,9 @@ import (
 	"llmmemory/internal/scheduling/reqtable"
 )
 
-// A prefix is the state of prefix caching on the GPU: which block contains which prefix, and the evictor, a queue of
-// the cached blocks that no table names. The block at the head of the evictor lost its last reference first
-// (vllm/v0/RULES.md §6).
+// A prefix is the state of prefix caching on the GPU. It knows the cached prefix of each block. The evictor is a queue
+// of the cached blocks without a table entry; the block at its head lost its last reference first (vllm/v0/RULES.md
+// §6).
 type prefix struct {
 	hash    blockhash.Fast
 	cached  map[blockhash.Hash]int32
@@ -30,8 +30,8 @@ func (p *prefix) track(id int32, computed bool) {
 	p.blocks[id].access, p.blocks[id].computed = -1, computed
 }
 
-// evict removes a block from the evictor and returns it. It walks from the head and keeps the block with the longest
-// prefix so far. It stops at the first block that was accessed later than the block that it keeps.
+// evict removes a block from the evictor and returns it. It walks from the head and remembers the block b with the
+// longest prefix so far. It stops at the first block that was accessed later than b.
 func (p *prefix) evict() int32 {
 	best := p.evictor.Head()
 	if best == reqtable.None {
@@ -229,9 +229,9 @@ func (m *Manager) Computed(dst []int32, group ...*Seq) []int32 {
 	return dst
 }
 
-// computedOf adds the blocks of s that became computed since the last call to s.computed, and returns this list. The
-// list never has the last block of the table. If a block before the last one is not computed, this call still adds the
-// computed blocks after it, but later calls do not change the list any more.
+// computedOf adds the newly computed blocks of s to s.computed, and returns this list. The list never has the last
+// block of the table. If a block before the last one is not computed, this call still adds the computed blocks after
+// it. Later calls then do not change the list any more.
 func (m *Manager) computedOf(s *Seq) []int32 {
 	last := len(s.table) - 1
 	if s.gap || last < 0 {

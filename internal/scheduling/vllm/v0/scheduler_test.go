@@ -83,7 +83,7 @@ func TestASwappedRequestTooLongForTheGPUIsDropped(t *testing.T) {
 	require.NoError(t, s.Check())
 }
 
-// Ensure that every request is still in a queue after a step that fails because the CPU is full.
+// Ensure that every request is still in a queue after a failed step. The step fails because the CPU is full.
 func TestAFailedStepLosesNobody(t *testing.T) {
 	s := scheduler(t, SchedulerConfig{
 		Manager:             Config{BlockSize: 1, NumGPUBlocks: 6, NumCPUBlocks: 1},

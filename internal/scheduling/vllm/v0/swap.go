@@ -22,9 +22,9 @@ func (m *Manager) CanSwapIn(lookahead int, group ...*Seq) Status {
 	return okOrLater(need, m.View.FreeGPU(), m.watermark)
 }
 
-// swapNeed returns the number of blocks for which a swap of a group needs space, as vLLM counts them: the full blocks
-// of each sequence and the blocks that its next tokens will be written to. A shared block counts once for each
-// sequence. Empty lookahead blocks do not count, although they are swapped.
+// swapNeed returns the number of blocks needed to swap a group, as vLLM counts them. It counts the full blocks of each
+// sequence, and the blocks of the sequence's next tokens. A shared block counts once for each sequence. Empty lookahead
+// blocks do not count, although they are swapped.
 func (m *Manager) swapNeed(group []*Seq, lookahead int) int {
 	n := 0
 	for _, s := range group {

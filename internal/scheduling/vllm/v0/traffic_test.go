@@ -236,7 +236,7 @@ func (x *traffic) dump() string {
 	return text
 }
 
-// Ensure that a call is refused exactly when there are too few blocks, and that a refused call changes nothing.
+// Ensure that a call is refused exactly when there are too few blocks. A refused call must change nothing.
 func TestBlocksAreConservedAfterEveryOperation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, err := New(drawConfig(t))
@@ -280,14 +280,14 @@ func drawScheduler(t *rapid.T) (*Scheduler, *servetest.System) {
 		Scheduler: s, Check: s.Check, Table: func(id, _ int) []int32 { return s.Table(id) },
 		BlockSize: config.Manager.BlockSize, MaxTokens: config.MaxNumBatchedTokens, Prompts: longest, Stuck: ErrNoFreeBlocks,
 		Shared: config.Manager.EnablePrefixCaching, Window: config.Manager.SlidingWindow,
-		// With chunked prompts a request can wait for ever: CanAppend counts a free block for the next chunk of a
-		// prompt, although the request already has blocks for the whole prompt. If no block is free, the request
-		// preempts itself at its second chunk, again and again.
+		// With chunked prompts a request can wait for ever. The request already has blocks for its whole prompt, but
+		// CanAppend counts a free block for the next chunk. If no block is free, the request preempts itself at its
+		// second chunk, again and again.
 		Live: config.Mode == Recompute && config.Manager.SlidingWindow == 0 && !config.Chunked,
 	}
 }
 
-// Ensure that every sequence attends to its own tokens in each iteration, and that each accepted request is answered.
+// Ensure that every sequence attends to its own tokens in each iteration, and each accepted request is answered.
 func TestTheSchedulersQueuesStaySound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		_, system := drawScheduler(t)

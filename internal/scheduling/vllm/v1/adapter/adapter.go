@@ -267,7 +267,7 @@ func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 	return append(answered, ids...), nil
 }
 
-// Usage implements serve.Scheduler. Blocks that no request has, and that are only in the prefix cache, count as free.
+// Usage implements serve.Scheduler. Blocks that are only in the prefix cache count as free.
 func (s *Scheduler) Usage() serve.Usage {
 	l := s.s.Monitor.Load()
 	return serve.Usage{Blocks: l.Blocks, Used: l.Blocks - l.FreeBlocks, Logical: s.logical}
@@ -296,7 +296,7 @@ func (s *Scheduler) Counts() (gpu, cpu []int32) {
 	return gpu, nil
 }
 
-// Cached returns the free blocks that have a key, so that a lookup can still find them.
+// Cached returns the free blocks that have a key. A lookup can still find these blocks.
 func (s *Scheduler) Cached() (ids []int32) {
 	s.s.Monitor.Inspect(func(c *kvcache.Cache) {
 		for id := range int32(c.Pool.NumBlocks()) {

@@ -1,5 +1,5 @@
 // Package ample schedules as vLLM V1 does if memory suffices and no two requests share a block. It is faster than
-// package sched, because the time of a step does not grow with the batch: ample only counts decoding requests, and
+// package sched, because the time of a step does not grow with the batch. ample only counts decoding requests. It
 // computes the last step of a request when its prompt is complete. If a call fails with ErrAmple, memory does not
 // suffice, and the caller must repeat the run from the beginning with package sched.
 package ample

@@ -204,8 +204,8 @@ type Input struct {
 	before         []int // number of embeddings before each token; nil without a Mask
 }
 
-// Mask sets which tokens of the input take an embedding: those whose byte in isEmbed is not 0. The other tokens are
-// text (vLLM: PlaceholderRange.is_embed). isEmbed has a byte for each token of the prompt.
+// Mask sets which tokens of the input take an embedding. isEmbed has a byte for each token of the prompt: 0 for text,
+// another value for a token with an embedding (vLLM: PlaceholderRange.is_embed).
 func (in *Input) Mask(isEmbed []byte) {
 	in.before = make([]int, in.Length+1)
 	for k := range in.Length {

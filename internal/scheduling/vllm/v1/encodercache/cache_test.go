@@ -92,7 +92,7 @@ func TestAWindowHasTheItemsOfItsTokens(t *testing.T) {
 	}
 }
 
-// Ensure that the outputs that a failed step should have computed are removed, and no older outputs.
+// Ensure that a failed step loses its outputs, because they were not computed. Older outputs must stay.
 func TestAFailedStepLosesItsOutputs(t *testing.T) {
 	c, r := New(10), request("a", 2, 3)
 	c.Allocate(r, 0, 4)
@@ -120,8 +120,7 @@ func TestResetForgetsAll(t *testing.T) {
 	allocate(t, c, request("large", 20), 0)
 }
 
-// Ensure that an output stays in the cache as long as a request has a reference to it, and that the counters are
-// right.
+// Ensure that an output stays in the cache as long as a request has a reference to it. The counters must be right.
 func TestCountsAreRightAfterAnyOperations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := New(12)

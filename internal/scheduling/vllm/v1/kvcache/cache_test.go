@@ -144,8 +144,7 @@ func TestEagleDropsOnceForEachLength(t *testing.T) {
 	require.Equal(t, []int32{0, 0, 0, r.Table(2)[3], r.Table(2)[4]}, hit.Blocks[2])
 }
 
-// Ensure that a request that does not read the cache still adds its blocks to the cache
-// (vllm/v1/RULES.md §5).
+// Ensure that a request adds its blocks to the cache even if it does not read the cache (vllm/v1/RULES.md §5).
 func TestARequestThatDoesNotReadTheCacheStillWritesIt(t *testing.T) {
 	c := newFull(t, 12)
 	r, err := c.Add(Spec{Tokens: counting(9), NoRead: true})
@@ -162,7 +161,7 @@ func TestARequestThatDoesNotReadTheCacheStillWritesIt(t *testing.T) {
 	require.Equal(t, 8, hit.NumTokens)
 }
 
-// Ensure that Stats.Hits counts the tokens whose blocks were reused (vllm/v1/RULES.md §12).
+// Ensure that Stats.Hits counts the tokens in reused blocks (vllm/v1/RULES.md §12).
 func TestAReportOfHitsSaysWhatWasReused(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.EnableEvents = true }, Group{Kind: Full, BlockSize: 4})
 	computed(t, c, counting(9))

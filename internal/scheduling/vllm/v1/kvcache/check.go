@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// Check returns an error if the pool is inconsistent, if the count of a block is not the number of references to it, if
-// a block is twice in a table or in the tables of two groups, or if a block has a key for other tokens than those that
-// it contains according to the tables.
+// Check returns an error if the cache is inconsistent. The count of each block must be the number of references to it.
+// No block may be twice in a table or in the tables of two groups. According to the tables, each block must contain the
+// tokens of its key.
 func (c *Cache) Check() error {
 	if err := c.Pool.Check(); err != nil {
 		return err

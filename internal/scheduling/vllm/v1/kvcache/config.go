@@ -39,8 +39,8 @@ type Group struct {
 	Eagle bool // a draft model computes the last block of each hit again
 }
 
-// RetainAll is the value of Config.RetentionInterval with which every block that a hit can use gets a key
-// (vllm/v1/RULES.md §9).
+// RetainAll is a value of Config.RetentionInterval. With it, all blocks that a hit can use get keys (vllm/v1/RULES.md
+// §9).
 const RetainAll = -1
 
 // Config describes a cache. Lengths are tokens unless said otherwise.
@@ -65,9 +65,9 @@ type Config struct {
 	SchedulerBlockSize int // granularity of hits; 0: least common multiple of the blocks
 	HashBlockSize      int // tokens of one hash; 0: greatest common divisor of the blocks
 
-	// RetentionInterval says which blocks of sliding windows and which states of Mamba groups get keys: with RetainAll,
-	// all blocks that a hit can use; with a positive number of tokens, the blocks before each multiple of this number
-	// and before boundaries; with 0, only the blocks before boundaries (see boundaries).
+	// RetentionInterval says which blocks of sliding windows and which states of Mamba groups get keys. With RetainAll,
+	// these are all blocks that a hit can use. With a number n > 0 of tokens, these are the blocks before multiples of
+	// n and before boundaries. With 0, these are only the blocks before boundaries (see boundaries).
 	RetentionInterval int
 	Eagle             bool // all groups are Eagle if none is marked
 }
@@ -172,8 +172,8 @@ func (c *Config) Recycles() bool {
 	return slices.ContainsFunc(c.Groups, func(g Group) bool { return g.Kind != Full })
 }
 
-// PeakBlocks returns the largest number of blocks that a request with the given number of tokens can have at one time,
-// with the given number of steps in flight. If this is more than the cache has, the request could wait for ever.
+// PeakBlocks returns the largest number of blocks that a request can have at one time. tokens is the length of the
+// request, and steps the number of steps in flight. If the cache has fewer blocks, the request could wait for ever.
 func (c *Config) PeakBlocks(tokens, steps int) int {
 	n := 0
 	partialHits := c.PartialBlockHits()

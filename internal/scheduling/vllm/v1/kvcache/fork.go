@@ -55,7 +55,8 @@ func (c *Cache) clone(r *Request, runs bool) *Request {
 	return child
 }
 
-// ReplaceLast replaces the last token of r, which must be a generated token that is not computed yet.
+// ReplaceLast replaces the last token of r. It returns an error if this token is computed already, or is a token of the
+// prompt.
 func (r *Request) ReplaceLast(token int32) error {
 	c := r.cache
 	if invariants.Enabled {

@@ -61,8 +61,8 @@ func forked(t *testing.T, c *Cache, r *Request) *Request {
 	return child
 }
 
-// Ensure that when three requests share a partly filled block, the first two that write to it get copies, and the
-// third writes to the block itself.
+// Ensure that the first write to a shared block goes to a copy. Three requests share a partly filled block: two of them
+// get copies, and the third writes to the block itself.
 func TestForkAndCopyOnWrite(t *testing.T) {
 	c := newFull(t, 12)
 	parent := computed(t, c, counting(6))
@@ -155,7 +155,7 @@ func collect(c *Cache) (ids []int32) {
 	return ids
 }
 
-// Ensure that Take returns copies group by group, and within a group in the order in which they were made.
+// Ensure that Take returns copies group by group. Within a group, the oldest copy must be first.
 func TestCopiesAreHandedOutByGroup(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 64})
 	parent := computed(t, c, counting(6))

@@ -33,8 +33,8 @@ func (c *Cache) Release(r *Request, why Release, after uint64) {
 }
 
 // free frees the blocks of r: the blocks of its tails first, then each group's table from the last block to the first
-// (vllm/v1/RULES.md §2.4, §7). If after is not 0, all these blocks are freed in one call when step number after has
-// run: the tables from the last block to the first, and then the tails (§2.6).
+// (vllm/v1/RULES.md §2.4, §7). If after is not 0, all these blocks are freed in one call after step number after.
+// Then the tables come first, from the last block to the first, and the tails come last (§2.6).
 func (c *Cache) free(r *Request, after uint64) {
 	kept := c.forgetTails(r)
 	var deferred []int32

@@ -35,8 +35,8 @@ type hitState struct {
 	tokens int
 }
 
-// Lookup sets hit to the longest cached prefix of r that does not include the last token, because the logits of the
-// last token must be computed (vllm/v1/RULES.md §5). It also sets r.Junction.
+// Lookup sets hit to the longest cached prefix of r without its last token. The last token must be computed for its
+// logits (vllm/v1/RULES.md §5). Lookup also sets r.Junction.
 func (c *Cache) Lookup(r *Request, hit *Hit) {
 	for len(hit.Blocks) < len(c.groups) {
 		hit.Blocks = append(hit.Blocks, nil)

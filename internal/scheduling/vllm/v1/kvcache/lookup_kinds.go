@@ -97,8 +97,8 @@ func (c *Cache) cached(s *set, r *Request, n int) bool {
 	return true
 }
 
-// lookupChunk is lookupSet for chunked local attention. It walks from the start of the chunk that contains token limit
-// to the first block that is not cached. All blocks before the chunk are null blocks (vllm/v1/RULES.md §8).
+// lookupChunk is lookupSet for chunked local attention. It starts at the chunk with token limit, and walks to the first
+// block that is not cached. All blocks before the chunk are null blocks (vllm/v1/RULES.md §8).
 func (c *Cache) lookupChunk(s *set, r *Request, hit *Hit, limit int) int {
 	size := s.spec.BlockSize
 	scale := size / c.Config.HashBlockSize

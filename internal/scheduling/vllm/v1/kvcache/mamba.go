@@ -9,8 +9,8 @@ import (
 // Mamba layers have a state instead of keys and values. In align mode, the table of a request ends with the block of
 // the running state and the speculative blocks. Entry i of the table before the running state is either null or the
 // block with the state after (i+1)×BlockSize tokens. When a step begins a new block, the worker copies the state from
-// the block before it, so that block is kept for one more step (vllm/v1/RULES.md §13, and vLLM's MambaManager at the
-// commit named there).
+// the block before. The block before is therefore kept for one more step (vllm/v1/RULES.md §13, and vLLM's
+// MambaManager at the commit named there).
 
 // needAligned returns how many blocks an allocation needs in a Mamba group in align mode. It counts at most one block
 // for a new running state. If the hit ends inside a block, it also counts the copy of the state; in a request's first
@@ -162,8 +162,8 @@ func (c *Cache) registerStates(r *Request, i, before, tokens, end int) {
 	}
 }
 
-// registerPromptState gives the running state a key if the last hash of the prompt ends inside a block and the state is
-// the one after the tokens of this hash.
+// registerPromptState gives the running state a key if it is the state at the last hash of the prompt, and this hash
+// ends inside a block.
 func (c *Cache) registerPromptState(r *Request, i, tokens int) (key pool.Key, ok bool) {
 	g, t := &c.groups[i], &r.tables[i]
 	unit := c.Config.HashBlockSize

@@ -29,7 +29,7 @@ func TestTheWatermarkIsForWaitingRequestsBesideOthers(t *testing.T) {
 	}
 }
 
-// Ensure that no slots are allocated beyond MaxModelLen, which is 64 tokens (vllm/v1/RULES.md §6.4).
+// Ensure that no slots are allocated beyond MaxModelLen, here 64 tokens (vllm/v1/RULES.md §6.4).
 func TestLookaheadEndsAtTheLongestSequence(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4})
 	r := added(t, c, counting(62))
@@ -56,8 +56,8 @@ func TestTokensThatAGroupDoesNotReadAnyMore(t *testing.T) {
 	}
 }
 
-// Ensure that MaxBlocks, which admission counts, is the largest number of blocks that a group can have, with 6 tokens
-// in flight (vllm/v1/RULES.md §6). The keys of the map are the expected numbers of blocks.
+// Ensure that MaxBlocks is the largest number of blocks of a group, with 6 tokens in flight. Admission counts this
+// number (vllm/v1/RULES.md §6). The keys of the map are the expected numbers of blocks.
 func TestAdmissionCountsWhatAGroupCanHold(t *testing.T) {
 	for want, g := range map[int]Group{
 		4:  {Kind: SlidingWindow, BlockSize: 4, Window: 7},              // 12 tokens, and one block more
@@ -70,9 +70,9 @@ func TestAdmissionCountsWhatAGroupCanHold(t *testing.T) {
 	}
 }
 
-// Ensure that blocks which steps in flight read are not freed, whether the new tokens fit into the table or not. Of the
-// 16 or 17 tokens, 8 are in flight. The window has 5 tokens, so the first token in flight reads no token before token 4
-// or 5. Only the first block, with tokens 0 to 3, is free (vllm/v1/RULES.md §15).
+// Ensure that no block is freed while a step in flight reads it, whether the new tokens fit into the table or not. Of
+// the 16 or 17 tokens, 8 are in flight. The window has 5 tokens, so the first token in flight reads no token before
+// token 4 or 5. Only the first block, with tokens 0 to 3, is free (vllm/v1/RULES.md §15).
 func TestWindowsWaitForTokensInFlight(t *testing.T) {
 	for _, tokens := range []int{16, 17} {
 		c := newHybrid(t, nil, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
@@ -132,9 +132,9 @@ func TestTokensThatGoBackCannotBeHit(t *testing.T) {
 	}
 }
 
-// Ensure that a window group keeps the blocks that a hit needs if the hit ends at the end of a segment (with RetainAll,
-// SchedulerBlockSize tokens) or at the end of the prompt without its last token. With EAGLE, these blocks are one block
-// later, and one more block is kept (vllm/v1/RULES.md §9).
+// Ensure that a window group keeps the blocks for hits at the end of a segment, and for a hit of the prompt without its
+// last token. With RetainAll, a segment has SchedulerBlockSize tokens. With EAGLE, these blocks are one block later,
+// and one more block is kept (vllm/v1/RULES.md §9).
 func TestWindowBlocksInFrontOfBoundariesAreKept(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -170,8 +170,8 @@ func TestAHitEndsInEveryGroup(t *testing.T) {
 	}
 }
 
-// Ensure that a block does not count as shared if only one request has it, and the other reference is kept for a step
-// in flight of a request that was released.
+// Ensure that only references of requests make a block shared. Here one request has the block. The other reference is
+// of a released request, and is kept for a step in flight.
 func TestABlockThatWaitsForAStepIsNotShared(t *testing.T) {
 	c := newFull(t, 12)
 	parent := computed(t, c, counting(6))
@@ -209,8 +209,8 @@ func TestTheCopyOfAHitTakesABlock(t *testing.T) {
 	c.StartStep(0)
 	r, hit := found(t, c, counting(14))
 	require.Equal(t, 12, hit.NumTokens)
-	// The 4 blocks are: the copy of the attention block, the copy of the Mamba state, the running Mamba state, and the
-	// free block of the hit, which leaves the free queue.
+	// Two blocks are copies: of the attention block and of the Mamba state. The third is the running Mamba state. The
+	// fourth is the free block of the hit, because it leaves the free queue.
 	requireNeed(t, c, r, Alloc{NumNewTokens: 2, Hit: &hit}, 4)
 }
 

@@ -63,8 +63,8 @@ func (g *group) externalBlocks(d *demand, length int) int {
 	return max(ceil(d.all, g.BlockSize)-length, 0)
 }
 
-// commit carries out the plans. All groups adopt the blocks of their hits before a block is taken from the pool, so
-// that no block of a hit is evicted (vllm/v1/RULES.md §6, step 7).
+// commit carries out the plans. First all groups adopt the blocks of their hits. Then no block of a hit is evicted when
+// other blocks are taken from the pool (vllm/v1/RULES.md §6, step 7).
 func (c *Cache) commit(r *Request, d *demand) {
 	take := 0
 	for i := range c.plans {
@@ -139,9 +139,9 @@ func (c *Cache) own(g *group, t *table) {
 	}
 }
 
-// NumCommonPrefixBlocks appends, for each group, the number of blocks at the beginning of r's table that are in the
-// tables of all requests; 0 for groups without full attention (vllm/v1/RULES.md §11). As in vLLM, r counts as one of
-// these requests from then on, even if its table is empty.
+// NumCommonPrefixBlocks appends, for each group, the number of blocks at the beginning of r's table that all requests
+// share. It appends 0 for groups without full attention, and for all groups without prefix caching (vllm/v1/RULES.md
+// §11). As in vLLM, r counts as one of these requests from then on, even if its table is empty.
 func (r *Request) NumCommonPrefixBlocks(dst []int32) []int32 {
 	c := r.cache
 	for i := range c.groups {
@@ -161,8 +161,8 @@ func (r *Request) NumCommonPrefixBlocks(dst []int32) []int32 {
 	return dst
 }
 
-// need returns the number of free blocks that the allocation needs in all groups: new blocks, and the blocks of the
-// hit that are free (vllm/v1/RULES.md §6).
+// need returns how many free blocks the allocation needs in all groups. It counts new blocks, and the free ones among
+// the blocks of the hit (vllm/v1/RULES.md §6).
 func (c *Cache) need(r *Request, d *demand) int {
 	n := 0
 	for i := range c.groups {

@@ -71,8 +71,9 @@ func (c *Cache) retainedStates(r *Request, g *group, from, to int) []bool {
 	return mask
 }
 
-// boundaries returns the lengths of prefixes that later lookups are likely to find: the prompt without its last token
-// and, if r.Junction is set, the prefix that only a part of the groups had in the cache at the lookup of r.
+// boundaries returns the lengths of prefixes that later lookups are likely to find. The first is the prompt without its
+// last token. The second is r.Junction if it is set: at the lookup of r, only a part of the groups had this prefix in
+// the cache.
 func (r *Request) boundaries() [2]int {
 	replay := r.NumPromptTokens - 1
 	return [2]int{replay, cmp.Or(r.Junction, replay)}

@@ -53,16 +53,16 @@ func TestAnEagleRunEndsABlockPastTheBoundary(t *testing.T) {
 	require.Equal(t, [][]int32{r.Table(0)[:3], {0, 0, 0, 0, 0, r.Table(1)[5]}}, hit.Blocks)
 }
 
-// Ensure that a Mamba group keeps the states at the ends of segments of two blocks, and the state at the last end of a
-// block in the prompt (vllm/v1/RULES.md §9).
+// Ensure that a Mamba group keeps the states at the ends of segments of two blocks. It must also keep the state at the
+// last end of a block in the prompt (vllm/v1/RULES.md §9).
 func TestMambaStatesAtTheEndsOfSegmentsAreKept(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.RetentionInterval = 8 }, Group{Kind: Mamba, BlockSize: 4})
 	r := prefilled(t, c, 21)
 	require.Equal(t, []int{1, 3, 4}, kept(c, r, 0))
 }
 
-// Ensure that the running state moves past as many blocks as a step computes, that the speculative blocks before it
-// move to the end of the table, and that the previous state is freed one step later (vllm/v1/RULES.md §13).
+// Ensure that the running state moves on by the blocks of a step. The speculative blocks before it must move to the end
+// of the table, and the previous state must be freed one step later (vllm/v1/RULES.md §13).
 func TestSpeculativeStatesMoveOn(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.EnablePrefixCaching = false }, Group{Kind: Mamba, BlockSize: 4, Align: true, NumSpeculativeBlocks: 2})
 	r := added(t, c, counting(40))

@@ -75,8 +75,8 @@ func TestAHitOfAStateIsNotHandedOff(t *testing.T) {
 	require.Empty(t, taken(c, 0).Tails)
 }
 
-// Ensure that the block of a tail that Take has returned is kept until the step has run, like the other blocks of the
-// request. It is freed after them, because blocks are freed from the last to the first (vLLM's pop_blocks_for_free).
+// Ensure that the block of a tail is kept after Take until the step has run, like the other blocks of the request. It
+// is freed after them, because blocks are freed from the last to the first (vLLM's pop_blocks_for_free).
 func TestAHandedOffStateIsFreedWithItsRequestsBlocks(t *testing.T) {
 	c := withTail(t)
 	r := continued(t, c, 6)
@@ -90,8 +90,8 @@ func TestAHandedOffStateIsFreedWithItsRequestsBlocks(t *testing.T) {
 	require.NoError(t, c.Check())
 }
 
-// Ensure that Pending.NewBlocks lists each new block of groups with keys and values once, including the copy of a
-// block inside which a hit ends, and no blocks of states.
+// Ensure that Pending.NewBlocks lists each new block of groups with keys and values once, and no blocks of states. If a
+// hit ends inside a block, the copy of this block is a new block.
 func TestPendingListsNewBlocksOnce(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

@@ -32,8 +32,8 @@ func (r *Request) SharedFrom(computed int) bool {
 	return false
 }
 
-// NoteUnwritten adds the blocks of r that contain tokens at or after position computed to Pending.NewBlocks again,
-// because the load that should have written these blocks has failed (vLLM: record_blocks_for_zeroing).
+// NoteUnwritten adds blocks of r to Pending.NewBlocks again, from the block with token number computed to the last. A
+// load should have written these blocks, but it has failed (vLLM: record_blocks_for_zeroing).
 func (r *Request) NoteUnwritten(computed int) {
 	c := r.cache
 	for i := range r.tables {
