@@ -103,7 +103,7 @@ func refuse(err error, function C.int, first, second unsafe.Pointer, a, b C.long
 	return -1
 }
 
-// reasons maps codes in C to errors. An error that is not here counts as LLM_CORRUPT, which is 0.
+// reasons maps codes in C to errors. An error that is not here counts as LLM_CORRUPT, code 0.
 var reasons = [...]error{
 	C.LLM_CORRUPT:     course.ErrCorrupt,
 	C.LLM_NULL_ENGINE: course.ErrNilEngine,

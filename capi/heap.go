@@ -1,7 +1,7 @@
 package main
 
-// These directives save an allocation and a stack check for each call. They are correct because the pointers passed to
-// C point to C memory or to the library's static data, and because C neither keeps the pointers nor calls Go.
+// These directives save an allocation and a stack check for each call. They are correct for two reasons. The pointers
+// passed to C point to C memory or to the library's static data. C neither keeps the pointers nor calls Go.
 
 /*
 #cgo noescape llm_heap_get

@@ -1,10 +1,10 @@
-// Package grader has the C sources of the folder process, which llmgrade compiles on the machine where it grades. The
+// Package grader has the C sources of the folder process. llmgrade compiles them on the machine where it grades. The
 // folder suite has the C suite, which is not part of llmgrade.
 //
 //	llm_memory.h  a copy of the file at the root of the repository, because go:embed cannot reach a parent folder
-//	runner.c      the program that makes one call at a time in the sandbox
-//	watched.c     the program that plays a whole trace under Valgrind or a sanitizer
-//	launch.c      the program that drops its privileges and executes another
+//	runner.c      makes one call at a time in the sandbox
+//	watched.c     plays a whole trace under Valgrind or a sanitizer
+//	launch.c      drops its privileges and executes another program
 //	calls.c       what a submission asks the system for; runner.c includes it
 //	fault.c       where a call ends the process; runner.c includes it
 //	prints.c      limits what a submission prints; runner.c and watched.c include it

@@ -118,8 +118,8 @@ var tags struct {
 	last int
 }
 
-// enter gives c a handle and a tag. Of the tags that no open cache has, it takes the one that was assigned longest
-// ago.
+// enter gives c a handle and a tag. The tag is not in use by an open cache. If several are free, enter takes the one
+// assigned longest ago.
 func enter(c *cache) (C.llm_cache, error) {
 	tags.Lock()
 	defer tags.Unlock()

@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that llm_cache.h declares its functions in the order of the index at its beginning, which lists every
-// function, rarely needed ones last.
+// Ensure that llm_cache.h declares its functions in the order of its index. The index is at the beginning of the file
+// and lists every function. Rarely needed functions are last.
 func TestTheHeaderBeginsWithTheCallsOfEveryHost(t *testing.T) {
 	public := declared(t, "capi/cache/llm_cache.h")
 	text, err := os.ReadFile(filepath.Join(root, "capi", "cache", "llm_cache.h"))
@@ -117,8 +117,8 @@ func TestThreadsCanUseOneCacheOrTheirOwn(t *testing.T) {
 	eachMode(t, prog, []mode{{"one", "200"}, {"own", "200"}, {"close", level.Pick("10", "50")}})
 	t.Run("under Valgrind", func(t *testing.T) {
 		for _, m := range level.Pick([]mode{{"close", "1"}}, []mode{{"one", "3"}, {"own", "3"}, {"close", "2"}}) {
-			// glibc keeps the stack of a thread that has ended, and in it a pointer into the middle of the thread's dtv
-			// (a table of pointers), which Memcheck then reports as "possibly lost".
+			// glibc keeps the stack of an ended thread. This stack points into the middle of the thread's dtv (a table
+			// of pointers), so Memcheck reports the dtv as "possibly lost".
 			r := memcheckCache(t, "--errors-for-leak-kinds=definite,indirect", prog, m.name, m.times)
 			require.Zero(t, r.status, r.stderr)
 		}

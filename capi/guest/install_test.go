@@ -56,7 +56,7 @@ func TestBothLibrariesBuildInAFolderWithAnyNameAndWithAnyCompiler(t *testing.T) 
 	if !level.Long() {
 		made = made[:1] // the recipes of the other libraries name the folder less often, in the same words
 	}
-	// CC names the compiler. A program gcc that fails is first in the PATH, so that the test notices a call of gcc
+	// CC names the compiler. The first gcc in the PATH is a script that fails. So the test notices if make calls gcc
 	// instead of CC.
 	gcc, err := exec.LookPath("gcc")
 	require.NoError(t, err)

@@ -24,10 +24,10 @@ func guestFlags() []string {
 	return append(strings.Fields(courseFlags), level.Pick([]string{"-O0", "-g1"}, nil)...)
 }
 
-// companies lists groups of test programs that are linked into one executable each, because linking the libraries
-// takes most of the time. The executable runs the program that argv[0] names. A program is in no group if it would
-// change the others (it replaces malloc, or has a constructor or destructor), if it tests the linking, or if only one
-// test uses it.
+// companies lists groups of test programs. The programs of a group are linked into one executable, because linking the
+// libraries takes most of the time. The executable runs the program named by argv[0]. A program is in no group if it
+// would change the others: it replaces malloc, or has a constructor or destructor. A program is in no group either if
+// it tests the linking or is used in only one test.
 var companies = [][]string{
 	{"blocked", "by_hand", "contradictory", "cut_out", "faults", "forking", "grader", "interrupted", "leak", "limited", "main_leaves", "many",
 		"rearranged", "scenario", "second", "threads", "timeouts"},
@@ -36,13 +36,15 @@ var companies = [][]string{
 		"cache_threads", "cache_traffic", "cache_transfer", "cache_unwritten", "cuda_errors"},
 }
 
-// sanitizedCompanies lists the groups of programs that are compiled with sanitizers, which takes longer.
+// sanitizedCompanies lists the groups to compile with sanitizers. This takes longer, so make test has fewer programs
+// here.
 var sanitizedCompanies = [][]string{
 	{"leak", "many", "overflow", "scenario"},
 	level.Pick([]string{filepath.Join("..", "examples", "attention"), offload, "attention_blocks"}, companies[1]),
 }
 
-// company returns the programs of the executable that contains the programs in name, which are separated by +.
+// company returns all programs in the executable for name, a list of programs separated by +. This is the group of the
+// first program in name. If the program has no group, the executable contains only the programs in name.
 func (w way) company(name string, sanitized bool) []string {
 	all := companies
 	if sanitized {
@@ -73,8 +75,8 @@ var (
 	linked   = []way{shared, archive}
 )
 
-// someWays returns all ways in make test-long. Otherwise it returns two: one that loads the library when the program
-// starts, and one that links the library into the program.
+// someWays returns all ways in make test-long. Otherwise it returns two. With shared, the program loads the library at
+// its start. With archive, the library is linked into the program.
 func someWays() []way { return level.Pick(linked, everyWay) }
 
 // checked reports whether a program that is linked in the way w also runs under Valgrind or with sanitizers. Such runs

@@ -52,9 +52,9 @@ func prepare(m *testing.M) int {
 	return status
 }
 
-// noteInputs opens the files that compilers and make read for the tests, so that go test runs the tests again, instead
-// of using its cache, after a change of only these files. A test must call it, because the cache records only files
-// that tests open, not those that TestMain opens.
+// noteInputs makes go test notice changes of files that only compilers and make read. Without it, go test would take
+// the results from its cache. It opens the folders with these files, because the cache records what a test opens. It
+// must be called in a test: the cache does not record what TestMain opens.
 var noteInputs = sync.OnceFunc(func() {
 	for _, dir := range []string{"capi", "internal/homework/course", "internal/block", "internal/scheduling/vllm", "internal/serving/attention", "internal/serving/kvstore", "internal/serving/parallel", "internal/serving/cuda", "internal/testkit/cudatest", "testdata/guest", "testdata/examples", "testdata/submissions/correct", "valgrind"} {
 		_ = filepath.WalkDir(filepath.Join(root, dir), func(_ string, _ fs.DirEntry, err error) error { return err })
@@ -65,9 +65,9 @@ var noteInputs = sync.OnceFunc(func() {
 	}
 })
 
-// makeEnv returns the environment for a make that a test starts: without the variables that an outer make or a user's
-// profile would pass on, and without the compiler settings of the tests (.ci/cheaply), because the libraries must not
-// be built with these settings.
+// makeEnv returns the environment for running make in a test. It removes variables that an outer make or a user's
+// profile may have set. It also removes the compiler settings of the tests (.ci/cheaply), because the libraries must
+// not be built with them.
 func makeEnv() []string {
 	var env []string
 	for _, entry := range os.Environ() {

@@ -17,15 +17,15 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// memcheck runs a program under Valgrind as strictly as a course's script can: each block that is not freed is an
-// error, and no rc file, no option from the environment and no suppression is used.
+// memcheck runs a program under Valgrind as strictly as a course's script can. Each block that is not freed is an
+// error. Valgrind uses no rc file, no option from the environment and no suppression.
 func memcheck(t *testing.T, env []string, command ...string) result {
 	t.Helper()
 	return underValgrind(t, env, append([]string{"--leak-check=full", "--show-leak-kinds=all",
 		"--errors-for-leak-kinds=all", "--error-exitcode=9"}, command...)...)
 }
 
-// underValgrind runs Valgrind with options that make it faster and do not change which errors it finds. Without
+// underValgrind runs Valgrind with options for speed. They do not change which errors it finds. Without
 // --read-inline-info, only stack traces have less detail. --expensive-definedness-checks=no and plainLibc are used on
 // amd64 only: together they made Memcheck report false errors in arm64's C library.
 func underValgrind(t *testing.T, env []string, arguments ...string) result {
@@ -137,8 +137,8 @@ func TestAProgramLeavesUnderValgrindWhatItLeavesWithPlainC(t *testing.T) {
 // script is what a course may run in place of valgrind.
 func script() string { return filepath.Join(root, "valgrind", "run") }
 
-// unfreed returns the number of blocks of each kind that a program has not freed, as Memcheck reports them. Even with
-// plain C, a thread that runs at the end leaves the memory that glibc allocated for it.
+// unfreed returns Memcheck's counts of the blocks that a program has not freed, for each kind of loss. Even with plain
+// C, some blocks remain if a thread still runs at the end. glibc allocated them for the thread.
 func unfreed(t *testing.T, r result) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -165,8 +165,8 @@ func unfreedByThreads(t *testing.T, r result) map[string]string {
 	return found
 }
 
-// Ensure that the library's caches contain nothing that Memcheck takes for a pointer of the host. The engine has 40
-// sequences, because the library caches look-ups only if there are many sequences.
+// Ensure that Memcheck finds no pointer to the host's memory in the library's caches. The engine has 40 sequences,
+// because the library caches look-ups only if there are many sequences.
 func TestAnEngineThatTheHostLosesIsDefinitelyLost(t *testing.T) {
 	need(t, "valgrind")
 	each(t, level.Pick([]way{dropin}, everyWay), func(t *testing.T, w way) {

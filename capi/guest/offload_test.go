@@ -38,8 +38,8 @@ const (
 	offloadTokens = 12
 )
 
-// Ensure that a process uses the blocks in files that an earlier process has stored, but neither a damaged file nor
-// the file of another prefix.
+// Ensure that a process uses the block files of an earlier process. It must not use a damaged file or the file of
+// another prefix.
 func TestBlocksInFilesOutliveTheProcess(t *testing.T) {
 	each(t, linked, func(t *testing.T, w way) {
 		prog, folder := w.compileCache(t, offload), filepath.Join(t.TempDir(), "blocks")
@@ -83,8 +83,8 @@ func TestWrongNumbersInAFileAreSeen(t *testing.T) {
 	require.Contains(t, r.stderr, "not so: memory[")
 }
 
-// checkDamaged requires that the run r gave the same answers as the run before the damage, and that it has stored the
-// four damaged files again.
+// checkDamaged checks the run r after four files were damaged. It must give the same answers as the run before the
+// damage, and must store the four files again.
 func checkDamaged(t *testing.T, before offloaded, r result) {
 	t.Helper()
 	after := parseOffloaded(t, r)

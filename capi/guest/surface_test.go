@@ -41,7 +41,7 @@ func symbols(t *testing.T, args ...string) []string {
 	return names
 }
 
-// Ensure that the libraries export only the names in their headers, and that the names in the shared libraries have
+// Ensure that the libraries export only the names in their headers. The names in the shared libraries must have
 // versions.
 func TestTheLibrariesExportThePublicNames(t *testing.T) {
 	t.Parallel()

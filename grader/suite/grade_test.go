@@ -58,8 +58,8 @@ func TestMakeJudgesSubmissions(t *testing.T) {
 	}
 }
 
-// Ensure that the script grade takes a relative path from the folder in which it is called, and that its error about a
-// missing file names the file.
+// Ensure that the script grade resolves a relative path in its caller's folder. If the file is missing, the error must
+// name it.
 func TestGradeTakesWhatItsCallerNames(t *testing.T) {
 	level.SkipQuick(t) // it compiles
 	script, err := filepath.Abs(filepath.Join(root, "grader", "grade"))

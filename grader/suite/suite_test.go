@@ -261,7 +261,7 @@ func requirePasses(t *testing.T, m corpus.Mutant) {
 	require.True(t, r.passed(), "%s", r.stdout)
 }
 
-// fails requires that a mutant fails the test that it names. It runs only this test, except with -matrix.
+// fails requires that a mutant fails the test in m.Expect. It runs only this test, except with -matrix.
 func fails(t *testing.T, m corpus.Mutant, program string) {
 	args := []string{"--seconds", "2"}
 	if m.Expect != "" && !*matrix {
@@ -286,7 +286,7 @@ func TestSubmissionsThatCrashOrExitAreReported(t *testing.T) {
 		{"says it passed and exits", says + "exit(0);", "", "exited by itself"},
 		{"says it passed when all is over", "return NULL;", says + "_Exit(0);", "fork_sequence(engine, 1, 2) returned NULL"},
 	}
-	// All cases are compiled into one program, which runs the case whose number is the program's name.
+	// All cases are compiled into one program. Its file name is the number of the case to run.
 	var inForks, atEnds strings.Builder
 	for i, c := range cases {
 		fmt.Fprintf(&inForks, "case %d: {\n%s\nbreak;\n}\n", i, c.inFork)
@@ -311,9 +311,9 @@ func TestSubmissionsThatCrashOrExitAreReported(t *testing.T) {
 	}
 }
 
-// Ensure that the suite stops after three timeouts. To save time, a call really loops only in the first test of
-// task3, in which the pool has 10 blocks. In the other tests the call raises SIGPROF, the signal with which the suite
-// ends a call that takes too long.
+// Ensure that the suite stops after three timeouts. To save time, a call really loops only in the first test of task3,
+// with a pool of 10 blocks. In the other tests the call raises SIGPROF. The suite uses this signal to end a call that
+// takes too long.
 func TestGivesUpAfterThreeTimeouts(t *testing.T) {
 	t.Parallel()
 	loops := corpus.Changed(t, inFork, "for (volatile int loops = engine->total_local_blocks == 10; loops;) {\n}\nraise(SIGPROF);\n"+inFork)
@@ -399,7 +399,7 @@ func TestAdviceIsNeverAFailure(t *testing.T) {
 	require.Len(t, advised, seen)
 }
 
-// Ensure that the suite's hash table of allocated blocks finds each block, also while malloc and free add and remove
+// Ensure that the suite's hash table of allocated blocks finds each block. Meanwhile malloc and free add and remove
 // other blocks in the same chain of the table.
 func TestTheHeapKnowsEveryBlockWhileOthersComeAndGo(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "churn")

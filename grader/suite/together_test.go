@@ -98,9 +98,9 @@ func markChanged(mutant []*part, correct string) {
 	}
 }
 
-// assemble compiles the mutants that make test uses as one source, and returns the folder of the program. It puts the
-// ID of a mutant before the names that the mutant defines, and compiles parts that a mutant shares with the correct
-// submission once. The program (testdata/choose.c) runs the mutant whose ID is the program's name.
+// assemble compiles the mutants of make test as one source, and returns the folder of the program. It puts the ID of a
+// mutant before the names defined by the mutant. If a mutant shares parts with the correct submission, they are
+// compiled once. The program (testdata/choose.c) runs the mutant whose ID is the program's name.
 func assemble(t *testing.T) string {
 	t.Helper()
 	var text strings.Builder

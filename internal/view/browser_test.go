@@ -61,7 +61,7 @@ func copyStep(t *testing.T, r *view.Recording) int {
 	return i
 }
 
-// made has the recordings that runs has made, so that all tests share one recording of each kind.
+// made has the recordings made so far, so that all tests share one recording of each kind.
 var made = map[string]*view.Recording{}
 
 func recording(t *testing.T, name string) *view.Recording {

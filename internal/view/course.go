@@ -280,7 +280,8 @@ func appended(q *Sequence, before, after *Frame) string {
 	}
 }
 
-// freed returns a sentence about a removed sequence: which of its blocks became free, and which are still in use.
+// freed returns a sentence about a removed sequence. It says which of its blocks became free, and which are still in
+// use.
 func freed(q *Sequence, after *Frame) string {
 	used := after.used(false)
 	free, kept := mapped(q.Table), mapped(q.Table)

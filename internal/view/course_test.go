@@ -54,9 +54,8 @@ append e1 1 1`))
 	require.True(t, r.Frames[3].Refused)
 }
 
-// Ensure that after any calls every frame is consistent: the count of a block is the number of table entries that
-// name the block, only shared blocks are copied, a refused call changes nothing, and written records are in the
-// pool.
+// Ensure that every frame is consistent after any calls. Table entries explain every count of a block. Only shared
+// blocks are copied. A refused call changes nothing. Written records are in the pool.
 func TestEveryFrameOfTheCourseIsConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var text strings.Builder

@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// A packedPage is the JSON in the page, which script/frames.js decodes. The names of a recording's sequences are
-// listed once. Each frame is encoded as the difference from the frame before. A list that has changed is encoded as a
-// splice: how many entries at its beginning are kept, how many at its end, and the new entries between them.
+// A packedPage is the JSON in the page. script/frames.js decodes it. The names of a recording's sequences are listed
+// once. Each frame is encoded as the difference from the frame before. A changed list is encoded as a splice: how many
+// entries at its beginning are kept, how many at its end, and the new entries between them.
 type packedPage struct {
 	Scenes []packedScene `json:"scenes"`
 	Live   *liveness     `json:"live,omitempty"`
@@ -139,8 +139,7 @@ func (p *packer) add(after *Frame) {
 	p.before = *after
 }
 
-// sequences adds to d the sequences that have one more token, those that have changed in another way, and those that
-// no longer exist.
+// sequences adds to d the sequences with one token more, those with another change, and those that no longer exist.
 func (p *packer) sequences(d *delta, after *Frame) {
 	next := map[int]*Sequence{}
 	for j := range after.Sequences {

@@ -15,9 +15,9 @@ import (
 	"llmmemory/internal/view"
 )
 
-// contrast is JavaScript that lists the texts of a page whose contrast is below 4.5 : 1 (WCAG, level AA). The
-// background of a block's text is a mixture of the request's colour and the page's colour, so the text must be
-// readable on both colours.
+// contrast is JavaScript. It lists the texts of a page with a contrast below 4.5 : 1 (WCAG, level AA). The background
+// of a block's text is a mixture of the request's colour and the page's colour, so the text must be readable on both
+// colours.
 const contrast = `(root => {
   const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true })
   const known = {}, rgba = s => known[s] ||= read(s), read = s => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = s; canvas.fillRect(0, 0, 1, 1); const d = canvas.getImageData(0, 0, 1, 1).data; return [d[0], d[1], d[2], d[3] / 255] }

@@ -216,7 +216,8 @@ func (r *Recorder) hits(it *serve.Iteration) []int32 {
 	return ids
 }
 
-// unexplained returns the reference counts that differ from the number of table entries that name the block.
+// unexplained returns the reference counts of blocks. It leaves out a count if it equals the number of table entries
+// with the block.
 func unexplained(counts []int32, sequences []Sequence, cpu bool) []Count {
 	named := make([]int32, len(counts))
 	for _, s := range sequences {

@@ -172,8 +172,8 @@ func (s vllmV0) Table(id, sequence int) []int32 {
 	return table
 }
 
-// Ensure that the reference count of each block can be computed from each frame, even if the block is cached or
-// outside a sliding window, or if no table names it.
+// Ensure that the reference count of each block can be computed from each frame. The block may be cached, outside a
+// sliding window, or in no table.
 func TestV0sFramesAreItsStates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := v0.SchedulerConfig{
@@ -207,7 +207,7 @@ func TestV0sFramesAreItsStates(t *testing.T) {
 }
 
 // counts returns an error if the reference counts or the cached blocks of a frame differ from those of the scheduler. A
-// frame lists only the counts that differ from the number of table entries that name the block.
+// frame leaves out a count if it equals the number of table entries with the block.
 func counts(f *view.Frame, s *v0.Scheduler) error {
 	gpu, cpu := s.Manager().View.Devices()
 	for device, d := range []*device.Device{gpu, cpu} {

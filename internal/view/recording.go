@@ -1,5 +1,5 @@
-// Package view is the memory map. It records what a scheduler or the course's engine does to the blocks, step by step,
-// and writes a page that plays the recording back. The page is one file with its script and style in it. Only the page
+// Package view is the memory map. It records what a scheduler or the course's engine does to the blocks, step by step.
+// It writes a page that plays the recording back. The page is one file with its script and style in it. Only the page
 // of a Live recording makes requests: it asks its server for new steps.
 //
 // A Recorder watches a serve.Scheduler:
@@ -14,9 +14,9 @@
 //	}
 //	view.Write(file, view.Alone(r))
 //
-// Course plays a trace of the course's calls. Story plays a built-in Scene: one recording, or two side by side whose
-// frames have the same times. A frame has the block tables, from which the page computes reference counts and filled
-// slots.
+// Course plays a trace of the course's calls. Story plays a built-in Scene. A Scene is one recording, or two side by
+// side with the same times of frames. A frame has the block tables. The page computes reference counts and filled slots
+// from them.
 package view
 
 import (
@@ -26,7 +26,7 @@ import (
 	"llmmemory/internal/scheduling/device"
 )
 
-// ErrRecording means that a page cannot show a recording, or that the block tables of a scheduler cannot be read.
+// ErrRecording means that a page cannot show a recording. It also means that a scheduler's block tables cannot be read.
 var ErrRecording = errors.New("bad recording")
 
 // NullBlock is a value of Recording.Held.
@@ -65,8 +65,8 @@ type Frame struct {
 	Hits                    []int32       // blocks that prefix hits found in this step
 	Cached                  []int32       // free blocks that a prefix hit can find
 
-	// Counts lists the blocks whose reference count differs from the number of table entries that name the block.
-	// These are the null block, and blocks that a tester removed from tables.
+	// Counts lists reference counts of blocks. It leaves out a count if it equals the number of table entries with the
+	// block. So it lists the null block, and blocks that a tester removed from tables.
 	Counts []Count
 
 	// Records has the records of all blocks of the course's engine, in the order of the pool. It is nil if the pool

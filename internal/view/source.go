@@ -25,8 +25,7 @@ type counter interface {
 
 // A cacher is a Tabler that keeps blocks of finished prefixes.
 type cacher interface {
-	// Cached returns the GPU blocks that no table names but that still have cached tokens, which a later request can
-	// find.
+	// Cached returns the free GPU blocks with cached tokens. No table names them, but a later request can find them.
 	Cached() []int32
 }
 

@@ -83,8 +83,8 @@ func above(a, b string) string {
 		a, b)
 }
 
-// Ensure that the page says so if its address names an unknown story, and that V1's null block, which no request gets,
-// does not count as used.
+// Ensure that the page says so if its address names an unknown story. V1's null block is never given to a request, and
+// must not count as used.
 func TestAnUnknownStoryIsNamedAndTheNullBlockIsNotUsed(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "prefix-cache", "preemption")
 	said := func(address string) string {
@@ -102,8 +102,7 @@ func TestAnUnknownStoryIsNamedAndTheNullBlockIsNotUsed(t *testing.T) {
 	require.Equal(t, "1 null block", counter("never used"))
 }
 
-// Ensure that a table can be selected with the keyboard, and that only the blocks of the selected beam are then
-// highlighted.
+// Ensure that a table can be selected with the keyboard. Only the blocks of the selected beam are then highlighted.
 func TestATableLightsItsSequence(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "beams", "preemption")
 	x.visit(t, "beams", len(x.scenes["beams"].Recordings[0].Frames)/2)

@@ -12,8 +12,8 @@ import (
 //go:embed stories
 var stories embed.FS
 
-// Stories returns the names of the built-in stories: calls of the homework's engine, and requests that are scheduled
-// by the rules of vLLM, of the paper's system or of Orca.
+// Stories returns the names of the built-in stories. Some are calls of the homework's engine. In the others, requests
+// are scheduled by the rules of vLLM, of the paper's system or of Orca.
 func Stories() (names []string) {
 	traces, err := stories.ReadDir("stories")
 	if err != nil {

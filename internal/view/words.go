@@ -263,8 +263,8 @@ func (w *words) arrivals() {
 	}
 }
 
-// evictions adds a sentence that lists the blocks that were cached in the frame before and have been reused since
-// then.
+// evictions adds a sentence that lists evicted blocks. They were cached in the frame before and are in use now, but not
+// through a prefix hit.
 func (w *words) evictions() {
 	used := w.after.used(false)
 	gone := slices.DeleteFunc(slices.Clone(w.before.Cached), func(id int32) bool {

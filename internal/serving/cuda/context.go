@@ -39,8 +39,8 @@ func (d *Driver) NewContext(ordinal int) (*Context, error) {
 }
 
 // Current returns a Context for the driver context that another program has made current on the calling thread. The new
-// Context has no thread of its own: a call runs on the thread that makes it, where the same driver context must be
-// current.
+// Context has no thread of its own. A call runs on its caller's thread, and the same driver context must be current
+// there.
 func (d *Driver) Current() (*Context, error) {
 	var handle int32
 	if err := d.call("find the thread's context", cuCtxGetDevice, uintptr(unsafe.Pointer(&handle))); err != nil {

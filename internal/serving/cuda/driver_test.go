@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/testkit/cudatest"
 )
 
-// Ensure that the error for each missing requirement is one sentence that says what to do.
+// Ensure that the error for each missing requirement is one sentence, and tells the user what to do.
 func TestAMachineThatCannotRunKernelsIsRefused(t *testing.T) {
 	d := cudatest.Open(t)
 	open := func() error {

@@ -172,8 +172,8 @@ func TestMistakesInKernelsAreReported(t *testing.T) {
 	}
 }
 
-// Ensure that memory that was not written reads as NaN: shared memory, and the target of an
-// asynchronous copy that the kernel did not wait for.
+// Ensure that unwritten memory reads as NaN. This includes shared memory, and the target of an asynchronous copy before
+// the kernel has waited for it.
 func TestWhatWasNotWrittenIsNaN(t *testing.T) {
 	g := newGPU(t)
 	out := g.memory(0, 0, 1)

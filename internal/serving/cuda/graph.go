@@ -11,9 +11,9 @@ type Graph struct {
 	handle  uintptr
 }
 
-// Capture makes a graph of the work that f submits to the stream, and of work in other streams that
-// waits for the stream's events. None of this work runs. f must not allocate or free GPU memory, and
-// must not wait for the GPU.
+// Capture makes a graph of the work that f submits to the stream. Work in other streams is also captured if it waits
+// for the stream's events. None of this work runs. f must not allocate or free GPU memory, and must not wait for the
+// GPU.
 func (s *Stream) Capture(f func() error) (*Graph, error) {
 	g := &Graph{context: s.context}
 	return g, s.context.Do(func() error {

@@ -76,9 +76,9 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 	return k, nil
 }
 
-// Needs lists what a compiled kernel uses: Registers and bytes of Local memory of a thread, bytes of static Shared
-// memory of a block, and MaxThreads, the largest number of threads of a block. Local memory holds registers that did
-// not fit and local arrays. It is 0 in a good kernel.
+// Needs lists what a compiled kernel uses. A thread uses Registers registers and Local bytes of local memory. A block
+// uses Shared bytes of static shared memory and has at most MaxThreads threads. Local memory holds local arrays, and
+// registers that did not fit. A good kernel has none.
 type Needs struct {
 	Registers, Local, Shared, MaxThreads int
 }

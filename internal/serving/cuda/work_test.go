@@ -28,8 +28,8 @@ func TestDevicesAreDescribed(t *testing.T) {
 	require.EqualError(t, err, "no GPU: there is no GPU 2 among 2: numbers begin at 0")
 }
 
-// Ensure that the error of each failed call names the operation, and that a context that cannot be
-// created leaves nothing allocated.
+// Ensure that the error of each failed call names the operation. If a context cannot be created, nothing may remain
+// allocated.
 func TestAFailedCallIsNamed(t *testing.T) {
 	d := cudatest.Open(t)
 	driver, err := cuda.Open(d.Path)
@@ -107,8 +107,8 @@ func TestClosingNilDoesNothing(t *testing.T) {
 	}
 }
 
-// Ensure that all calls after Close return an error, also a second Close, and also the calls of goroutines that used
-// the context while it was closed.
+// Ensure that all calls after Close return an error, also a second Close. Goroutines that use the context during Close
+// must get an error too.
 func TestAClosedContextRefusesCalls(t *testing.T) {
 	d := cudatest.Open(t)
 	driver, err := cuda.Open(d.Path)
@@ -166,8 +166,8 @@ func TestAStreamSeesWhatWasWrittenBefore(t *testing.T) {
 	require.NoError(t, errors.Join(pinned.Close(), m.Close()))
 }
 
-// Ensure that the emulator delays the work of a stream until the program waits for it, as a GPU may, and that
-// an event orders the work of two streams.
+// Ensure that the emulator, like a GPU, may delay the work of a stream until the program waits for it. An event must
+// order the work of two streams.
 func TestEventsOrderStreams(t *testing.T) {
 	g := newGPU(t)
 	second, err := g.context.NewStream()

@@ -27,8 +27,8 @@ type Look struct {
 	Fragment string
 }
 
-// Open opens a file in a new tab. At the end of the test, it checks that the page has reported no errors, and has
-// requested only this file and then the files in next, which the test visits later.
+// Open opens a file in a new tab. At the end of the test, it checks what the page has done. It must have reported no
+// errors. It must have requested only this file and then the files in next, which the test visits later.
 func Open(t testing.TB, in context.Context, file string, l Look, next ...string) context.Context {
 	t.Helper()
 	address := url.URL{Scheme: "file", Path: file}

@@ -52,8 +52,8 @@ func parse(text string) ([]Mutant, error) {
 	return all, nil
 }
 
-// Typical returns the mutants that an ordinary test run uses: for each test of the C suite, the first wrong mutant
-// that it must detect; every fourth equivalent mutant; and all other mutants.
+// Typical returns the mutants of an ordinary test run. For each test of the C suite, it takes the first wrong mutant
+// that the test must detect. It takes every fourth equivalent mutant, and all other mutants.
 func Typical(all []Mutant) (typical []Mutant) {
 	expected, equivalent := map[string]bool{}, 0
 	for _, m := range all {

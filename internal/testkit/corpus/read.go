@@ -50,8 +50,8 @@ func Source(t testing.TB, id string) string {
 	return text
 }
 
-// Changed returns the correct submission with changes. Each pair is a text that occurs in the submission and the text
-// that replaces its first occurrence.
+// Changed returns the correct submission with changes. Each pair is a text in the submission and its replacement. Only
+// the first occurrence of the text is replaced.
 func Changed(t testing.TB, pairs ...string) string {
 	t.Helper()
 	text := Correct(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Require compiles a C source. It checks that constant expressions have the given values there, and that declarations
+// Require compiles a C source. It checks the values of constant expressions there. It also checks that the declarations
 // agree with those in the source. The compiler also looks for headers in the folder include.
 func Require(t testing.TB, source, include string, values map[string]int64, declarations ...string) {
 	t.Helper()

@@ -53,9 +53,9 @@ func realDriver(path string) *Driver {
 		calls: func(string) int32 { return 0 }, failure: func() string { return "" }, reset: func() int32 { return 0 }, memory: func() int32 { return 0 }}
 }
 
-// Set configures the machine: "devices", "compute_capability" (80 means 8.0), "driver_version" (12040 means
-// CUDA 12.4), "memory" (in bytes) and "module_memory" (the bytes of memory that each loaded module takes; 0
-// unless set).
+// Set configures the machine. "compute_capability" 80 means 8.0, and "driver_version" 12040 means CUDA 12.4. "memory"
+// is in bytes. "module_memory" is the number of bytes taken by each loaded module, 0 unless set. The other name is
+// "devices".
 func (d *Driver) Set(t testing.TB, name string, value int) {
 	t.Helper()
 	if d.Real {
@@ -67,7 +67,7 @@ func (d *Driver) Set(t testing.TB, name string, value int) {
 // Hang makes calls that wait for an event never return.
 func (d *Driver) Hang() { d.set("hang", 1) }
 
-// HangIn makes the next call of a function never return. It is for processes that are not a test; path is that of a
+// HangIn makes the next call of a function never return. It is for processes other than the test. path is the Path of a
 // Driver.
 func HangIn(path, function string) error {
 	library, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)

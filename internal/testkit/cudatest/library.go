@@ -1,12 +1,13 @@
-// Package cudatest runs CUDA kernels without a GPU. It builds a shared library that exports the functions of
-// NVIDIA's driver (libcuda.so.1) that the product uses. The library contains the kernels, compiled for the host.
+// Package cudatest runs CUDA kernels without a GPU. It builds a shared library in place of NVIDIA's driver
+// (libcuda.so.1). The library exports the driver functions that the product uses. It contains the kernels, compiled for
+// the host.
 //
-// The threads of a block are fibers that run one at a time. Some mistakes of a kernel end its launch, for example an
-// access outside memory, a barrier that some threads do not reach, or copies for which it does not wait;
-// Driver.Failure says which mistake it was. Some memory holds NaN in every type: new memory, shared memory, the
-// surroundings of an allocation, and the destination of a copy that has not been waited for. Work in a stream is
-// done only when something waits for it. Driver.Order changes the order of threads and blocks: if a result depends
-// on this order, the kernel lacks a barrier.
+// The threads of a block are fibers. Only one runs at a time. Some mistakes of a kernel end its launch: for example an
+// access outside memory, a barrier that some threads do not reach, or a missing wait for a copy. Driver.Failure says
+// which mistake it was. New memory, shared memory and the surroundings of an allocation hold NaN in every type. So does
+// the destination of a copy, until the kernel has waited for it. Work in a stream is done only when something waits for
+// it. Driver.Order changes the order of threads and blocks. If a result depends on this order, the kernel lacks a
+// barrier.
 package cudatest
 
 import (

@@ -1,7 +1,7 @@
 // Package level determines how much a test run may cost. There are three levels:
 //
 //	make quick      go test -short: no compiler of submissions, no Valgrind, no browser,
-//	                and no test that takes many seconds of processor time
+//	                and no test of many seconds of processor time
 //	make test       everything that a change must pass
 //	make test-long  LLM_TEST_LONG=1: also the full matrices, soaks and exhaustive runs
 package level

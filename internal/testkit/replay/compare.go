@@ -47,8 +47,8 @@ func differs(want map[string]json.RawMessage, got result) (field, wantText, gotT
 	return "", "", "", false
 }
 
-// rank returns the position of a field in the order of comparison: first the results of the operation, then the state
-// after it, and last the hashes of the whole state.
+// rank returns the position of a field in the order of comparison. The results of the operation come first, then the
+// state after it. The hashes of the whole state come last.
 func rank(name string) int {
 	return strings.Index(" free hm ev dump fqh st ", " "+name+" ")
 }

@@ -122,8 +122,8 @@ func (w *watcher) storedRow(e *pool.Event) row {
 	return row{"S", e.Group, parent, hashes, e.BlockSize, len(w.events.Tokens(e)), lora, extraColumn(len(hashes), e.Extra)}
 }
 
-// extraColumn returns the extra keys of n hashes for a row of an event: nil if n is 0, "none" if no hash has extra
-// keys, otherwise a list.
+// extraColumn returns the extra keys of n hashes for a row of an event. If n is 0, it returns nil. If no hash has extra
+// keys, it returns "none". Otherwise it returns a list.
 func extraColumn(n int, extra [][]blockhash.Key) any {
 	if n == 0 {
 		return nil

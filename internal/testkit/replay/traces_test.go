@@ -26,7 +26,7 @@ func TestTheRecordingsAreWhole(t *testing.T) {
 	}
 }
 
-// Ensure that a replay gives every recorded value, up to the first operation that fails.
+// Ensure that every value in a replay equals the recorded value, until an operation fails.
 func TestEveryRecordingPlaysEqual(t *testing.T) {
 	for folder, n := range map[string]int{"v1": 31, "v1-more": 43, "v0": 27} {
 		files, err := filepath.Glob("../../../testdata/traces/" + folder + "/*.jsonl.gz")

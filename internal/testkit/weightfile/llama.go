@@ -61,8 +61,8 @@ func LlamaFile(path string, l Llama) error {
 	return f.Close()
 }
 
-// LlamaHole writes a GGUF file whose weights are a hole in the file, which takes no space on disk. The default of Type
-// is F16. The file omits the tensor with the name without.
+// LlamaHole writes a GGUF file with a hole in place of the weights, so that it takes little space on disk. The default
+// of Type is F16. The file omits the tensor named without.
 func LlamaHole(path string, l Llama, without string) error {
 	kind := llamaTypes[cmp.Or(l.Type, "F16")]
 	tensors := slices.DeleteFunc(l.tensors(kind), func(t *Tensor) bool { return t.Name == without })

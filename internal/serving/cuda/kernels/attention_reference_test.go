@@ -12,11 +12,11 @@ import (
 
 // requireMatches compares outputs with sums in float64.
 //
-// Let u be the rounding error of the type. The kernel rounds the weights and the output to this type. It sums
-// the weights after rounding them, so the error of one weight p moves the output o by at most u p |v - o|,
-// where v is the value of its key. Hence the error is at most u (|o| + sum of p |v - o|). If the values have
-// one sign and differ by less than their size, this is at most 2 u |o|, twice the error of a rounded float64
-// sum. Where outputs cancel, no kernel with 16-bit weights can reach 2 u |o|.
+// Let u be the rounding error of the type. The kernel rounds the weights and the output to this type. It sums the
+// weights after rounding them. So the error of one weight p moves the output o by at most u p |v - o|, where v is the
+// value of its key. Hence the error is at most u (|o| + sum of p |v - o|). If the values have one sign and differ by
+// less than their size, this is at most 2 u |o|, twice the error of a rounded float64 sum. Where outputs cancel, no
+// kernel with 16-bit weights can reach 2 u |o|.
 func (p *problem) requireMatches(t require.TestingT, n numbers, got []float64) {
 	u := map[kernels.Type]float64{kernels.F16: 0x1p-11, kernels.BF16: 0x1p-8}[p.Type]
 	starts, _ := p.starts()

@@ -2,10 +2,10 @@ package kernels
 
 import "llmmemory/internal/serving/cuda"
 
-// ReshapeAndCache writes the keys and values of tokens to their slots. device.h describes the layout of
-// blocks. A slot is an int64. A token with a negative slot is not written. Two tokens must not have the same
-// slot. If the cache's type is E4M3 or E5M2, numbers are rounded to the nearest number of this type, ties to
-// even, and numbers that are too large become the largest finite one.
+// ReshapeAndCache writes the keys and values of tokens to their slots. device.h describes the layout of blocks. A slot
+// is an int64. A token with a negative slot is not written. Two tokens must not have the same slot. If the cache's type
+// is E4M3 or E5M2, numbers are rounded to the nearest number of this type, ties to even. Numbers that are too large
+// become the largest finite one.
 type ReshapeAndCache struct {
 	Type                                    Type      // of Key and Value
 	Cache                                   CacheType // of KeyCache and ValueCache

@@ -21,7 +21,7 @@ func numbered(first, n int) []byte {
 	return b
 }
 
-// Ensure that keys and values are written to their slots, and that nothing else changes.
+// Ensure that keys and values are written to their slots. Nothing else may change.
 func TestReshapeAndCacheWritesTheSlots(t *testing.T) {
 	g := newGPU(t)
 	const heads, size, block, blocks, stride = 3, 24, 16, 4, 5 * 24
@@ -51,7 +51,7 @@ func TestReshapeAndCacheWritesTheSlots(t *testing.T) {
 	}
 }
 
-// Ensure that every number of 16 bits becomes the number of 8 bits that the CPU makes of it.
+// Ensure that every 16-bit number becomes the same 8-bit number as on the CPU.
 func TestReshapeAndCacheRoundsAsTheCPU(t *testing.T) {
 	g := newGPU(t)
 	const tokens, heads, size, block = 64, 8, 128, 16 // all numbers of 16 bits
@@ -106,8 +106,7 @@ func TestCopyBlocks(t *testing.T) {
 	}
 }
 
-// Ensure that blocks return from the host to other places on the GPU, and that blocks that are not
-// named do not change.
+// Ensure that blocks can return from the host to other places on the GPU. Blocks outside the mapping must not change.
 func TestSwapBlocksOutAndIn(t *testing.T) {
 	g := newGPU(t)
 	const bytes = 4112

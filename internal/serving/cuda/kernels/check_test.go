@@ -14,8 +14,8 @@ type launchable interface {
 	Launch(*kernels.Set, *cuda.Stream) error
 }
 
-// Ensure that arguments with which a kernel would read or write other memory, which makes the context unusable, are an
-// error of Launch, and that no value of a field panics.
+// Ensure that Launch returns an error if a kernel would access memory outside its operands. Such an access makes the
+// context unusable. No value of a field may cause a panic.
 func TestLaunchRefusesOperandsThatWouldBreakTheContext(t *testing.T) {
 	g := newGPU(t)
 	const p = cuda.Pointer(4096)

@@ -53,7 +53,7 @@ func TestActivationsMatchFloat64(t *testing.T) {
 	}
 }
 
-// Ensure that a sum is rounded once, that a bias is added to all rows, and that the output may be the other operand.
+// Ensure that a sum is rounded once. A bias is added to all rows, and the output may be the other operand.
 func TestSumsMatchFloat64(t *testing.T) {
 	g := newGPU(t)
 	const rows, n, scale = 3, 2056, 0.22

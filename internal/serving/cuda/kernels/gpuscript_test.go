@@ -25,7 +25,7 @@ const rivals = "# a note of compare.py\n" + "a note of a library\n" +
 	"3 requests of 4 to 40 tokens, 4 new\ttransformers\t1e6\n" +
 	"1 request of 22 tokens, 4 new\ttransformers\t1e-9\n"
 
-// Ensure that the folder that .ci/gpu builds runs without other files, and measures and checks every case of the kernels
+// Ensure that the folder built by .ci/gpu runs without other files. It must measure and check every case of the kernels
 // and of the server. The test uses the emulator.
 func TestTheScriptForAGPUMeasuresAndChecks(t *testing.T) {
 	level.SkipQuick(t)
@@ -73,7 +73,7 @@ func TestTheScriptForAGPUMeasuresAndChecks(t *testing.T) {
 	}
 }
 
-// Ensure that .ci/gpu, and the program that it puts into a folder, print their usage, without building or measuring.
+// Ensure that .ci/gpu, and its copy in a built folder, print their usage. They must not build or measure then.
 func TestTheScriptForAGPUPrintsItsUsage(t *testing.T) {
 	script, err := os.ReadFile("../../../../.ci/gpu")
 	require.NoError(t, err)
@@ -98,9 +98,9 @@ func cases(t *testing.T, folder string, options ...string) (all [][]string) {
 	return all
 }
 
-// requireComparisonOfCases requires that compare.py has a function for each kernel that PyTorch can compute, and that
-// the function's parameters are the sizes of the kernel's cases. It also requires that each kernel has as many small
-// cases as other cases.
+// requireComparisonOfCases requires that compare.py has a function for each kernel, except those that PyTorch cannot
+// compute. The function's parameters must be the sizes of the kernel's cases. Each kernel must have as many small cases
+// as other cases.
 func requireComparisonOfCases(t *testing.T, folder string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "compare.py"))
@@ -134,9 +134,9 @@ func requireComparisonOfCases(t *testing.T, folder string) {
 	}
 }
 
-// requireServerTable requires that the output has every row of the server, and that its numbers without times
-// are in the order that the paper explains. A system that reserves less memory needs fewer steps. A prompt
-// with more answers saves more memory. The program itself checks that all systems generate the same tokens.
+// requireServerTable requires that the output has every row of the server. It also checks the order of the numbers
+// without times, which the paper explains. A system that reserves less memory needs fewer steps. A prompt with more
+// answers saves more memory. The program itself checks that all systems generate the same tokens.
 func requireServerTable(t *testing.T, out string) {
 	t.Helper()
 	const verdict = `: (yes|NO)`

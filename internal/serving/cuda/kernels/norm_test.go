@@ -92,8 +92,7 @@ func TestNormsMatchFloat64(t *testing.T) {
 	}
 }
 
-// Ensure that a normalized row has the same bits alone and among other rows, and that elements of a token
-// that belong to no row do not change.
+// Ensure that a normalized row has the same bits alone and among other rows. Elements outside the rows must not change.
 func TestRMSNormOfARowDoesNotDependOnTheBatch(t *testing.T) {
 	g := newGPU(t)
 	const tokens, heads, n, stride = 5, 3, 128, 4 * 128

@@ -8,14 +8,14 @@ import (
 	"llmmemory/internal/serving/cuda"
 )
 
-// PagedAttention computes the attention of the queries of sequences over their keys and values, which
-// are in blocks with the layout of device.h. It does the work of vLLM's paged_attention and of its
-// prefill. Each token attends to itself and to the tokens before it.
+// PagedAttention computes the attention of the queries of sequences over their keys and values. The keys and values are
+// in blocks with the layout of device.h. PagedAttention does the work of vLLM's paged_attention and of its prefill.
+// Each token attends to itself and to the tokens before it.
 //
-// The bits of a token's output depend only on its query and on the keys and values that it attends to.
-// They do not depend on the other sequences, on the number of tokens computed together, on the Plan,
-// or on which blocks are used. The values of a sequence must be finite: one that is infinite or NaN can
-// change the outputs of tokens before it that are computed in the same launch.
+// The bits of a token's output depend only on its query and on the keys and values that it attends to. They do not
+// depend on the other sequences, on the number of tokens computed together, on the Plan, or on which blocks are used.
+// The values of a sequence must be finite. An infinite value or a NaN can change the outputs of earlier tokens in the
+// same launch.
 type PagedAttention struct {
 	AttentionShape
 	Out, Query             cuda.Pointer // [tokens][stride]; a token has Heads heads
@@ -59,8 +59,7 @@ const (
 
 var headSizes = []int{64, 80, 96, 128, 256}
 
-// HeadSizeFor returns the smallest size of heads for which there are attention kernels and that is at least n. It
-// returns 0 if there is none.
+// HeadSizeFor returns the smallest head size with attention kernels that is at least n, or 0 if there is none.
 func HeadSizeFor(n int) int {
 	for _, size := range headSizes {
 		if size >= n {

@@ -238,8 +238,8 @@ func TestAttentionMatchesFloat64AndTheCPU(t *testing.T) {
 	}
 }
 
-// Ensure that each of the 256 numbers of 8 bits is the number that the CPU reads: the output of the only token of a sequence is
-// its value.
+// Ensure that each of the 256 8-bit numbers is read as on the CPU. The sequence has one token, so the output is the
+// token's value.
 func TestAttentionReadsEveryNumberOf8Bits(t *testing.T) {
 	g := newGPU(t)
 	for _, cache := range []kernels.CacheType{kernels.CacheE4M3, kernels.CacheE5M2} {
@@ -260,7 +260,7 @@ func TestAttentionReadsEveryNumberOf8Bits(t *testing.T) {
 	}
 }
 
-// Ensure that a key that is NaN makes the outputs of tokens that attend to it NaN, and no others.
+// Ensure that a NaN in a key makes an output NaN exactly if its token attends to this key.
 func TestAttentionOfKeysOf8BitsThatAreNaN(t *testing.T) {
 	g := newGPU(t)
 	p := problem{AttentionShape: shapeFP8(kernels.CacheE4M3, kernels.F16, 64, 1, 1, 16), lens: []int{30}, queries: []int{30}}
@@ -271,8 +271,8 @@ func TestAttentionOfKeysOf8BitsThatAreNaN(t *testing.T) {
 	}
 }
 
-// Ensure that a block of prefill may have any number of warps, even one that does not divide the keys and
-// values of a step evenly.
+// Ensure that a block of prefill may have any number of warps. The number need not divide the keys and values of a step
+// evenly.
 func TestPrefillWithAnyNumberOfWarps(t *testing.T) {
 	g := newGPU(t)
 	for _, c := range []struct{ headSize, warps int }{{64, 7}, {80, 3}, {96, 5}, {128, 7}, {256, 5}} {
@@ -353,8 +353,8 @@ func fewerChecks(t *testing.T) {
 	}
 }
 
-// Ensure that for random problems the kernels' results are close to those in float64, and that two plans give the
-// same bits.
+// Ensure that for random problems the kernels' results are close to those in float64. Two plans must give the same
+// bits.
 func TestAttentionOfRandomProblems(t *testing.T) {
 	g := newGPU(t)
 	fewerChecks(t)

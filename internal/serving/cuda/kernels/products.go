@@ -6,11 +6,10 @@ import (
 	"llmmemory/internal/serving/cuda"
 )
 
-// Product computes Out[row][output] = the sum over all columns of In[row][column] *
-// weight[output][column].
+// Product computes Out[row][output] = the sum over all columns of In[row][column] * weight[output][column].
 //
-// On GPUs of one generation, the bits of a row's outputs depend only on the row and on the weights, not on the
-// number of rows or of multiprocessors.
+// On GPUs of one generation, the bits of a row's outputs depend only on the row and on the weights. They do not depend
+// on the number of rows or of multiprocessors.
 type Product struct {
 	Weights
 	Out, In             cuda.Pointer // [Rows][stride], of the weights' Type unless Float32
@@ -76,10 +75,10 @@ func (w Weights) Plan(device cuda.Device, rows int) (ProductPlan, error) {
 	return p, nil
 }
 
-// many chooses p.threads, the number of threads of a block, which is also the number of rows in a tile. It takes the
-// largest number for which every multiprocessor gets a block and a block fits into shared memory, if each block adds
-// all parts of the sums of its tile. If there is no such number, each part of the sums is computed by a block of its
-// own.
+// many chooses p.threads, the number of threads of a block. This is also the number of rows in a tile. If a block adds
+// all parts of the sums of its tile, it needs more shared memory, and there are fewer blocks. many takes the largest
+// number that gives every multiprocessor a block and lets a block fit into shared memory. If there is no such number, a
+// block of its own computes each part of the sums.
 func (p *ProductPlan) many(device cuda.Device, parts int) {
 	for p.threads = 256; p.threads >= 64; p.threads /= 2 {
 		if p.threads/2 < p.rows && p.blocks(p.threads) >= device.Multiprocessors && p.manyMemory(parts)+productShared <= device.SharedMemory {

@@ -147,9 +147,9 @@ func (m packedWeights) requireMatches(t *testing.T, in []float64, got []float64)
 	}
 }
 
-// Ensure that products match float64, and that the bits of a row do not depend on the number of rows,
-// on the kernel (for few rows or for many), on whether one block or several compute the parts of a
-// sum, or on the order of threads.
+// Ensure that products match float64. The bits of a row must not depend on the number of rows, on the kernel (for few
+// rows or for many) or on the order of threads. They must also be the same whether one block or several compute the
+// parts of a sum.
 func TestProductsMatchFloat64AndDoNotDependOnTheNumberOfRows(t *testing.T) {
 	g := newGPU(t)
 	space := newWorkspace(g)
@@ -195,8 +195,8 @@ func TestProductsOf256Rows(t *testing.T) {
 	require.Equal(t, want[:2*2*m.Outputs], m.multiply(g, space, in[:2*m.Columns], one), "2 rows")
 }
 
-// Ensure that products run on GPUs whose blocks have at most 99 KiB of shared memory (RTX 30 and 40, L4).
-// Their dynamic memory and what the kernels declare are together within this limit.
+// Ensure that products run on GPUs with at most 99 KiB of shared memory for a block (RTX 30 and 40, L4). The limit
+// includes dynamic memory and what the kernels declare.
 func TestProductsFitInLittleSharedMemory(t *testing.T) {
 	g := newGPUOf(t, 86)
 	space := newWorkspace(g)

@@ -44,7 +44,7 @@ func (f WeightFormat) String() string {
 	return formats[f].name
 }
 
-// Weights are a matrix that is packed in the order in which products read it (weights.h).
+// Weights are a packed matrix. Its elements are in the order in which products read them (weights.h).
 type Weights struct {
 	Type             Type // of activations, and of the weights if they are Plain
 	Format           WeightFormat
