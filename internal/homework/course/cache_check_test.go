@@ -103,8 +103,8 @@ func TestWhatIsLinkedBesideTheListHasNoEntry(t *testing.T) {
 	require.NoError(t, b.library.check())
 }
 
-// Ensure that a wrong order does not change which nodes a walk visits. An order is the walk's guess of the order of
-// the list.
+// Ensure that a walk visits the same nodes whether its order is right or wrong. An order is the walk's guess of the
+// order of the list.
 func TestAnOrderIsOnlyAGuess(t *testing.T) {
 	rapidtest.Check(t, func(t *rapid.T) {
 		c := &core{lib: &Library{}}

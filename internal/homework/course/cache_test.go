@@ -24,8 +24,8 @@ func newBenchIn(t *testing.T, arena *testArena) *bench {
 	return &bench{T: t, arena: arena, library: &Library{Memory: arena}, pool: make([]int32, 256*KVPerBlock)}
 }
 
-// engine makes an engine with the sequences 0 to n-1. It looks up each of them once, so that each has a cache entry,
-// except for those near the head of the list, which never have one.
+// engine makes an engine with the sequences 0 to n-1. It looks up each of them once, so that each gets a cache entry.
+// The sequences near the head of the list never have a cache entry.
 func (b *bench) engine(n int) (*Engine, []*Sequence) {
 	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
 	require.NoError(b, err)
@@ -159,7 +159,8 @@ func TestBothEndsOfAStretchCutOutAreNoticed(t *testing.T) {
 	b.misses(e, 33)
 }
 
-// Ensure that a look-up notices that a sequence and its predecessor were moved to the list of another engine.
+// Ensure that a look-up does not find a sequence in its old engine if it was moved to another engine's list together
+// with its predecessor.
 func TestASequenceThatMovedAlongWithItsPredecessorIsNoticed(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
@@ -195,8 +196,7 @@ func (b *bench) byHand(e *Engine, s *Sequence) {
 	b.misses(e, id)
 }
 
-// Ensure that a look-up of a sequence that was moved within the list does not read the neighbours that the sequence
-// had before, because these may have been freed.
+// Ensure that a look-up of a moved sequence does not read its former neighbours in the list. They may have been freed.
 func TestOnlyPresentNeighboursAreRead(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
@@ -216,8 +216,8 @@ func TestOnlyPresentNeighboursAreRead(t *testing.T) {
 	require.True(t, b.reaches(e, 33, seqs[33]))
 }
 
-// Ensure that a look-up in one engine does not read a sequence that was moved to another engine by hand and freed
-// there. Reading it would be a panic in the arena.
+// Ensure that an engine does not read a sequence after it was moved to another engine by hand and freed there. Reading
+// it would be a panic in the arena.
 func TestASequenceFreedInAnotherEngineIsNotFollowed(t *testing.T) {
 	for name, frees := range map[string]func(b *bench, f *Engine, moved *Sequence) error{
 		"at once": func(b *bench, f *Engine, _ *Sequence) error { return b.library.Free(f, 30) },
@@ -245,9 +245,8 @@ func TestASequenceFreedInAnotherEngineIsNotFollowed(t *testing.T) {
 	}
 }
 
-// Ensure that a look-up in one engine does not read a sequence that was moved to another engine and freed there. In
-// this test no neighbour's entry refers to the sequence, so only the index knows that the first engine still has an
-// entry for it.
+// Ensure that an engine does not read a sequence after it was moved to another engine and freed there. In this test no
+// neighbour's entry refers to the sequence. Only the index knows about the first engine's entry for it.
 func TestAnEntryOfAnotherCoreIsGivenUp(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
@@ -287,7 +286,7 @@ func TestEntriesEndWithTheirEngine(t *testing.T) {
 	b.misses(again, 30)
 }
 
-// Ensure that llm_init removes the entries of an engine that was freed by hand and had the same address.
+// Ensure that llm_init removes the entries of an older engine at the same address. The older engine was freed by hand.
 func TestInitForgetsWhatItsAddressMeant(t *testing.T) {
 	arena := newArena(true)
 	b := newBenchIn(t, arena)

@@ -1,9 +1,9 @@
-// Package course is the engine of the homework handout, in Go without cgo. It works on memory that it does not own:
-// the structs of llm_memory.h in a C program, in a test's arena, or in the grader's arena.
+// Package course is the engine of the homework handout, in Go without cgo. It works on memory that it does not own: the
+// structs of llm_memory.h in a C program, in a test's arena, or in the grader's arena.
 //
 // These structs are the only authoritative state (internal/README.md, decision 1). A white-box grader may write any
 // field between calls. A call has the same result as the handout's plain algorithm, which searches the list from its
-// head and the counts from block 0. The package remembers where it last found a sequence, but compares that with the
+// head and the counts from block 0. The package remembers the last position of a sequence, but compares it with the
 // visible memory before it uses it (cache.go).
 //
 // If a call detects that the visible memory is inconsistent, it fails with ErrCorrupt and changes nothing. Only free

@@ -15,7 +15,8 @@ var update = flag.Bool("update", false, "write the golden file anew")
 
 var threeIDs = [3]int32{1, 2, 3}
 
-// Ensure that a change of the enumeration that omits states or calls is noticed.
+// Ensure that the enumeration has the recorded numbers of states and calls. A change that omits some of them is
+// noticed.
 func TestTheNumberOfStatesIsRecorded(t *testing.T) {
 	var table strings.Builder
 	fmt.Fprintln(&table, "blocks calls states refused changes")

@@ -137,8 +137,8 @@ type useCase struct {
 	// path leads to the state. It consists of start and of as few further calls as possible.
 	path  []trace.Op
 	state *model
-	// refused has the calls that fail in this state: calls that must be refused, and each call of changes with a
-	// failing allocation. A failing call changes nothing, so all of them can be made one after the other.
+	// refused has the calls that fail in this state: invalid calls, and each call of changes with a failing allocation.
+	// A failing call changes nothing, so all of them can be made one after the other.
 	refused []trace.Op
 	changes []trace.Op // the calls that succeed; each is played in the same state
 }

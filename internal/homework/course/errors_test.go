@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that a fork that fails at the parent's second table does not keep references to the blocks of the first
-// table.
+// Ensure that a fork keeps no references to the blocks of the parent's first table if it fails at the second table.
 func TestAForkThatIsRefusedTakesNoReference(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(1)

@@ -214,8 +214,8 @@ func (g *game) relink(i int) {
 	g.home[i] = engine
 }
 
-// dispose frees an unlinked sequence by hand. Before that, it makes the library look up the sequence's id, and the
-// ids of the unlinked sequences that still point to the sequence.
+// dispose frees an unlinked sequence by hand. Before that, it makes the library look up the sequence's id. It also
+// makes the library look up each unlinked sequence with a link to this sequence.
 func (g *game) dispose(i int) {
 	node := &g.theirs.seqs[i].Node
 	for _, k := range slices.Sorted(maps.Keys(g.loose)) {

@@ -34,8 +34,8 @@ func TestEveryShortUseIsTheHandouts(t *testing.T) {
 	}
 }
 
-// Ensure that every call does what the handout says for sequences whose length is at a boundary (of a block, of a
-// table, or the maximum), with and without shared blocks, in pools with no, one, two or many free blocks.
+// Ensure that every call follows the handout at boundaries of a sequence's length: of a block, of a table, and the
+// maximum. The test tries this with and without shared blocks. The pools have no, one, two or many free blocks.
 func TestEveryCallAtABoundaryIsTheHandouts(t *testing.T) {
 	level.SkipQuick(t)
 	s := newSubject()
@@ -201,8 +201,9 @@ func (x *explorer) runs(c useCase) {
 	}
 }
 
-// batches tries batches of each sequence and one of the first three (also itself), of each sequence three times, and of
-// each sequence with all that follow it in the list.
+// batches tries three kinds of batches for each sequence. The first has the sequence and one of the first three
+// sequences (also itself). The second has the sequence three times. The third has the sequence and all its successors
+// in the list.
 func (x *explorer) batches(c useCase) {
 	list := x.listed()
 	var batches [][]*Sequence
@@ -223,9 +224,9 @@ func (x *explorer) batches(c useCase) {
 	}
 }
 
-// Ensure that every call does what the handout says if the list is about as long as the shortest list for which the
-// cache is used. Because of the cache, an earlier call could influence a later one, so the test plays every series of
-// calls, even if several series lead to the same state.
+// Ensure that every call follows the handout for lists just long enough to use the cache. Because of the cache, an
+// earlier call could influence a later one. So the test plays every series of calls, even if several series lead to the
+// same state.
 func TestEveryShortUseOfALongListIsTheHandouts(t *testing.T) {
 	level.SkipQuick(t)
 	x := &explorer{T: t, s: newSubject()}

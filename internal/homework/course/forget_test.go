@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that a search that walks along the list adds a cache entry again after the index was reset.
+// Ensure that a search along the list makes a new cache entry after the index was reset.
 func TestAnEntryIsMadeByTheWalkThatFinds(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
@@ -27,8 +27,7 @@ func TestAnEntryIsMadeByTheWalkThatFinds(t *testing.T) {
 	}
 }
 
-// Ensure that a cache entry that was made before a reset of the index can be removed, although the index no longer
-// knows it.
+// Ensure that a cache entry from before a reset of the index can be removed, although the index no longer knows it.
 func TestAForgottenEntryIsNotStruckFromTheIndex(t *testing.T) {
 	b := newBench(t)
 	e, _ := b.engine(40)

@@ -5,14 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// An index finds the cache entries that refer to a sequence. Before a sequence is freed, these entries are removed,
-// so that no entry refers to freed memory. The caches of all cores share one index, because an outside writer can
-// move a sequence from one engine's list to another's.
+// An index finds the cache entries that refer to a sequence. Before a sequence is freed, these entries are removed, so
+// that no entry refers to freed memory. The caches of all cores share one index, because an outside writer can move a
+// sequence from one engine's list to another's.
 //
-// A sequence has at most one entry of its own, even if its id or its engine changes. Any number of entries may refer
-// to it as a neighbour. An entry that must be removed may be in the cache of another core, which the caller cannot
-// change. In this case, reset starts a new epoch, and each cache removes all its entries when it sees the new epoch.
-// This happens only after outside writes, and then costs each core a few searches.
+// A sequence has at most one entry of its own, even if its id or its engine changes. Any number of entries may refer to
+// it as a neighbour. An entry may be in the cache of another core, which the caller cannot change. If such an entry
+// must be removed, reset starts a new epoch. Each cache removes all its entries when it sees the new epoch. This
+// happens only after outside writes, and then costs each core a few searches.
 //
 // Only lookupCache uses the index. All methods except any require mu.
 type index struct {

@@ -7,10 +7,10 @@ import (
 )
 
 // A journal makes a batch of appends that either does all of them or nothing. Each step changes tables and counts as
-// append does, in the order of the appends. There are three differences: a step does not write to the pool, finds its
-// block in one scan of the counts that all steps share, and puts a missing L2 table into scratch memory. After the
-// last step, the journal either allocates tables that replace the scratch tables, and the pool is written, or it
-// undoes the steps in reverse order.
+// append does, in the order of the appends. There are three differences. A step does not write to the pool. It finds
+// its block in one scan of the counts, which all steps share. It puts a missing L2 table into scratch memory. After the
+// last step, the scratch tables are replaced by allocated ones, and the pool is written. If a step or the allocation
+// fails, the journal undoes the steps in reverse order.
 type journal struct {
 	engine *Engine
 	fit    block.FirstFit

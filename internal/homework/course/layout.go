@@ -76,8 +76,8 @@ func (e *Engine) records(id int32) *[KVPerBlock]int32 {
 	return (*[KVPerBlock]int32)(unsafe.Add(e.Pool, int(id)*BlockSize))
 }
 
-// at looks up a logical block, which must be below MaxLogicalBlocks. It returns a pointer to the entry in the L1
-// table for the logical block's L2 table, and the block to which the logical block is mapped, or None.
+// at looks up a logical block, which must be below MaxLogicalBlocks. home points to the entry of the L1 table for the
+// logical block's L2 table. entry is the block at this logical block, or None if there is none.
 func (s *Sequence) at(logical uint32) (home **L2Table, entry int32) {
 	home = &s.BlockTable[logical/L2Size%L1Size]
 	if *home == nil {

@@ -9,14 +9,13 @@ import (
 	"syscall"
 )
 
-// A lock is a mutex that is biased to the first thread that takes it. This thread, the owner, locks and unlocks with
-// plain stores, which cost less than two atomic instructions. When a second thread takes the lock, it becomes an
-// ordinary mutex for good.
+// A lock is a mutex that is biased to its owner, the first thread to take it. The owner locks and unlocks with plain
+// stores, which cost less than two atomic instructions. When a second thread takes the lock, it becomes an ordinary
+// mutex for good.
 //
-// The owner sets busy and then checks that it is still the owner. A second thread revokes the ownership and then
-// checks whether the owner is busy. A processor may make a store visible to other threads after it has executed later
-// loads. So the second thread asks the kernel between its two steps to execute a memory barrier on every thread
-// (membarrier(2)).
+// The owner sets busy and then checks its ownership. A second thread revokes the ownership and then checks whether the
+// owner is busy. A processor may make a store visible to other threads after it has executed later loads. So the second
+// thread asks the kernel between its two steps to execute a memory barrier on every thread (membarrier(2)).
 type lock struct {
 	owner  atomic.Uintptr // the g that owns the lock, none, or revoked
 	busy   uint32         // 1 while the owner holds the lock; written by the owner only

@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that a lock excludes a second goroutine that takes it for the first time while its owner repeatedly locks
-// and unlocks it.
+// Ensure that a lock excludes a second goroutine when it takes the lock for the first time. Meanwhile the owner
+// repeatedly locks and unlocks it.
 func TestALockExcludesWhileItsOwnershipEnds(t *testing.T) {
 	level.SkipQuick(t)
 	const times = 20

@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/testkit/overlay"
 )
 
-// A oneRule is a change of the engine's source that breaks one rule: old, which occurs once in the file, becomes new.
-// The named test, which runs alone, must then fail.
+// A oneRule is a change of the engine's source that breaks one rule. The text old, which occurs once in the file,
+// becomes new. The named test runs alone and must then fail.
 type oneRule struct {
 	name     string
 	file     string

@@ -22,8 +22,8 @@ func (w *walk) plain() {
 }
 
 // guided makes the same search as plain. It predicts the address of each node from the order and compares the
-// prediction with the link, so that the processor can load a node before it has read the link to it. guided corrects
-// the order where it is wrong.
+// prediction with the link. So the processor can load a node before it has read the link to it. guided corrects the
+// order where it is wrong.
 func (w *walk) guided(o *order) {
 	head, id := &w.engine.Active, w.id
 	prev, next := w.prev, w.next

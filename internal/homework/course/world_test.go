@@ -11,8 +11,8 @@ func (e *Engine) count(id int32) *int32 {
 	return (*int32)(unsafe.Add(unsafe.Pointer(e.RefCount), int(id)*4))
 }
 
-// A world has engines, pools, and all sequences that were ever made, in the order in which they were made. The test
-// compares two worlds. A sequence has the same index in seqs in both.
+// A world has engines, pools, and all sequences ever made, in the order of their creation. The test compares two
+// worlds. A sequence has the same index in seqs in both.
 type world struct {
 	engines []*Engine
 	pools   [][]int32

@@ -14,8 +14,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that the first finding for a mistake is in its task, shows what was observed, and quotes the sentence of the
-// handout that was broken.
+// Ensure that the first finding for a mistake helps. It must be in the mistake's task, show what was observed, and
+// quote the broken sentence of the handout.
 func TestAFindingHelps(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -127,8 +127,8 @@ func TestRefusedSystemCallsAreNamed(t *testing.T) {
 		"dup (which perror makes; it prints its message all the same), openat (which fopen makes, and sysconf), sched_getaffinity")
 }
 
-// Ensure that the report names a refused system call whichever function of the homework makes it, even if it is made
-// only in the last step of a sweep.
+// Ensure that the report names a refused system call in every function of the homework. It also names a system call
+// that is made only in the last step of a sweep.
 func TestRefusedSystemCallsAreNamedWhereverTheyAreMade(t *testing.T) {
 	level.SkipQuick(t)
 	source := corpus.Changed(t,
@@ -283,8 +283,8 @@ func TestWhatMemcheckSaysOfAFindingFailsIt(t *testing.T) {
 	}
 }
 
-// Ensure that a finding says so if the grader itself has changed the list of sequences. A submission that remembers a
-// sequence between calls may use one that the grader has removed.
+// Ensure that a finding says so if the grader itself has changed the list of sequences. A submission may remember a
+// sequence between calls and use it after the grader has removed it.
 func TestAFindingSaysThatTheTesterChangesTheList(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)

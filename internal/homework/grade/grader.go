@@ -114,7 +114,7 @@ func (g *Grader) max() float64 {
 	return r.MaxScore
 }
 
-// None returns the report of a student who has no file that can be graded. why is the reason.
+// None returns the report of a student without a gradable file. why is the reason.
 func (g *Grader) None(path, why string) *Report {
 	return &Report{File: path, MaxScore: g.max(), Setting: g.setting, Rules: g.Version(), Rejected: &Rejection{Stage: NoFile, Text: why}}
 }
@@ -136,7 +136,7 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 	})
 }
 
-// missing returns a note that lists the functions that the submission does not define.
+// missing returns a note that lists the undefined functions of the submission.
 func missing(program *build.Program) string {
 	note := "it does not define " + strings.Join(program.Missing, ", ") + ": only the points of tests that call "
 	if len(program.Missing) == 1 {

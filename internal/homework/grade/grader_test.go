@@ -135,11 +135,11 @@ func (f firsts) write(t *testing.T) {
 	require.NoError(t, os.WriteFile("testdata/findings.json.gz", b.Bytes(), 0o644))
 }
 
-// Ensure that each wrong submission in the table of mutants loses points in the task that it breaks, that its report
-// quotes the sentence of the handout that sentences.txt asks for, and that each correct variant loses no points.
+// Ensure that each wrong submission in the table of mutants loses points in its task. Its report must quote the
+// sentence of the handout that sentences.txt names. Each correct variant must lose no points.
 //
 // With -matrix, or in make test-long, every mutant goes through every stage. Otherwise only some mutants are graded
-// (typicalOf), and a mutant skips the later stages if a directed trace of its task detects it.
+// (typicalOf). Then a mutant skips the later stages if a directed trace of its task detects it.
 func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -193,7 +193,7 @@ func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	requireEveryStageIsNeeded(t, kills)
 }
 
-// requireEveryStageIsNeeded requires that each stage detects a mutant that no other stage detects.
+// requireEveryStageIsNeeded requires for each stage a mutant that no other stage detects.
 func requireEveryStageIsNeeded(t *testing.T, kills *killMatrix) {
 	t.Helper()
 	if len(kills.seen) < len(mutants(t)) {

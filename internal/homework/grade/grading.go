@@ -257,14 +257,14 @@ func (g *grading) finding(c candidate) (Finding, error) {
 	return f, err
 }
 
-// start returns the trace that Shrink should shorten for a finding, and sets the finding's difference to the one that
-// this trace shows.
+// start returns the trace that Shrink should shorten for a finding. It sets the finding's difference to the one in this
+// trace.
 //
-// It plays up to four versions of the finding's trace: one in which the submission makes all calls, one in which it
-// makes the calls of the failing function and of llm_init, one in which it makes the calls of the failing function,
-// and the original. It returns the first version in which the first difference is the finding's. alone is then true.
-// If there is no such version, it returns the original and alone is false. own reports that the second version was
-// played and shows no difference at all.
+// It plays up to four versions of the finding's trace. In the first, the submission makes all calls. In the second, it
+// makes the calls of the failing function and of llm_init, and in the third only those of the failing function. The
+// fourth is the original. start returns the first version in which the first difference is the finding's. alone is then
+// true. If there is no such version, it returns the original and alone is false. own reports that the second version
+// was played and shows no difference at all.
 func (g *grading) start(f *Finding) (ops []trace.Op, alone, own bool, err error) {
 	kind := f.Op.Kind.Single()
 	for i, ops := range [][]trace.Op{trace.Isolate(f.Ops, six...), g.isolate(f.Ops, kind, trace.Init), g.isolate(f.Ops, kind), f.Ops} {

@@ -22,13 +22,14 @@ import (
 // An attack is a hostile submission and its expected result, in the words of attacks.txt.
 type attack struct{ id, source, expect string }
 
-// typical lists the attacks that are run in every test run in addition to those that are rejected, which take little
-// time. It has at least one attack of each kind. make test-long runs all attacks.
+// typical lists the attacks that every test run makes. Every test run also makes the rejected attacks except
+// macro_bomb, because they take little time. typical has at least one attack of each kind. make test-long runs all
+// attacks.
 var typical = strings.Fields(`exit_later exit_under_memcheck loop memory_bomb print_much forged_events
 	forged_replies closes_descriptors fake_report fork_bomb writes_files`)
 
-// attacks returns the attacks that this test run grades: those of attacks.txt that are typical or rejected, or all in
-// make test-long, and attacks that are too long for that file.
+// attacks returns the attacks of this test run. From attacks.txt it takes the typical and the rejected ones, or all in
+// make test-long. It adds attacks whose text is too long for the file.
 func attacks(t *testing.T) []attack {
 	t.Helper()
 	correct := corpus.Correct(t)

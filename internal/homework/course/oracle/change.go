@@ -35,9 +35,9 @@ type Change struct {
 	A, B, C, N int32
 }
 
-// Write plays a step in which the grader writes to the submission's memory: a call whose work the grader does
-// (op.Given), or a write from outside. It returns the changes. There are none if a correct submission would refuse
-// the call or if nothing changes.
+// Write plays a step in which the grader writes to the submission's memory, and returns the changes. The step is a call
+// whose work the grader does (op.Given), or a write from outside. If a correct submission would refuse the call, there
+// are no changes.
 func (w *World) Write(op trace.Op) []Change {
 	if op.Given {
 		var all []Change

@@ -33,8 +33,8 @@ func (w *World) given(op trace.Op) []Change {
 	}
 }
 
-// sequence returns the changes that create s: one for the sequence, one for each run of mapped blocks, and one for
-// each L2 table in which no block is mapped.
+// sequence returns the changes that create s: one for the sequence, one for each run of mapped blocks, and one for each
+// L2 table without mapped blocks.
 func sequence(engine int, s *course.Sequence) []Change {
 	all := []Change{{Kind: NewSequence, Engine: engine, A: s.ID, B: s.KVCount}}
 	for slot, l2 := range s.BlockTable {
@@ -61,8 +61,8 @@ func sequence(engine int, s *course.Sequence) []Change {
 	return all
 }
 
-// givenAppend plays an append and returns its changes: the block that it maps, if any, the records that it writes, and
-// the new kv_count.
+// givenAppend plays an append and returns its changes: the new mapping of the logical block, if it changes, the written
+// records, and the new kv_count.
 func (w *World) givenAppend(op trace.Op, e *course.Engine) []Change {
 	s := Find(e, op.A)
 	if s == nil || s.KVCount < 0 || s.KVCount >= course.MaxLogicalBlocks*course.KVPerBlock {

@@ -106,8 +106,8 @@ const Engines = 4
 // None is the Engine of calls that get NULL.
 const None = -1
 
-// String returns the step as a line of a trace: "given" if Given is set, the word of the kind, the engine, the
-// numbers, and oom=N if an allocation fails.
+// String returns the step as a line of a trace. The line begins with "given" if Given is set. Then come the word of the
+// kind, the engine, and the numbers. If an allocation fails, it ends with oom=N.
 func (o Op) String() string {
 	var b strings.Builder
 	if o.Given {
@@ -142,8 +142,8 @@ func (o *Op) UnmarshalText(text []byte) (err error) {
 // Pool returns the size in bytes of the pool that an Init makes.
 func (o Op) Pool() int64 { return int64(o.A) + int64(o.B)<<20 }
 
-// ForInts reports whether the pool of an Init gets an address that is a multiple of 4 but not of 8, as an array of
-// int in a struct may have. A small pool gets such an address if its size is no multiple of 16.
+// ForInts reports whether the pool of an Init gets an address that is a multiple of 4 but not of 8. An array of int in
+// a struct may have such an address. A small pool gets one if its size is no multiple of 16.
 func (o Op) ForInts() bool { return o.Kind == Init && !o.Large() && o.A > 0 && o.A%16 != 0 }
 
 // Large reports whether an Init makes a large pool. Only address space is reserved for it, and only its first and its
@@ -324,8 +324,8 @@ func (k Kind) Many() bool { return k >= Forks && k <= Frees }
 func (k Kind) Single() Kind { return facts[k].single }
 
 // Isolate returns a copy of a trace in which the grader does the work of most calls by writing to memory (Given). The
-// submission still makes the calls whose kind is in real, calls in which an allocation fails, and calls with a NULL
-// engine or pool.
+// submission still makes all calls of the kinds in real. It also makes the calls with a failing allocation, or with a
+// NULL engine or pool.
 func Isolate(ops []Op, real ...Kind) []Op {
 	isolated := slices.Clone(ops)
 	for i, op := range isolated {

@@ -39,7 +39,7 @@ func TestWordsMadeByMacros(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// Ensure that a source that needs too much of the compiler's time or memory is rejected with a short message.
+// Ensure that a source is rejected with a short message if it needs too much of the compiler's time or memory.
 func TestHostileToTheCompiler(t *testing.T) {
 	level.SkipQuick(t)
 	k := build.SharedKit(t)

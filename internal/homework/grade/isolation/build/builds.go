@@ -14,8 +14,8 @@ import (
 var ErrSecond = errors.New("the second build does not compile")
 
 // Sanitized builds a program with the sanitizers and the C library's malloc, and returns its path. The program ends at
-// the first error. The source is preprocessed with the flags of the course, so that its macros cannot tell that the
-// sanitizers are used.
+// the first error. The source is preprocessed with the flags of the course, so that its macros cannot detect the
+// sanitizers.
 func (k *Kit) Sanitized(p *Program) (string, error) {
 	if _, err := k.watched(); err != nil {
 		return "", err

@@ -1,10 +1,10 @@
-// Package build makes a program from a submission. It checks the text and the object file (the gate), compiles with
-// the flags of the course, and links with grader/process/runner.c, whose malloc replaces the C library's.
+// Package build makes a program from a submission. It checks the text and the object file (the gate), compiles with the
+// flags of the course, and links with grader/process/runner.c, whose malloc replaces the C library's.
 //
 // The text is checked before any tool reads it. It must not make the compiler put other files into its messages, use
 // other flags, or report other line numbers. If macros may build words that are not in the text, the preprocessed text
-// is checked, too. The object file must not have code that runs outside the six functions of the homework, and may
-// only use functions of the C library that the homework needs.
+// is checked, too. The object file must not have code that runs outside the six functions of the homework. It may only
+// use a few functions of the C library, which the homework needs.
 //
 // The package does not run submissions. The tools have limits, and only the beginning of their output is kept. A
 // submission that exceeds a limit counts as not compiling.
@@ -176,8 +176,8 @@ func (k *Kit) check(p *Program, source []byte, v *verdicts) (*object, error) {
 	return k.checkObject(compiled, text, v)
 }
 
-// link links the program with the grader's malloc. It makes all symbols of the submission local except the homework's
-// six functions, so that they do not clash with symbols of the grader, and adds stubs for functions that are missing.
+// link links the program with the grader's malloc. Only the six functions of the homework stay global symbols of the
+// submission, so that its other symbols do not clash with symbols of the grader. link adds stubs for missing functions.
 func (k *Kit) link(p *Program, compiled string, found *object) error {
 	p.object = p.file("submission.o")
 	global := found.defined
@@ -229,8 +229,8 @@ func onlyGlobal(symbols []string) (flags []string) {
 }
 
 // redirected returns flags for objcopy that redirect calls of C library functions to functions of the grader, such as
-// malloc to submission_malloc. It redirects the functions under the heading list of names.txt that the submission
-// calls; needed has all functions that it calls.
+// malloc to submission_malloc. It redirects each function of needed under the heading list of names.txt. needed has all
+// functions that the submission calls.
 func redirected(list string, needed []string) (flags []string) {
 	for _, f := range names[list] {
 		if slices.Contains(needed, f) {

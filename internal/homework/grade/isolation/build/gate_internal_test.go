@@ -258,8 +258,7 @@ __attribute__((used)) static int unlucky(int x) { return x * 0x050f + 0x340f + 0
 	}
 }
 
-// Ensure that a tool that hangs is killed together with its child processes, and that this does not reject the
-// submission.
+// Ensure that a hanging tool is killed together with its child processes. The submission must not be rejected for it.
 func TestAToolThatHangsIsEndedWithItsChildren(t *testing.T) {
 	k := SharedKit(t)
 	tools := t.TempDir()

@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that the rules that the code names, in arguments of broken and in Refusals, are exactly the rules of
-// gate.txt.
+// Ensure that the code names exactly the rules of gate.txt. It names them in arguments of broken and in Refusals.
 func TestEveryRuleThatTheCodeNamesExists(t *testing.T) {
 	used := map[string]bool{}
 	name := func(set *gotoken.FileSet, rule ast.Expr) {

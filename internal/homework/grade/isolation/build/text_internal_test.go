@@ -188,7 +188,7 @@ func TestTheCorpusPasses(t *testing.T) {
 	}
 }
 
-// Ensure that readText returns for any bytes, and that the lines in its messages exist.
+// Ensure that readText returns for any bytes. The lines in its messages must exist.
 func FuzzReadText(f *testing.F) {
 	for _, seed := range []string{"#include \"x\\\" /*\n", "??/\n", "/\\\n* *\\\n/", "__attribute__((", "%:%:", "\\\n\\", "'\\", "# 1 \"x", "[[", "<:["} {
 		f.Add([]byte(seed))

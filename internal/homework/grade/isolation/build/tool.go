@@ -16,8 +16,8 @@ import (
 	"llmmemory/internal/homework/grade/isolation/sandbox"
 )
 
-// limits is a shell script that runs a tool with limits of processor time ($0 is in seconds), memory (1 GiB) and the
-// size of files (64 MiB), because the tool reads hostile files. sh counts memory in KiB and files in blocks of 512
+// limits is a shell script that runs a tool with limits, because the tool reads hostile files. It limits processor time
+// ($0, in seconds), memory (1 GiB) and the size of files (64 MiB). sh counts memory in KiB and files in blocks of 512
 // bytes.
 const limits = `ulimit -c 0; ulimit -t "$0"; ulimit -v 1048576; ulimit -f 131072; exec "$@"`
 

@@ -7,11 +7,11 @@ import (
 )
 
 var (
-	// ErrTime means that a process has reached a limit of processor time or of page faults, or waits for an event that
-	// cannot happen.
+	// ErrTime means that a process has reached a limit of processor time or of page faults. It is also the error of a
+	// process that waits for an event forever.
 	ErrTime = errors.New("it does not come back")
 
-	// ErrSlow means that a process ended so near its limit that it could reach the limit on another machine.
+	// ErrSlow means that a process ended near its limit. On another machine, it could reach the limit.
 	ErrSlow = errors.New("it is too slow to be judged")
 
 	// ErrStarved means that the machine gave a process too little processor time to judge it.
@@ -38,13 +38,14 @@ type Limit struct {
 }
 
 // A Meter judges a process by two limits: one for all its work, and one for its work in one call. During a call, Look
-// must be called every LookEvery. Elapsed time has no influence, with two exceptions: a call fails if it sleeps in
-// maxAsleep looks in a row, or if it has not returned after maxLooks looks.
+// must be called every LookEvery. Elapsed time has no influence, with two exceptions. A call fails if in maxAsleep
+// looks in a row the process sleeps and has used no processor time. A call also fails if it has not returned after
+// maxLooks looks.
 //
-// A process has reached a limit if its work is the limit times the slowness of the machine (Slowness), which is
-// measured at that moment. A call that returns with less than a fourth of that work is accepted. A call that returns
-// with more is too slow to be judged (ErrSlow). Therefore, unless the measurement is wrong by a factor of four, no
-// process is accepted in one run and exceeds its limit in another.
+// The limits are for a machine of slowness 1. On a slower machine, they are multiplied by the slowness measured at that
+// moment (Slowness). A call that returns with less than a fourth of the resulting work is accepted. With more, it is
+// too slow to be judged (ErrSlow). Therefore no process is accepted in one run and exceeds its limit in another, unless
+// the measurement is wrong by a factor of four.
 type Meter struct {
 	Usage    func() (Usage, error)
 	Slowness func() (float64, error) // 1 or more

@@ -155,8 +155,7 @@ func TestAGraderThatIsStoppedSeesNothing(t *testing.T) {
 	require.NoError(t, m.End())
 }
 
-// Ensure that many short calls can exceed the limit of the process, and that the time of one call does not count for
-// the next.
+// Ensure that many short calls can exceed the limit of the process. The time of one call must not count for the next.
 func TestManyCalls(t *testing.T) {
 	f := fake{}
 	m := f.meter(processLimit)

@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/homework/grade/isolation/sandbox"
 )
 
-// reference is the processor time that sandbox.Work takes on a machine whose slowness is 1.
+// reference is the processor time of sandbox.Work on a machine whose slowness is 1.
 const reference = 40 * time.Millisecond
 
 // Slowness returns by what factor a computation is slower on this machine now than on a machine whose slowness is 1.

@@ -47,7 +47,7 @@ func usageOf(pid int) (Usage, error) {
 	return u, nil
 }
 
-// Ended returns the usage of a process that has ended, including its children that it has waited for.
+// Ended returns the usage of an ended process. It includes those children that the process has waited for.
 func Ended(state *os.ProcessState) Usage {
 	u := Usage{CPU: state.UserTime() + state.SystemTime()}
 	if r, ok := state.SysUsage().(*syscall.Rusage); ok {
@@ -63,7 +63,7 @@ func (u Usage) since(before Usage) Usage {
 	return u
 }
 
-// faultTime is the processor time per page fault that does not count as work, on a machine whose slowness is 1. On one
+// faultTime is the processor time per page fault on a machine whose slowness is 1. It does not count as work. On one
 // virtual machine a fault took 10 us.
 const faultTime = 100 * time.Microsecond
 
