@@ -11,7 +11,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that the grader does not play a trace if its beginning is a known trace whose last call does not return.
+// Ensure that the grader does not play a trace if it begins with a known trace and the known trace's last call does not
+// return.
 func TestACallThatDoesNotComeBackIsNotWaitedForAgain(t *testing.T) {
 	level.SkipQuick(t)
 	g, err := NewGrader()

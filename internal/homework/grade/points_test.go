@@ -97,8 +97,7 @@ func TestStoredReportsHaveTheirPoints(t *testing.T) {
 	}
 }
 
-// Ensure that each test is worth whole hundredths, however the points are divided, and that a correct file gets them
-// all.
+// Ensure that each test is worth whole hundredths, however the points are divided. A correct file must get all points.
 func TestACorrectFileGetsEveryPoint(t *testing.T) {
 	correct := storedReports(t)["correct"]
 	for _, p := range []Points{
@@ -115,8 +114,7 @@ func TestACorrectFileGetsEveryPoint(t *testing.T) {
 	}
 }
 
-// Ensure that each finding in testdata/findings.json.gz quotes the sentence that the submission broke. The file also
-// states this sentence.
+// Ensure that each finding in testdata/findings.json.gz quotes the broken sentence. The file also states this sentence.
 func TestTheSentenceIsTheOneThatWasBroken(t *testing.T) {
 	f, err := os.Open("testdata/findings.json.gz") // make test-long checks and, with -update, writes them
 	require.NoError(t, err)

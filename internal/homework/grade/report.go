@@ -190,8 +190,8 @@ func (f *Finding) Headline() string {
 	return string(f.Stage) + " complains: " + f.Actual
 }
 
-// Steps returns the steps that show the finding, of which the last one goes wrong. It returns nil if no trace shows
-// the finding.
+// Steps returns the steps that show the finding. The last of them goes wrong. Steps returns nil if no trace shows the
+// finding.
 func (f *Finding) Steps() []trace.Op {
 	if f.Difference == nil || f.Step < 0 || f.Step >= len(f.Ops) {
 		return nil
@@ -250,7 +250,7 @@ func (r *Report) ByTask() [Tasks]float64 {
 }
 
 // gains sets the Gain of each finding. A Gain is the sum of the points lost in the tests that fail because of the
-// finding, or in all tests of the task if the task has no other mistake.
+// finding. If the task has no other mistake, it is the sum over all tests of the task.
 func (r *Report) gains() {
 	for i := range r.Findings {
 		f := &r.Findings[i]

@@ -11,8 +11,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that a second mistake never raises the score, and that the score is the same if all stages are run
-// (AllStages).
+// Ensure that a second mistake never raises the score. Running all stages (AllStages) must not change the score.
 func TestAMistakeMoreIsNoGain(t *testing.T) {
 	level.SkipQuick(t)
 	g, all := newGrader(t), newGrader(t)

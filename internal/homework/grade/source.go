@@ -17,8 +17,7 @@ import (
 	"llmmemory/grader"
 )
 
-// errNoSource means that there is no file that can be graded. The text of an error that wraps it is written for the
-// student.
+// errNoSource means that there is no gradable file. The text of an error that wraps it is written for the student.
 var errNoSource = errors.New("is not run")
 
 const maxSource = 1 << 20 // more than the gate allows

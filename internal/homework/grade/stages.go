@@ -15,8 +15,8 @@ func (s stages) at(name StageName) *Stage {
 	return nil
 }
 
-// begin adds a stage. Unless all is set, the stage skips the tasks in which an earlier stage has found a mistake, so
-// that no mistake is reported twice.
+// begin adds a stage. Unless all is set, the stage skips the tasks in which an earlier stage has found a mistake. So no
+// mistake is reported twice.
 func (s *stages) begin(name StageName, all bool) {
 	stage := Stage{Name: name}
 	for i := range stage.Tasks {

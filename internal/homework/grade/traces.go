@@ -15,7 +15,7 @@ import (
 // ErrOnly means that no trace has a name that contains Grader.Only.
 var ErrOnly = errors.New("no trace has that name")
 
-// directed plays the directed traces. The submission makes only the calls of the functions that a trace tests, and the
+// directed plays the directed traces. The submission makes only the calls of the functions that a trace tests. The
 // grader writes the results of the others to memory, so that each function is judged alone.
 func (g *grading) directed() error {
 	var candidates []candidate
@@ -113,7 +113,7 @@ func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
 }
 
 // refusals changes tests from passed to not run for a function that refuses every call. Such a function passes the
-// tests that require a refusal, but no test that requires success.
+// tests of refusals, but no test of success.
 func (g *grading) refusals() {
 	for i := range g.report.Tests {
 		t := &g.report.Tests[i]
@@ -148,9 +148,9 @@ func (c candidate) sameAs(o candidate) bool {
 	return c.difference.Same(o.difference) && c.broken() == o.broken()
 }
 
-// clarity returns a number that says how well a candidate explains its mistake. The number is greater if a call that
-// must succeed crashes, and if the trace tests the sentence that was broken. It is less if the failing call must
-// succeed but the trace is about calls that must fail, because the name of the trace would mislead.
+// clarity returns a number that says how well a candidate explains its mistake. The number is greater if a call crashes
+// that must succeed, and if the trace tests the broken sentence. It is less if the failing call must succeed but the
+// trace is about calls that must fail. The name of such a trace would mislead.
 func (c candidate) clarity() (n int) {
 	mustFail := c.difference.Refused()
 	if c.difference.Channel == compare.Death && !mustFail {
@@ -294,7 +294,7 @@ func (g *grading) heaps() error {
 	return nil
 }
 
-// seedOf returns a seed that depends on the submission's text, so that a file always gets the same random traces.
+// seedOf returns a seed for the submission's text. A file always gets the same random traces.
 func seedOf(source []byte) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(source)

@@ -198,8 +198,8 @@ func (g *grading) complains(stage StageName, m watch.Finding, sentence string, e
 		Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: field, Expected: "nothing", Actual: m.String()}})
 }
 
-// sanitizers plays the directed traces that show no difference, on the program that is built with the sanitizers. The
-// first complaint ends the program.
+// sanitizers plays the directed traces without a difference on a program built with the sanitizers. The first complaint
+// ends the program.
 func (g *grading) sanitizers() error {
 	for _, function := range g.stuck { // it would use its whole time again
 		for kind := range g.hangs {
@@ -250,8 +250,8 @@ func (g *grading) sanitizers() error {
 	return nil
 }
 
-// remarkOn returns a remark that the grader itself changed the list of sequences before the last step of a trace: it
-// removed, unlinked or renamed a sequence, or removed an engine. The remark lists the last of these steps that
+// remarkOn returns a remark if the grader itself changed the list of sequences before the last step of a trace. Such a
+// step removed, unlinked or renamed a sequence, or removed an engine. The remark lists the last of these steps that
 // satisfy a condition. If the submission has stored a pointer to what was removed, the pointer is no longer valid.
 func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 	var steps []string
@@ -270,9 +270,9 @@ func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 		strings.Join(steps[max(0, len(steps)-maxSteps):], "; "))}
 }
 
-// remarkOnInit returns a remark for a call that fails on an engine that the grader made without calling llm_init. It
-// returns nil if llm_init was called or the grader made no engine. own says that the call succeeds if the
-// submission's llm_init made the engine; the remark then says so, too.
+// remarkOnInit returns a remark for a call that fails on an engine made by the grader without llm_init. It returns nil
+// if llm_init was called or the grader made no engine. own says that the call succeeds if the submission's llm_init
+// made the engine. The remark then says so, too.
 func remarkOnInit(ops []trace.Op, own bool) []string {
 	given := func(op trace.Op) bool { return op.Kind == trace.Init && op.Given }
 	called := func(op trace.Op) bool { return op.Kind == trace.Init && !op.Given }

@@ -80,7 +80,7 @@ type Reply struct {
 }
 
 var (
-	// ErrStart means that the program is too big for the address space that sandbox.Command allows.
+	// ErrStart means that the program is too big for the address space allowed by sandbox.Command.
 	ErrStart = errors.New("the program does not start: it is too big")
 
 	// ErrKilled means that the kernel killed the process (SIGKILL), as it does if memory is short. A submission

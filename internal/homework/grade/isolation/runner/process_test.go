@@ -29,7 +29,7 @@ func started(t *testing.T, kit *build.Kit, before string, patience runner.Patien
 	return p
 }
 
-// Ensure that a process makes the requested calls, and that any other behaviour of the process gives a clear error.
+// Ensure that a process makes the requested calls. Any other behaviour of the process must give a clear error.
 func TestAProcessMakesCalls(t *testing.T) {
 	level.SkipQuick(t)
 	kit, err := build.NewKit()

@@ -12,7 +12,7 @@ type Head struct {
 	Max int
 }
 
-// Write keeps what fits and discards the rest. It never fails, so that the program that writes is not stopped.
+// Write keeps what fits and discards the rest. It never fails, so that the writing program is not stopped.
 func (h *Head) Write(p []byte) (int, error) {
 	h.Buffer.Write(p[:min(len(p), h.Max-h.Len())])
 	return len(p), nil

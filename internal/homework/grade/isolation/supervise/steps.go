@@ -69,8 +69,8 @@ const (
 
 const maxOfMany = 40 // calls of one step, because each is slow
 
-// each appends the steps of the traces to all. After each step of a trace it calls added with three numbers: the
-// index of the trace, the index of the step in it, and the offset in all at which the step begins.
+// each appends the steps of the traces to all. After each step it calls added. at is the index of the trace, step is
+// the step's index in it, and from is the step's offset in all.
 func (s Steps) each(all *stepText, added func(at, step, from int)) error {
 	own := int32(0)
 	if s.Own {
@@ -89,8 +89,8 @@ func (s Steps) each(all *stepText, added func(at, step, from int)) error {
 	return nil
 }
 
-// Until returns the trace that a program was playing when it ended, up to the last step that the program read. It
-// returns nil if the program was not playing a trace.
+// Until returns the trace that a program was playing when it ended, up to the last step read by the program. It returns
+// nil if the program was not playing a trace.
 func (s Steps) Until(steps *os.File) (until []trace.Op, err error) {
 	read, err := steps.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -158,8 +158,8 @@ func (to *stepText) calls(w *oracle.World, op trace.Op, defined bool) {
 	}
 }
 
-// slowlyFilled reports whether op makes a pool that is so large that filling it could use up a submission's processor
-// time. A submission may search for each free block from the first block on.
+// slowlyFilled reports whether op makes a very large pool. Filling it could use up a submission's processor time,
+// because the submission may search for each free block from the first block on.
 func slowlyFilled(op trace.Op) bool { return op.Kind == trace.Init && op.A > 1<<20 }
 
 // takesApart reports whether the grader must free or move an allocation for op. The grader cannot do so if the

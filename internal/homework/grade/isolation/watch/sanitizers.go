@@ -20,8 +20,8 @@ const (
 )
 
 // Sanitizers plays the traces on a program that is linked with grader/process/watched.c and the sanitizers. The first
-// error that a sanitizer finds ends the program. f is this error, or nil if there was none. until is the trace that
-// the program was playing, up to the step that caused the error.
+// error found by a sanitizer ends the program. f is this error, or nil if there was none. until is the trace of the
+// error, up to the step that caused the error.
 func Sanitizers(program string, steps supervise.Steps) (f *Finding, until []trace.Op, err error) {
 	steps.Defined = true
 	file, err := steps.File(filepath.Dir(program))

@@ -47,7 +47,7 @@ func (f *Finding) after(until []trace.Op) {
 	}
 }
 
-// ErrUnfinished means that the submission did not play all traces, so that findings may be missing.
+// ErrUnfinished means that the submission did not play all traces. Findings may be missing.
 var ErrUnfinished = errors.New("did not finish")
 
 type tool string

@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/homework/course/oracle"
 )
 
-// adopt copies the submission's state to the oracle, so that the following calls are compared with what they should do
-// in that state. It returns false if the state is inconsistent, so that the trace cannot go on.
+// adopt copies the submission's state to the oracle. The following calls are then compared with what they should do in
+// that state. adopt returns false if the state is inconsistent and the trace cannot go on.
 func (p *player) adopt() bool {
 	for i := range p.engines {
 		p.adoptPool(i)

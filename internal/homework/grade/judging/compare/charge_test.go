@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that a forbidden write, to the pool or behind an allocation, is reported for the call that made it and for
-// no later call.
+// Ensure that a forbidden write, to the pool or behind an allocation, is reported for the writing call and for no later
+// call.
 func TestAWriteIsChargedToTheCallThatMakesIt(t *testing.T) {
 	const (
 		two    = "init e0 640\ninit e1 640\ncreate e0 1 1\ncreate e1 1 1\n"

@@ -106,8 +106,8 @@ func TestTheStructsAreThoseOfTheHeader(t *testing.T) {
 			unsafe.Offsetof(sequenceStruct{}.node), unsafe.Sizeof(l1Table{})})
 }
 
-// Ensure that a State has at most MaxSequences sequences and those that the call names, even if the submission's list
-// repeats an id without end.
+// Ensure that a State has at most MaxSequences sequences and those named by the call. The submission's list may repeat
+// an id without end.
 func TestAStateHasFewSequences(t *testing.T) {
 	from := oracle.EngineState{Sequences: make([]oracle.SequenceState, 1000)}
 	for i := range from.Sequences {

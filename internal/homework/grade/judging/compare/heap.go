@@ -33,8 +33,9 @@ const (
 )
 
 // account updates the live allocations after a call. It returns at most one difference, which shows the first wrong
-// event. An event is wrong if it frees something that is no live allocation, allocates in a call that must fail, or
-// is one allocation too many. If no event is wrong, the difference shows a write after the end of an allocation.
+// event. An event is wrong if it frees an address without a live allocation, allocates in a call that must fail, or is
+// one allocation too many. A call that fails because an allocation fails may make other allocations. If no event is
+// wrong, the difference shows a write after the end of an allocation.
 func (p *player) account(op trace.Op, want oracle.Outcome, going []part, events []runner.Event) []*Difference {
 	var bad *Difference
 	here := map[uint64]bool{} // freed by this call

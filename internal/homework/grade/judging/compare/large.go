@@ -16,8 +16,8 @@ const page = 4096
 // for this.
 var ErrMemory = errors.New("the machine has too little memory left, of which the ref_count of a pool of 3 GiB takes most")
 
-// memoryForLarge is the number of bytes that must be available to a submission that has a large pool, mainly for its
-// reference counts.
+// memoryForLarge is the number of available bytes that a submission with a large pool needs, mainly for its reference
+// counts.
 const memoryForLarge = 400 << 20
 
 // newLargePool maps a large pool and returns its address. Only its first and its last trace.End bytes, with the slack

@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/homework/course/handout"
 )
 
-// A mistake says which differences it matches, which sentence of the handout they break, and what a student reads. It
-// matches a difference if the fields call, seen, field, expected, actual and facts all match; an empty field matches
+// A mistake is a pattern for differences. It has the broken sentence of the handout, and the words for the student. It
+// matches a difference if the fields call, seen, field, expected, actual and facts all match. An empty field matches
 // everything.
 type mistake struct {
 	call                    string // the function
@@ -25,8 +25,8 @@ const noSentence = "none"
 
 const writesMore = "{call} writes its record where it belongs, but also to {where}, which must not change"
 
-// mistakes lists all kinds of mistakes. A difference gets its sentence from the first matching entry that has a
-// sentence, and its words from the first matching entry that has words.
+// mistakes lists all kinds of mistakes. The first matching entry with a sentence gives a difference its sentence. The
+// first matching entry with words gives it its words.
 var mistakes = []mistake{
 	{field: Frees, actual: ThePool, sentence: handout.DestroyKeepsPool},
 	{facts: when(noEngine), sentence: handout.NullEngine},

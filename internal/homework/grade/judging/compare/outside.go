@@ -27,8 +27,8 @@ func (p *player) outside(at, size, n uint64, b byte) *Difference {
 	return d
 }
 
-// allocation names the allocation at an address. If the allocation is an array, the name also says which element
-// would be at the offset, which is before the array or behind it.
+// allocation names the allocation at an address. If the allocation is an array, the name includes the index of an
+// element at the offset. There is no such element, because the offset is before the array or behind it.
 func (p *player) allocation(at uint64, offset int64) string {
 	for engine := range p.engines {
 		for _, c := range p.going(trace.Op{Kind: trace.Destroy, Engine: engine}) {

@@ -41,9 +41,9 @@ func played(t *testing.T, text string, changes ...string) (program string, ops [
 	return p.Native(), ops, r
 }
 
-// Ensure that Play finds every write to memory that the call must not change. The grader compares only the two ends
-// of a large pool; a write to the rest of the pool, or far behind a small pool, ends the process. Also ensure that
-// the submission may set a pointer to any value.
+// Ensure that Play finds every forbidden write to memory. The grader compares only the two ends of a large pool; a
+// write to the rest of the pool, or far behind a small pool, ends the process. Also ensure that the submission may set
+// a pointer to any value.
 func TestAWriteAnywhereIsSeen(t *testing.T) {
 	const (
 		store = "    records[offset] = kv_data;\n"
@@ -78,8 +78,8 @@ func TestAWriteAnywhereIsSeen(t *testing.T) {
 	}
 }
 
-// Ensure that Look distinguishes an endless list from an invalid pointer, and that reading the list takes little of
-// the grader's memory, however many allocations there are.
+// Ensure that Look distinguishes an endless list from an invalid pointer. Reading the list must take little of the
+// grader's memory, however many allocations there are.
 func TestAListWithoutAnEndCanBeRead(t *testing.T) {
 	for next, broken := range map[string]string{"&seq->node": "", "NULL": "engine->active_seqs"} {
 		const last = "    seq->node.next = "

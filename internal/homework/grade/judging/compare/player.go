@@ -276,8 +276,8 @@ var calls = map[trace.Kind]runner.Call{trace.Init: runner.Init, trace.Create: ru
 	trace.Append: runner.Append, trace.Free: runner.Free, trace.Destroy: runner.Destroy,
 	trace.Forks: runner.Forks, trace.Creates: runner.Creates, trace.Appends: runner.Appends, trace.Frees: runner.Frees}
 
-// returned compares the value that the call returned with the value that it must return. For a pointer it only checks
-// whether it is NULL. The address of a new sequence is compared later, with the list.
+// returned compares the value returned by the call with the expected one. For a pointer it only checks whether it is
+// NULL. The address of a new sequence is compared later, with the list.
 func (p *player) returned(op trace.Op, want oracle.Outcome, got int64) *Difference {
 	switch op.Kind {
 	case trace.Init, trace.Create, trace.Fork:

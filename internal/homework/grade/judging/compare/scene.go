@@ -18,8 +18,8 @@ type Scene struct {
 	Block                    int // the block whose records the States have; -1: none
 }
 
-// UnmarshalJSON ignores a scene that an earlier version of llmgrade stored in another form, so that the rest of the
-// report can be read.
+// UnmarshalJSON reads a scene. An earlier version of llmgrade may have stored it in another form. Then UnmarshalJSON
+// ignores it, so that the rest of the report can be read.
 func (s *Scene) UnmarshalJSON(text []byte) error {
 	type plain Scene
 	if json.Unmarshal(text, (*plain)(s)) != nil {
@@ -37,12 +37,13 @@ type State struct {
 	Broken      string                 `json:",omitempty"` // the pointer behind which nothing could be read
 }
 
-// MaxSequences is the number of sequences that a State has, besides those that the call names.
+// MaxSequences is the maximum number of sequences in a State. Beyond it, a State has only the sequences named by the
+// call.
 const MaxSequences = 64
 
-// Look plays a trace again up to the step that showed a difference, and returns the memory around that step. It
-// returns nil if the call has no engine or did not return, if the trace has a large pool, or if the submission behaves
-// differently this time.
+// Look plays a trace again up to the step with the difference d, and returns the memory around that step. It returns
+// nil if the call has no engine or did not return, or if the trace has a large pool. It also returns nil if the
+// submission behaves differently this time.
 func Look(program string, ops []trace.Op, d *Difference) (*Scene, error) {
 	if d.Op.Engine == trace.None || d.Hangs || hasLarge(ops) {
 		return nil, nil
@@ -123,8 +124,8 @@ func newState(from oracle.EngineState, op trace.Op, block int) *State {
 	return s
 }
 
-// kept returns a function that selects the sequences of a State: the first MaxSequences, and those that the call
-// names. The function gets the sequences selected so far and the id of the next one.
+// kept returns a function that selects the sequences of a State: the first MaxSequences, and those named by the call.
+// The function gets the sequences selected so far and the id of the next one.
 func kept(op trace.Op) func([]oracle.SequenceState, int32) bool {
 	return func(all []oracle.SequenceState, id int32) bool {
 		named := id == op.A || op.Kind == trace.Fork && id == op.B

@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
-// faulty plays a trace on an imaginary submission with two mistakes: append_kv for id 3 changes the pool wrongly
-// after any fork, and free_sequence for id 1 makes a mistake with allocations.
+// faulty plays a trace on an imaginary submission with two mistakes. append_kv for id 3 changes the pool wrongly after
+// any fork. free_sequence for id 1 makes a mistake with allocations.
 func faulty(ops []trace.Op) (*compare.Difference, error) {
 	forked := false
 	for i, op := range ops {

@@ -39,9 +39,9 @@ func SequenceName(id int32) string {
 	return "a sequence without an id"
 }
 
-// fillOf returns the fill byte b if all bytes of the word are b, or 0 if there is no such fill byte. It also returns
-// b for a word that is a little more or less, because the program may have added or subtracted a small number; exact
-// is then false.
+// fillOf returns the fill byte b if all bytes of the word are b, or 0 if there is no such fill byte. The program may
+// have added or subtracted a small number, so fillOf also returns b for a word that is a little more or less. exact is
+// then false.
 func fillOf[T uint32 | uint64](word T) (b byte, exact bool) {
 	const near = 4096
 	for _, b := range []byte{unwrittenByte, freedByte} {

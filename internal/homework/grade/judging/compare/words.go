@@ -31,8 +31,8 @@ func (d *Difference) says(words string) string {
 		"{why}", d.why(), "{where}", d.where(), "{several}", d.several(), "{made}", made, "{known}", known, "{is}", verb, "{are}", are).Replace(words)
 }
 
-// why returns the end of a message: that the call must fail, and for which reason. It returns "" if the call must
-// succeed.
+// why returns the end of a message about a call that must fail. It states this and the reason. If the call must
+// succeed, why returns "".
 func (d *Difference) why() string {
 	if d.Op.Kind.Outside() || d.Op.Kind.Many() {
 		return ""

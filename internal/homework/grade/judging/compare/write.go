@@ -264,8 +264,8 @@ func (p *player) relocated(c oracle.Change, s *sequenceStruct, l1 *l1Table) erro
 	return nil
 }
 
-// made has the address of the last sequence that the grader made by writing to memory, so that the next change of
-// this sequence need not search the list. It is valid until the end of the step, or until a sequence is removed or
+// made has the address of the sequence that the grader made last by writing to memory. The next change of this sequence
+// then needs no search of the list. The address is valid until the end of the step, or until a sequence is removed or
 // renamed.
 type made struct {
 	engine   int

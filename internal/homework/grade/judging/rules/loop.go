@@ -176,8 +176,8 @@ func (t tester) implies(e *ctree.Expr, value bool) bool {
 	return false
 }
 
-// nullSlot recognises "slot == NULL" (absent) and "slot != NULL" (present), where slot is a slot of the L1 table and
-// the loop visits the slots one after the other. It ignores a slot to which the loop assigns a table.
+// nullSlot recognises "slot == NULL" (absent) and "slot != NULL" (present) for a slot of the L1 table. The loop must
+// visit the slots one after the other. nullSlot ignores a slot if the loop assigns a table to it.
 func (r *loopReader) nullSlot(e *ctree.Expr, steps map[*ctree.Var]bool, l *ctree.Stmt) (absent, present bool) {
 	slot := e
 	if e.Op == ctree.Compare {
@@ -201,8 +201,8 @@ func other(e *ctree.Expr) *ctree.Expr {
 	return nil
 }
 
-// slot reports whether an expression is an entry of an L1 table that the loop steps through: table[i], *table of an
-// int **, or a variable to which only such entries and NULL are assigned.
+// slot reports whether an expression is an entry of an L1 table that the loop steps through. Such an expression is
+// table[i], or *table of an int **. It can also be a variable if only such entries and NULL are assigned to it.
 func (r *loopReader) slot(e *ctree.Expr, steps map[*ctree.Var]bool, depth int) bool {
 	e = e.Bare()
 	if e == nil || !e.Type.Is(1, "int") || depth > 3 {

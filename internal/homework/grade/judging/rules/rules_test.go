@@ -113,7 +113,7 @@ var ofMutants = map[string]string{
 	"L1": "node_cast",
 }
 
-// Ensure that each mutant breaks exactly its rules (ofMutants), and that correct variants get at most advice.
+// Ensure that each mutant breaks exactly its rules (ofMutants). Correct variants may get advice, but break no rule.
 func TestMutantsBreakTheRulesTheyName(t *testing.T) {
 	level.SkipQuick(t)
 	seen := 0
@@ -163,7 +163,7 @@ func TestABreachBelongsToItsFunctionsTask(t *testing.T) {
 	}
 }
 
-// Ensure that a source that cannot be parsed gives ErrUnread: it costs no points and does not stop the grader.
+// Ensure that an unparsable source gives ErrUnread: it costs no points and does not stop the grader.
 func TestUnreadableTextIsNotHeldAgainstASubmission(t *testing.T) {
 	level.SkipQuick(t) // it uses up the limits
 	var bomb strings.Builder

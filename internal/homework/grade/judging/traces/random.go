@@ -6,8 +6,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// Random returns about n steps on two engines, whose pools are so small that calls often find no free block. If
-// outside is set, some steps write to the engines' memory from outside the library.
+// Random returns about n steps on two engines. The pools are small, so that calls often find no free block. If outside
+// is set, some steps write to the engines' memory from outside the library.
 func Random(seed uint64, n int, outside bool) []trace.Op {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), outside: outside}
 	for engine := range 2 {

@@ -23,7 +23,7 @@ var ErrEmpty = errors.New("there is neither a .c file nor a student's folder in 
 
 // Find lists submissions. A path is a submission, or a folder whose entries are submissions, sorted by name. A folder
 // with llm_memory.c and without visible folders is one submission itself. Find ignores the metadata of Gradescope's
-// export, and entries whose names begin with a dot, except folders that contain a submission.
+// export. It also ignores entries whose names begin with a dot, except folders with a submission.
 func Find(paths []string) ([]Submission, error) {
 	var all []Submission
 	names := map[string]bool{}
@@ -162,8 +162,8 @@ var beginnings = []struct{ bytes, what string }{
 	{"\x89PNG", "a picture"}, {"\xff\xd8\xff", "a picture"}, {"\xff\xfe", "text in UTF-16"}, {"\xfe\xff", "text in UTF-16"},
 }
 
-// unreadable returns why a file cannot be C source, or "" if it may be. It returns "" for a file that cannot be
-// opened, which the grader reports.
+// unreadable returns why a file cannot be C source, or "" if it may be. If the file cannot be opened, unreadable
+// returns "", because the grader reports this.
 func unreadable(path string) string {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() {

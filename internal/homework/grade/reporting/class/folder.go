@@ -81,8 +81,8 @@ func (f Folder) Load(name, key string) (*grade.Report, bool) {
 	return s.Report, true
 }
 
-// Before returns the outcome of a student's previous report, that is, of the report that the stored one replaced. It
-// returns nil if there was no previous report. It also returns the time at which the student was last graded.
+// Before returns the outcome of a student's previous report, which the stored report replaced. It returns nil if there
+// was no previous report. It also returns the time at which the student was last graded.
 func (f Folder) Before(name string) (*Outcome, time.Time) {
 	if s := f.of(name); s != nil {
 		return s.Before, s.Graded
@@ -95,8 +95,8 @@ func (f Folder) Save(name, key string, r *grade.Report) error {
 	return f.replace(name, stored{File: r.File, Key: key, Report: r, Graded: time.Now().UTC().Truncate(time.Second)})
 }
 
-// SaveTrouble records that a submission could not be graded, so that Merge does not lose the student. The next run
-// grades it again.
+// SaveTrouble records that a submission could not be graded. Merge then does not lose the student, and the next run
+// grades the submission again.
 func (f Folder) SaveTrouble(r Result) error {
 	return f.replace(r.Name, stored{File: r.File, Trouble: r.Err.Error(), Rules: r.Rules})
 }

@@ -246,8 +246,8 @@ func TestAGraderThatIsKilledLeavesThePlaceholder(t *testing.T) {
 		"the submission ends with the grader")
 }
 
-// processes returns the ids of some processes: those whose program path begins with program, and which have an
-// argument that begins with argument.
+// processes returns the ids of all processes with a certain program path and argument: the path begins with program,
+// and one argument begins with argument.
 func processes(t *testing.T, program, argument string) (pids []int) {
 	t.Helper()
 	names, err := filepath.Glob("/proc/[0-9]*/exe")

@@ -23,8 +23,7 @@ type previous struct {
 	Results *Results // of the latest only
 }
 
-// readMetadata reads submission_metadata.json. It returns the fields that it can read, and an error that describes
-// the fields that it cannot read.
+// readMetadata reads submission_metadata.json. It returns the readable fields, and an error that describes the others.
 func readMetadata(file string) (metadata, error) {
 	var m metadata
 	text, err := os.ReadFile(file)

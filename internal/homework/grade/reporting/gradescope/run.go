@@ -214,8 +214,8 @@ func (r *run) resultsOf(u class.Upload, report *grade.Report) Results {
 
 const again = "\nYour last graded submission:\n\n" // between a refusal and the text of the results that are kept
 
-// refuse returns the results for a submission that the limit refuses: a message, and the results of the last graded
-// submission, so that the student's score stays the same.
+// refuse returns the results for a submission over the rate limit. They contain a message and the results of the last
+// graded submission, so that the student's score stays the same.
 func (r *run) refuse(next time.Time) Results {
 	r.note("over the rate limit until %s", next.Format(time.RFC3339))
 	message := fmt.Sprintf("This submission was not graded, and the score before it stays: at most %s are graded. "+

@@ -34,7 +34,7 @@ func tests(r *grade.Report) []Test {
 	return all
 }
 
-// whole returns the only test that is shown for a submission that was not run. The submission gets no points in it.
+// whole returns the only test shown for a submission that was not run. The submission gets no points in it.
 func whole(name, output string, points float64) Test {
 	return Test{Score: new(float64), MaxScore: points, Status: Failed, Name: name, Output: short(output), OutputFormat: Text, Visibility: Visible}
 }

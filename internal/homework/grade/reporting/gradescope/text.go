@@ -16,9 +16,9 @@ const (
 	maxSteps = 40       // last steps of a trace
 )
 
-// finding writes a finding: what is wrong, the broken sentence of the handout, the steps, the difference, the lines
-// of the student's file, and a program that shows the mistake. It omits the sentence if it equals above, the sentence
-// that is already written.
+// finding writes a finding. It writes what is wrong, the broken sentence of the handout, the steps, and the difference.
+// Then it writes the lines of the student's file, and a program that shows the mistake. above is the sentence that is
+// already written; it is not written again.
 func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
 	fmt.Fprintf(b, "\n%s.\n", f.Headline())
 	if f.Sentence != "" && f.Sentence != above {

@@ -41,7 +41,7 @@ func put(t *testing.T) string {
 	return dir
 }
 
-// contrast is JavaScript that lists the texts of a page whose contrast is below 4.5 : 1 (WCAG, level AA).
+// contrast is JavaScript that lists the texts of a page with a contrast below 4.5 : 1 (WCAG, level AA).
 const contrast = `(() => {
   const rgba = s => { const n = s.match(/[\d.]+/g).map(Number); return n.length < 4 ? [...n, 1] : n }
   const over = (a, b) => [0, 1, 2].map(i => a[i] * a[3] + b[i] * (1 - a[3])).concat(1)

@@ -145,7 +145,7 @@ func TestTheTableOfTheClassSortsAndFilters(t *testing.T) {
 	browsertest.Shoot(t, tab, "class-sorted")
 }
 
-// Ensure that an entry without a report gets a page that says why there is none.
+// Ensure that an entry without a report gets a page. The page gives the reason for the missing report.
 func TestAnEntryThatWasNotGradedHasAPage(t *testing.T) {
 	points := 12.5
 	for _, c := range []struct {

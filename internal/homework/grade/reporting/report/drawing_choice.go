@@ -5,10 +5,10 @@ import "slices"
 // gap stands for columns that are left out.
 const gap = -1
 
-// pick chooses the columns of a strip that fit in a line of limit characters. It prefers columns that are wrong, then
-// columns that the call had to change, the neighbours of both, the ends, and finally the others from the left. pick
-// returns the indices of the chosen columns from left to right. In the place of columns that were not chosen, the
-// result has the value gap.
+// pick chooses the columns of a strip that fit in a line of limit characters. First it takes wrong columns, then the
+// columns that the call had to change, then the neighbours of both. The ends follow, and finally the others from the
+// left. pick returns the indices of the chosen columns from left to right. In the place of columns that were not
+// chosen, the result has the value gap.
 func pick(s strip, limit int, width func(column int) int, gapWidth int) []int {
 	chosen := make([]bool, len(s))
 	refused := 0

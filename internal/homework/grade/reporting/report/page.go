@@ -1,12 +1,12 @@
-// Package report writes reports for people: as text for a terminal, and as HTML pages for a student and for the
-// class. All that it writes about a submission comes from the grade.Report.
+// Package report writes reports for people: as text for a terminal, and as HTML pages for a student and for the class.
+// All that it writes about a submission comes from the grade.Report.
 //
-// A drawing shows the memory around a difference at three moments: before the call, as expected after the call, and
-// as it is after the call. drawing.go decides what is drawn. The drawing is text, which is coloured for a terminal or
+// A drawing shows the memory around a difference at three moments: before the call, as expected after the call, and as
+// it is after the call. drawing.go decides what is drawn. The drawing is text, which is coloured for a terminal or
 // marked up for a page. It has no character that a reader could take for an operator of C.
 //
 // A page is one file: it loads no script, font or picture. html/template escapes everything that comes from a
-// submission, except in a drawing, where paintPage does.
+// submission, except in a drawing. paintPage escapes the text of a drawing.
 package report
 
 import (
@@ -89,7 +89,7 @@ func plural(n int, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// sign returns a character that is shown beside a status, so that the status can be seen without colour.
+// sign returns a character for a status. It is shown beside the status for readers who cannot see the colour.
 func sign(s grade.Status) string {
 	switch s {
 	case grade.Passed:

@@ -177,7 +177,7 @@ func parse(t *testing.T, html string) document {
 	return d
 }
 
-// requireWhole requires the parts that every page has, and that the page loads nothing from elsewhere.
+// requireWhole requires the parts that every page has. It also requires that the page loads nothing from elsewhere.
 func (d *document) requireWhole(t *testing.T) {
 	t.Helper()
 	require.LessOrEqual(t, d.tags["script"], 1) // of the class
@@ -251,7 +251,7 @@ func TestAPageDescribesAMistake(t *testing.T) {
 	require.Equal(t, len(reports(t)["A1"].Findings), d.tags["figure"])
 }
 
-// Ensure that a page describes the steps in which the grader writes to memory, and states the size of a large pool.
+// Ensure that a page describes the grader's own writes to memory, and states the size of a large pool.
 func TestAPageDescribesTheTestersOwnSteps(t *testing.T) {
 	for step, says := range map[string]string{
 		"init e0 64 3072": "(a pool of 3 GiB: offsets in it do not fit in an int)", "init e0 640": "(a pool of 10 blocks)",

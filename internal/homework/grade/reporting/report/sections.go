@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/homework/grade/reporting/class"
 )
 
-// A group is a list of students who made the same mistake, or who broke the same sentence of the handout. Two
-// mistakes are the same if they break the same sentence and have the same short trace. Two mistakes without a trace
+// A group is a list of students with the same mistake, or with mistakes that break the same sentence of the handout.
+// Two mistakes are the same if they break the same sentence and have the same short trace. Two mistakes without a trace
 // are the same if they break the same sentence in the same test.
 type group struct {
 	Title    string
@@ -226,8 +226,8 @@ type bars struct {
 	Words         string // the same as text
 }
 
-// A bar is one bar of the distribution of scores. It shows the number of students whose scores are in a range of ten
-// percent, or who have full marks.
+// A bar is one bar of the distribution of scores. It shows the number of students with scores in a range of ten
+// percent, or with full marks.
 type bar struct {
 	Label               string
 	Count               int

@@ -21,8 +21,8 @@ var makefile []byte
 // ErrNotEmpty is wrapped if the folder has files already.
 var ErrNotEmpty = errors.New("the folder is not empty: name another")
 
-// WriteFolder writes the folder that staff hand out to students: the visible traces, as text and as C programs that
-// check themselves, with instructions. It returns the number of traces and the number of programs.
+// WriteFolder writes a folder that staff can hand out to students. It has the visible traces, as text and as C programs
+// that check themselves, and instructions. WriteFolder returns the number of traces and the number of programs.
 func WriteFolder(dir string) (lists, programs int, err error) {
 	cases, err := traces.Directed()
 	if err != nil {

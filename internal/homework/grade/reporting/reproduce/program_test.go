@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 
 const root = "../../../../../"
 
-// Ensure that the C program of each trace compiles with the course's flags, and that a correct submission runs it to
-// the end. Without make test-long, the test takes one trace for each kind of step.
+// Ensure that the C program of each trace compiles with the course's flags. A correct submission must run it to the
+// end. Without make test-long, the test takes one trace for each kind of step.
 func TestEveryTraceIsAProgram(t *testing.T) {
 	level.SkipQuick(t)
 	cases, err := traces.Directed()
