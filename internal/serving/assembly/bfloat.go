@@ -37,7 +37,7 @@ type encoded struct {
 	text  string
 }
 
-// Asm returns the operand of a BYTE directive that emits all bytes of the instruction: the first byte, then a BYTE
+// Asm returns the operand of a BYTE directive for the whole instruction. The operand is the first byte, then a BYTE
 // directive for each other byte, then the instruction's text as a comment.
 func (e encoded) Asm() string {
 	var all []string

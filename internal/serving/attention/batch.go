@@ -41,9 +41,10 @@ type Batch struct {
 	SoftCap       float32   // if not 0, logits become cap · tanh(logit / cap)
 	Sinks         []float32 // [NumHeads], or nil: the logit of an extra token without a value
 
-	// CommonPrefix is the number of tokens at the start of the context that are the same, in the same blocks, for all
-	// sequences with query tokens (vLLM's num_common_prefix_blocks × block size). The keys and values of these tokens
-	// are read once for all sequences. The output has the same bits for every valid CommonPrefix.
+	// CommonPrefix is the number of tokens in the common prefix of all sequences with query tokens (vLLM's
+	// num_common_prefix_blocks × block size). These sequences begin with the same tokens in the same blocks. The keys
+	// and values of the prefix are read once for all sequences. The output has the same bits for every valid
+	// CommonPrefix.
 	CommonPrefix int
 
 	Version Version

@@ -121,8 +121,8 @@ func TestAPrefixThatIsNotCommonIsRefused(t *testing.T) {
 }
 
 // Ensure that Forward reads no entry of a block table after the last token of its sequence. Forward reads the common
-// prefix through the table of the first sequence. Code that handles a single query token also prefetches the blocks
-// after the prefix; in the first sequence's table, the entries after its last token can have any value.
+// prefix through the table of the first sequence. The code for a single query token also prefetches the blocks after
+// the prefix. In the first sequence's table, the entries after its last token can have any value.
 func TestNoEntryIsReadAfterTheEndOfTheSequenceWhoseTableHasThePrefix(t *testing.T) {
 	const group = 4
 	const last = maxItemRows / group // with the token of the first sequence, these are too many rows for one item

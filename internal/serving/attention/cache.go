@@ -15,8 +15,8 @@ func badArgument(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrArgument, fmt.Errorf(format, args...))
 }
 
-// ErrOverlap is wrapped, together with ErrArgument, if the memory that a call writes overlaps with other memory that
-// it uses.
+// ErrOverlap is wrapped, together with ErrArgument, if the output memory of a call overlaps with other memory of the
+// call.
 var ErrOverlap = errors.New("memory overlaps")
 
 // Limits of a shape. They keep every product of sizes far from overflow.

@@ -109,8 +109,8 @@ func TestScalesMustBeFiniteAndHaveAnInverse(t *testing.T) {
 	}
 }
 
-// Ensure that a cache that CheckApart accepts has no two elements at one address. With LayoutFlash,
-// CheckApart treats the heads of a block as one piece, so it may refuse caches without overlaps.
+// Ensure that CheckApart accepts no cache with two elements at one address. With LayoutFlash, CheckApart treats the
+// heads of a block as one piece, so it may refuse caches without overlaps.
 func TestCheckedCachesHaveNoElementTwice(t *testing.T) {
 	r := rand.New(rand.NewPCG(44, 1))
 	passed, refused := 0, 0
@@ -150,8 +150,8 @@ func (c *Cache) places() (places, elements int) {
 	return len(found), 2 * n
 }
 
-// Ensure that the last block may end exactly where its memory ends. With -gcflags=all=-d=checkptr, a
-// pointer past the end stops this test.
+// Ensure that the last block may end exactly at the end of its memory. With -gcflags=all=-d=checkptr, a pointer past
+// the end stops this test.
 func TestTheLastBlockIsTheEndOfItsMemory(t *testing.T) {
 	for _, dtype := range allDTypes {
 		for _, layout := range allLayouts {

@@ -1,6 +1,6 @@
-// Package attention computes attention of queries over keys and values that lie
-// in blocks of memory, found through block tables: vLLM's paged_attention_v1 and
-// _v2, chunked prefill over a cached prefix, and cascade attention, on the CPU.
+// Package attention computes attention on the CPU. The keys and values are in blocks of memory, which it finds through
+// block tables. It has the functions of vLLM's paged_attention_v1 and _v2, chunked prefill over a cached prefix, and
+// cascade attention.
 //
 // A row is one query head of one query token. The arithmetic of a row is fixed. Its
 // context is cut into partitions of partitionSize tokens, counted from token 0. In a
@@ -19,14 +19,15 @@
 //		from one multiple of 16 to the next are summed first, then these sums in order
 //
 // and (m, l, o) of the partitions are merged in the order of their index. Every path through the package does exactly
-// these operations for a row: decoding and prefill, partitions one after the other (V1) or separately (V2), alone or in
-// a batch, with or without a shared prefix, on any number of cores. A row's output is therefore always the same bit for
-// bit. AVX2 and AVX-512, with or without VNNI, also give the same bits, with one exception: where E4M3 blocks are read
-// in place, sums are kept as 2^-8 of their value, so that float32 rounds sums below 2^-118 as denormals. The portable
-// code, which has no fused multiply-add, rounds differently. Some rows with keys in float32 also keep the rounding
-// errors of their logits and of the differences of the logits from m: rows with a logit computed in float64, with
-// ALiBi, with a soft cap, or with a scale that is not positive. A logit near 30 is rounded to float32 with an error of
-// up to 0.95e-6. If this error were not kept, the weight exp(logit - m) would have a relative error of the same size.
+// these operations for a row, on any number of cores. It does not matter whether a row is decoded or prefilled, alone
+// or in a batch, with or without a shared prefix, with V1 (partitions one after the other) or V2 (partitions
+// separately). A row's output is therefore always the same bit for bit. AVX2 and AVX-512, with or without VNNI, also
+// give the same bits, with one exception. If E4M3 blocks are read in place, sums are kept as 2^-8 of their value.
+// float32 then rounds sums below 2^-118 as denormals. The portable code, which has no fused multiply-add, rounds
+// differently. Some rows with keys in float32 also keep the rounding errors of their logits and of the differences of
+// the logits from m. These rows have a logit computed in float64, ALiBi, a soft cap, or a scale of at most 0. A logit
+// near 30 is rounded to float32 with an error of up to 0.95e-6. If this error were not kept, the weight exp(logit - m)
+// would have a relative error of the same size.
 //
 // With keys in float32 and logits up to 30 whose products do not cancel, the error against float64
 // is below 2e-6 of the sum of |p·v|. The largest errors in the tests are
@@ -38,8 +39,9 @@
 //	ALiBi, sinks and soft caps                            1.4e-6
 //
 // Let S be the largest scale · sum of |q·k|. Where products cancel, the error is below 1.5e-7·S, thus below 2e-6 for S
-// up to 13. These are measurements. Proved bounds are: a logit above 8 is within 2^-45·S of the exact value; one below
-// 8 is within (32 + head size/32)·2^-24·S, which it reaches only if all roundings have the same direction.
+// up to 13. These are measurements. The following bounds are proved. A logit above 8 is within 2^-45·S of the exact
+// value. A logit below 8 is within (32 + head size/32)·2^-24·S; it reaches this bound only if all roundings have the
+// same direction.
 //
 // With keys in narrower types, all elements of a product are summed in one pass, and logits are in float32. For
 // normally distributed numbers with logits up to 27, the error of the output stays below 4e-6, apart from the error of

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// narrowTypes has the types narrower than float32 whose numbers float32 represents exactly, and for each type the
-// smallest encoding that is infinity or NaN.
+// narrowTypes maps floating-point types narrower than float32 to their smallest encoding of infinity or NaN. float32
+// represents the numbers of these types exactly.
 var narrowTypes = map[DType]int{F16: 0x7c00, BF16: 0x7f80, E4M3: 0x7f, E5M2: 0x7c}
 
 // fromBits and toBits are Load and Store.
@@ -138,8 +138,8 @@ func TestTilesAreTransposedAndRowsCopied(t *testing.T) {
 	}
 }
 
-// Ensure that all layouts give outputs with the same bits, and that a conversion to another layout and back restores
-// the memory.
+// Ensure that all layouts give outputs with the same bits. A conversion to another layout and back must restore the
+// memory.
 func TestLayoutsHoldTheSameNumbers(t *testing.T) {
 	for _, dtype := range allDTypes {
 		for _, block := range []int{8, 16, 24, 32} {

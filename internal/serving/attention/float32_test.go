@@ -225,7 +225,8 @@ func TestFloat32BesideLargeKeysThatAreNotReached(t *testing.T) {
 	}
 }
 
-// Ensure that the error is at most 1.5e-7·sum, where sum is the largest sum of the magnitudes of a logit's products.
+// Ensure that the error is at most 1.5e-7·sum. For each logit, the magnitudes of its products are added; sum is the
+// largest result.
 func TestFloat32WithProductsThatCancel(t *testing.T) {
 	for _, sum := range []float64{100, 300} {
 		p := float32Problem(64, 2)

@@ -38,10 +38,10 @@ type kernels interface {
 	softmax(k *call, x []float32, factor float32) (m, l float32)
 	softmaxPairs(k *call, x, low []float32, factor float32) (m, l float32)
 
-	// refine computes the large products of a query again. tiles has the addresses of the tiles with the float32 keys. If
-	// a product in x is finite and its magnitude is above limit, refine computes it in float64, and replaces x and low by
-	// two float32 whose sum is this product. For other products it sets low to 0. If no magnitude in x is above limit,
-	// refine returns false and does not write low.
+	// refine computes the large products of a query again. tiles has the addresses of the tiles with the float32 keys.
+	// If a product in x is finite and its magnitude is above limit, refine computes it in float64. It then stores the
+	// product in x and low, as the sum of two float32. For other products it sets low to 0. If no magnitude in x is
+	// above limit, refine returns false and does not write low.
 	refine(k *call, q []float32, tiles *unsafe.Pointer, x, low []float32, limit float32) bool
 
 	// scalePair does to the sums x + low what scale does to x, and does not round the results to float32.

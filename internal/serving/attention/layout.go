@@ -10,10 +10,10 @@ const (
 	//
 	//	[kv heads] of keys [block size / w, head size, w], then values [block size, head size]
 	//
-	// where w is 16, or the largest power of 2 that divides the block size if 16 does not. A vector has the same
-	// element of w keys, so the kernels compute the logits of w tokens in the lanes of one register, and never add the
-	// lanes of a register. With Int8, the values of each head are followed by the float32 scales of its keys, then of
-	// its values.
+	// The width w is the largest power of 2, up to 16, that divides the block size. A vector has the same element of w
+	// keys. The kernels therefore compute the logits of w tokens in the lanes of one register, and never add the lanes
+	// of a register. With Int8, the values of each head are followed by the float32 scales of its keys, then of its
+	// values.
 	LayoutTile Layout = iota
 
 	// LayoutVLLM is vLLM's layout: keys [blocks, kv heads, head size / x, block size, x] with vectors of 16 bytes,
@@ -44,8 +44,8 @@ func (s *Shape) tile() int {
 	return min(TileTokens, s.BlockSize&-s.BlockSize)
 }
 
-// keyIndex returns the position of the given element of a token's key: the number of elements between the beginning of
-// its head's keys in the block and this element.
+// keyIndex returns the position of the given element of a token's key. It counts elements from the beginning of the
+// head's keys in the block.
 func (s *Shape) keyIndex(token, element int) int {
 	switch s.Layout {
 	case LayoutVLLM:
@@ -69,8 +69,8 @@ func (s *Shape) valueIndex(token, element int) int {
 	return token*s.HeadSize + element
 }
 
-// headSpan returns how many bytes of memory the keys of one head in one block span, from the first element to the end
-// of the last; values span as many. With LayoutFlash, the span includes elements of other heads.
+// headSpan returns the number of bytes that the keys of one head in one block span, from the first element to the end
+// of the last. Values span the same number. With LayoutFlash, the span includes elements of other heads.
 func (c *Cache) headSpan() int {
 	elements := c.BlockSize * c.HeadSize
 	if c.Layout == LayoutFlash {
@@ -161,9 +161,9 @@ func (c *Cache) StoreTile(block, head, offset int, keys, scratch []float32) {
 	c.DType.StoreAll(unsafe.Pointer(&c.Key[c.KeyOffset(block, head, offset, 0)]), scratch[:TileTokens*c.HeadSize])
 }
 
-// CopyKeys copies the keys of 16 tokens, which are rows row to row+15 of t, to a tile. t must have the same type as
-// the cache, of 4 or 2 bytes. offset is the index of the tile's first token in the block. If bypass is true, CopyKeys
-// bypasses the processor's caches, which is faster for keys that are not read again soon.
+// CopyKeys copies the keys of 16 tokens, rows row to row+15 of t, to a tile. t must have the same type as the cache, of
+// 4 or 2 bytes. offset is the index of the tile's first token in the block. If bypass is true, CopyKeys bypasses the
+// processor's caches. This is faster for keys that are not read again soon.
 func (c *Cache) CopyKeys(block, head, offset int, t *Tensor, row int, bypass bool) {
 	bytes := c.DType.Size()
 	out := unsafe.Pointer(&c.Key[c.KeyOffset(block, head, offset, 0)])

@@ -3,7 +3,7 @@ package attention
 import "unsafe"
 
 // attendPanel computes the results of rows r0 to r1-1 in one partition. It works for any layout, type and number of
-// rows: it converts the keys and values of the partition to float32 once, and then multiplies them with 48 rows at a
+// rows. It converts the keys and values of the partition to float32 once. Then it multiplies them with 48 rows at a
 // time.
 func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 	r.unpack(w, seq, kvHead, part)

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A plan divides a batch into items of work. It determines in which order and on which core a result is computed, but
-// not the result.
+// A plan divides a batch into items of work. It determines the order and the cores of the computation, but not the
+// results.
 type plan struct {
 	prefixParts int // partitions of the common prefix; they are read once for all sequences
 	records     int // results to save for the reductions
@@ -19,8 +19,8 @@ type plan struct {
 
 // An item is a piece of work: the attention of some query tokens, in the query heads of some KV heads, over some
 // partitions of the context. An item of many query tokens has one KV head. An item of one query token has several. A
-// core computes an item's KV heads one after the other before it goes on to the next partition, so that it reads all
-// heads of a block at about the same time.
+// core computes all KV heads of an item before it goes on to the next partition. It therefore reads all heads of a
+// block at about the same time.
 type item struct {
 	kind         itemKind
 	seq          int // or -1 if the query tokens belong to several sequences
@@ -122,11 +122,11 @@ func cost(c *Cache, tokens, rows int) int {
 	return 2 * tokens * c.HeadSize * max(c.DType.Size(), rows/8)
 }
 
-// split cuts items into smaller ones if workers would otherwise be idle, or if the version requires it. Usually it
-// cuts an item into runs of partitions. It also divides the KV heads of an item. It does so where the partitions must
-// stay together (V1), and where there are so few partitions that the runs would be unequal: a context of 513 tokens
-// has two partitions, of which the second has one token. group is the number of query heads per KV head, and total is
-// the sum of all costs. maxRecords is the largest number of results that all runs together may save.
+// split cuts items into smaller ones if workers would otherwise be idle, or if the version requires it. Usually it cuts
+// an item into runs of partitions. It also divides the KV heads of an item in two cases. In V1, the partitions must
+// stay together. With few partitions, the runs would be unequal: a context of 513 tokens has two partitions, and the
+// second has one token. group is the number of query heads per KV head, and total is the sum of all costs. maxRecords
+// is the largest number of results that all runs together may save.
 func (p *plan) split(b *Batch, group, total, workers, maxRecords int) {
 	share := total/(4*workers) + 1
 	whole := b.Version == V1 || b.Version == Auto && ruleV1(b)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that the work for a single query token is divided into items of at most half a worker's share, although its
-// context has few partitions, of which the last can be short. The work is therefore also divided by heads.
+// Ensure that the work for a single query token is divided into items of at most half a worker's share. The context has
+// few partitions, and the last can be short, so the work is also divided by heads.
 func TestFewPartitionsAreSharedOutByHeads(t *testing.T) {
 	c := &Cache{Shape: Shape{BlockSize: 16, NumKVHeads: 12, HeadSize: 64, DType: F16}}
 	for _, tokens := range []int{513, 700, 1100, 1600} {

@@ -15,7 +15,7 @@ const (
 	panelValues = partitionSize * chunk // floats of one chunk of all values of a partition
 )
 
-// A scratch is the memory of a worker: the rows that it computes, the partition that it reads, and the results.
+// A scratch is the memory of a worker. It has the rows to compute, the current partition, and the results.
 type scratch struct {
 	rows  []row
 	q     []float32 // [rows][head size]; with Int8 [rows][head size / 2], and each number is a pair of integers
@@ -35,8 +35,8 @@ type scratch struct {
 	from, to int                               // tokens of the partition to which some row attends
 	row      [TileTokens * MaxHeadSize]float32 // a temporary copy
 
-	// tiles has the addresses of the partition's tiles in the order in which they are read: keys, the last one twice if
-	// their number is odd, then values from firstValue on, then the tiles that are read next.
+	// tiles has the addresses of the partition's tiles in the order of reading: keys, then values from firstValue on,
+	// then the next tiles. If the number of tiles with keys is odd, the last one is there twice.
 	tiles      [2*tiles + tilesAhead]unsafe.Pointer
 	firstValue int
 

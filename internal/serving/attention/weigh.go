@@ -79,8 +79,8 @@ func (r *Runner) weighPairs(w *scratch, row *row, scores []float32, part int, ti
 	return r.kernels.softmax(&w.call, x, factor)
 }
 
-// maskTokens replaces the scores of some tokens by score: the row does not attend to them, but they are in the same
-// tile as the first or the last token to which it attends.
+// maskTokens replaces the scores of some tokens by score. These tokens are in the tile of the first or the last
+// attended token, but the row does not attend to them.
 func (r *Runner) maskTokens(row *row, scores []float32, part int, score float32) {
 	from, to := row.attendedIn(part)
 	fill(scores[from&^15:from], score)

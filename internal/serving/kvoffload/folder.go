@@ -24,9 +24,9 @@ import (
 // ErrFolder is wrapped by errors of NewFolder.
 var ErrFolder = errors.New("the folder for keys and values cannot be used")
 
-// A Folder is a Tier with one file for each block. Several processes of a host can share it: a file is written under
-// another name and then renamed, and the process that finds the folder too large removes files. The size limit counts
-// the files of all spaces; the least recently used files are removed first.
+// A Folder is a Tier with one file for each block. Several processes of a host can share it. A file is written under
+// another name and then renamed. A process removes files if it finds the folder too large. The size limit counts the
+// files of all spaces; the least recently used files are removed first.
 type Folder struct {
 	path     string // the folder with all spaces
 	own      string // the folder of this space
@@ -101,9 +101,9 @@ func (f *Folder) open() error {
 	return nil
 }
 
-// checkOwner returns an error for a folder that belongs to another user or to which every user can write. Otherwise
-// other users could decide what is read from the folder and, through links, which files of this user are removed.
-// Folders of the superuser are allowed, and so are folders to which a group can write.
+// checkOwner returns an error if the folder belongs to another user, or if every user can write to it. Otherwise other
+// users could decide what is read from the folder and, through links, which files of this user are removed. Folders of
+// the superuser and group-writable folders are allowed.
 func checkOwner(path string, stat func(string) (fs.FileInfo, error)) error {
 	info, err := stat(path)
 	if err != nil {

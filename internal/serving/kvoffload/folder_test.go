@@ -142,8 +142,8 @@ func TestADamagedFileIsRemoved(t *testing.T) {
 	}
 }
 
-// Ensure that the least recently used blocks are removed first, even if they belong to another model, and
-// that special characters in the folder's path have no meaning.
+// Ensure that the least recently used blocks are removed first, even if they belong to another model. Special
+// characters in the folder's path must have no meaning.
 func TestAFolderKeepsItsSize(t *testing.T) {
 	const maxBytes = 20 * blockBytes
 	dir := filepath.Join(t.TempDir(), "cache[1]")

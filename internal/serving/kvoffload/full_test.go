@@ -18,8 +18,8 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// Ensure that blocks are still loaded if no file can be removed, and that the folder looks for files to
-// remove once a minute.
+// Ensure that blocks are still loaded if no file can be removed. The folder must look for files to remove once a
+// minute.
 func TestAFolderOfWhichNothingCanBeRemovedStoresNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const maxBytes = 20 * blockBytes
@@ -75,8 +75,8 @@ func TestAFolderOfWhichNothingCanBeRemovedStoresNothing(t *testing.T) {
 	})
 }
 
-// Ensure that a folder stores blocks beside files that it may not remove, if there is space for them, and
-// that it looks for files to remove at most once a minute.
+// Ensure that a folder stores blocks beside files without permission to remove them, if there is space. The folder must
+// look for files to remove at most once a minute.
 func TestAFolderUsesTheSpaceBesideFilesThatCannotBeRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const maxBytes = 100 * blockBytes
@@ -129,7 +129,7 @@ func TestAFullFolderIsLoggedOnceAMinute(t *testing.T) {
 	})
 }
 
-// Ensure that no block is removed for a block that is larger than the folder's size.
+// Ensure that no block is removed to make space for a block larger than the folder's limit.
 func TestAFolderStoresNoBlockThatIsLargerThanItself(t *testing.T) {
 	dir := t.TempDir()
 	f := newFolder(t, dir, 2*blockBytes)
@@ -139,7 +139,7 @@ func TestAFolderStoresNoBlockThatIsLargerThanItself(t *testing.T) {
 	requireLoads(t, f, named(1), 1)
 }
 
-// Ensure that a block that does not fit on the disk is not stored, and that no part of it remains.
+// Ensure that storing a block fails if the disk is full. No part of the block must remain.
 func TestAFullDiskCostsABlock(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=0700"); err != nil {

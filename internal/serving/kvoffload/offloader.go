@@ -18,10 +18,10 @@ type Config struct {
 	Stores bool // blocks are stored (vLLM's kv_role producer or both)
 	Loads  bool // blocks are loaded (consumer or both)
 
-	// KnownFor is the time for which the Offloader assumes that a tier still has a block, and does not store the block
-	// again. The actual time is between KnownFor and twice KnownFor, and shorter if very many blocks are stored. The
-	// assumption must end at some time, because tiers remove blocks that are not used. KnownFor is at most 10 minutes; 0
-	// means 10 minutes.
+	// KnownFor is how long the Offloader assumes that a tier still has a stored block. It does not store the block
+	// again in this time. The actual time is between KnownFor and twice KnownFor, and shorter if very many blocks are
+	// stored. The assumption must end at some time, because tiers remove unused blocks. KnownFor is at most 10 minutes;
+	// 0 means 10 minutes.
 	KnownFor time.Duration
 
 	QueueBytes int         // limit of the bytes in blocks that wait to be stored; 0 means 256 MB
@@ -197,9 +197,9 @@ func (o *Offloader) remember(blocks ...blockhash.Hash) {
 	}
 }
 
-// forgetOld forgets blocks that were stored long ago, so that the Offloader stores them again when they are offered. If
-// recent has maxRecent blocks or is at least KnownFor old, it drops the blocks in older, moves the blocks in recent to
-// older, and begins a new recent. If recent is at least twice KnownFor old, it drops all blocks.
+// forgetOld forgets blocks that were stored long ago. The Offloader stores them again if they are offered. It does
+// nothing unless recent has maxRecent blocks or is at least KnownFor old. Then it drops the blocks in older, moves the
+// blocks in recent to older, and begins a new recent. If recent is at least twice KnownFor old, it drops all blocks.
 func (o *Offloader) forgetOld() {
 	now := time.Now()
 	age := now.Sub(o.since)
@@ -314,9 +314,9 @@ func (o *Offloader) logf(doing, format string, args ...any) {
 	}
 }
 
-// Load reads blocks in the background. It calls write for each group of blocks that arrives, where i is the index of
-// the group's first block. At the end it calls done with the number of leading blocks that it has read. compute is
-// as in Find: a load that takes longer than computing is cancelled.
+// Load reads blocks in the background. It calls write for each group of blocks as it arrives; i is the index of the
+// group's first block. At the end it calls done with the number n of blocks read. These are the first n of blocks.
+// compute is as in Find: a load that takes longer than computing is cancelled.
 func (o *Offloader) Load(
 	blocks []blockhash.Hash, compute time.Duration, write func(i int, data [][]byte), done func(n int),
 ) {

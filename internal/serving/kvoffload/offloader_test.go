@@ -116,7 +116,7 @@ func TestALoadReadsWhatWasStored(t *testing.T) {
 	require.EqualValues(t, 50*blockBytes, o.Stats().LoadedBytes)
 }
 
-// Ensure that a load that takes longer than computing the blocks returns no blocks.
+// Ensure that a load returns no blocks if it takes longer than computing them.
 func TestALoadThatTakesTooLongIsGivenUp(t *testing.T) {
 	tier := newSlow(t)
 	storeAll(t, tier.Folder, named(5))
@@ -195,7 +195,7 @@ func TestAChainStoresInAllAndLoadsFromTheFirst(t *testing.T) {
 	requireLoads(t, far, blocks, 10)
 }
 
-// Ensure that blocks that a tier has lost are stored again, after Find or Load has not found them.
+// Ensure that blocks are stored again if a tier has lost them. Find or Load must first have missed them.
 func TestBlocksThatAreGoneAreStoredAgain(t *testing.T) {
 	for name, notice := range map[string]func(o *kvoffload.Offloader, blocks []blockhash.Hash){
 		"looking": func(o *kvoffload.Offloader, blocks []blockhash.Hash) { require.Zero(t, o.Find(blocks, 0)) },
@@ -218,8 +218,8 @@ func TestBlocksThatAreGoneAreStoredAgain(t *testing.T) {
 	}
 }
 
-// Ensure that a block that the process still uses, from its own cache, is offered to the tier again after
-// some time, so that the tier does not remove it as unused.
+// Ensure that a block in use is stored again after some time. The process has it in its own cache, and the tier would
+// otherwise remove it as unused.
 func TestBlocksInUseAreStoredAgainAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

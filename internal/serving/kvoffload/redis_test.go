@@ -133,7 +133,7 @@ func TestAServerThatIsNotRedisIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that a reply that announces or sends too many bytes is an error and does not exhaust the memory.
+// Ensure that a reply is an error if it announces or sends too many bytes. It must not exhaust the memory.
 func TestRepliesThatAreTooLargeAreErrors(t *testing.T) {
 	for _, reply := range []string{
 		"$9223372036854775000\r\n", "$99999999999999\r\n", "=99999999999999\r\n", "!99999999999999\r\n",

@@ -19,8 +19,8 @@ func bits(r *rand.Rand, d attention.DType, rows, width, stride int) attention.Te
 	return attention.Tensor{DType: d, Data: data, Stride: stride}
 }
 
-// Ensure that numbers of the cache's type are stored bit for bit, both when a whole tile is written at once
-// and when a tile with a slot of -1 is written token by token.
+// Ensure that numbers of the cache's type are stored bit for bit. A whole tile is written at once. A tile with a slot
+// of -1 is written token by token.
 func TestNumbersOfTheSameTypeAreStoredBitForBit(t *testing.T) {
 	const n, heads, size = 1100, 8, 128
 	const width = heads * size

@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/attention"
 )
 
-// ErrRequest is wrapped by the error of Check for a row that continues a request which has no tables.
+// ErrRequest is wrapped by the error of Check if a row continues a request without tables.
 var ErrRequest = errors.New("unknown request")
 
 // Requests keeps the block tables of requests, which the scheduler changes from step to step. It lays out the tables of

@@ -46,8 +46,8 @@ var mutants = []mutant{
 // wrong.
 var dataOnly = os.Getenv("LLM_SURVIVAL_DATA_ONLY") != ""
 
-// Ensure that the survival tests fail for each mutant. Only make test-long builds and runs the mutants; the normal run
-// checks that the text that a mutant replaces still exists.
+// Ensure that the survival tests fail for each mutant. Only make test-long builds and runs the mutants. The normal run
+// checks only whether the text to replace still exists.
 func TestBrokenRulesShowInTheData(t *testing.T) {
 	root, err := filepath.Abs("../../..")
 	require.NoError(t, err)

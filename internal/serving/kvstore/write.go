@@ -40,7 +40,7 @@ type Writer struct {
 	bypass     bool // bypass the processor's caches
 }
 
-// A side holds those arguments of Write that are for keys, or those that are for values.
+// A side holds the arguments of Write for keys, or those for values.
 type side struct {
 	tensor     *attention.Tensor
 	values     bool

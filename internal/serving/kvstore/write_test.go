@@ -27,7 +27,7 @@ func newRotation(size, tokens int, interleaved bool) *kvstore.Rotation {
 	return r
 }
 
-// Ensure that the faster code for whole tiles stores the same bytes as the code that writes tokens one by one.
+// Ensure that the faster code for whole tiles stores the same bytes as the code for single tokens.
 func TestManyTokensAtOnceAreWrittenLikeOneByOne(t *testing.T) {
 	forEachShape(t, func(t *testing.T, shape attention.Shape) {
 		r := rand.New(rand.NewPCG(1, 2))
@@ -153,8 +153,8 @@ func TestWritingAndCopyingAllocateNothing(t *testing.T) {
 	}
 }
 
-// Ensure that the numbers of a key or value are stored as 0 if all of them are below 2^-120, because the inverse of
-// their scale can be infinite in float32.
+// Ensure that the numbers of a key or value are stored as 0 if all of them are below 2^-120. The inverse of their scale
+// could otherwise be infinite in float32.
 func TestTinyNumbersBecomeZeroInInt8(t *testing.T) {
 	shape := attention.Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 8, DType: attention.Int8}
 	for _, largest := range []float32{1, 0x1p-119, 0x1p-121, 0x1p-149} {

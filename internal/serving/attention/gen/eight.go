@@ -8,8 +8,8 @@ import (
 )
 
 // An eightBits emits AVX-512 instructions that read numbers of type E4M3 or E5M2 and convert them to float16, then to
-// float32. To find NaN in E4M3, each byte of register nan has the largest magnitude that check has seen in this
-// byte's place; 0x7f means that a number was NaN.
+// float32. Register nan serves to find NaN in E4M3. Each of its bytes has the largest magnitude so far of the numbers
+// at this position. If a byte is 0x7f, one of these numbers was NaN.
 type eightBits struct {
 	*gen
 	e4m3                 bool

@@ -133,9 +133,9 @@ func quantize(g *gen) {
 	g.end()
 }
 
-// pack generates the kernel that combines each two consecutive rows of integers into one row of pairs. n is the number
-// of resulting rows. A row at in has 16 integers, stored as float32. The pairs are written to out, which may begin
-// where in begins.
+// pack generates a kernel. The kernel combines each two consecutive rows of integers into one row of pairs. n is the
+// number of resulting rows. A row at in has 16 integers, stored as float32. The pairs are written to out, which may
+// have the same address as in.
 func pack(g *gen) {
 	g.begin("pack")
 	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)

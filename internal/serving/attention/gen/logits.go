@@ -5,8 +5,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// logits generates the kernels that represent each logit of a row by the sum of two float32, which is more precise than
-// one float32.
+// logits generates the kernels for more precise logits. They represent each logit of a row by the sum of two float32.
 func logits(g *gen) {
 	refine(g)
 	softmax(g, true)
@@ -26,11 +25,11 @@ type refineKernel struct {
 	large                      int // AVX2 only: which products are large
 }
 
-// refine generates the kernel that computes products again in float64 if their magnitude is finite and larger than x.
-// It stores each result as the sum of two float32: the rounded product in the array out, and the rest in the array
-// low. Arguments: in, the query of one row; data, addresses of tiles of keys in float32; out, the products; low, the
-// rests; n, the number of tiles; size, the elements of a head; buffer, temporary memory. If no magnitude is larger
-// than x, the kernel does not write low; otherwise it sets flag to 1.
+// refine generates the kernel that computes large products again in float64. The products are in the array out, and
+// large means finite and larger than x. The kernel stores each result as the sum of two float32: the rounded product in
+// out, and the rest in the array low. Argument in is the query of one row, data the addresses of tiles of keys in
+// float32, n the number of tiles, and size the elements of a head. buffer is temporary memory. If no magnitude is
+// larger than x, the kernel does not write low; otherwise it sets flag to 1.
 func refine(g *gen) {
 	g.begin("refine")
 	k := refineKernel{gen: g, limit: 11, abs: 12, infinite: 13, sums: 0, keys: 4, bcast: 6, products: 7, high: 8, low: 9,

@@ -4,7 +4,7 @@
 //	go run ./internal/serving/attention/gen -o internal/serving/attention
 //
 // A test of the package fails if the generated files are out of date. Every function takes a pointer to attention's
-// type call, and reads and writes its fields at the offsets below; a test compares the offsets with the type.
+// type call, and reads and writes its fields at the offsets below. A test compares the offsets with the type.
 package main
 
 import (
@@ -165,8 +165,8 @@ type advance struct {
 	bytes   int
 }
 
-// tiles emits a loop over n tiles. For each register that a tile fills it calls body, with the number v of the
-// register in the tile and the offset at of the register's first byte. It advances pointers after each tile.
+// tiles emits a loop over n tiles. A tile fills several registers. For each, tiles calls body with the index v of the
+// register in the tile and the offset at of its first byte. The loop advances pointers after each tile.
 func (g *gen) tiles(n reg.GPVirtual, body func(v, at int), pointers ...advance) {
 	g.loop(n, func() {
 		for v := range tileTokens / g.lanes {

@@ -21,12 +21,12 @@ func panels(g *gen) {
 	panelValues(g, g.rows)
 }
 
-// panelScores generates the kernel that multiplies groups × n rows of queries by tiles of keys. Arguments: in, the
-// queries; data, the keys; out, the products; n, the number of tiles; size, the elements of a head; first, a multiple
-// of 4, the number of elements that are summed before the sum is added to out; ahead, a list of addresses, ended by 0,
-// at each of which 16·size bytes are prefetched. The kernel changes n and advances ahead. With integers, an element is
-// a pair of integers, and all products are added to one sum. AVX-512 takes two tiles at a time; if the number of tiles
-// is odd, it takes the last tile twice.
+// panelScores generates the kernel that multiplies groups × n rows of queries by tiles of keys. Argument in is the
+// queries, data the keys, out the products, n the number of tiles, and size the elements of a head. first is a multiple
+// of 4: after each first elements, the kernel adds their sum to out. ahead is a list of addresses, ended by 0. The
+// kernel prefetches 16·size bytes at each address. The kernel changes n and advances ahead. With integers, an element
+// is a pair of integers, and all products are added to one sum. AVX-512 takes two tiles at a time; if the number of
+// tiles is odd, it takes the last tile twice.
 func panelScores(g *gen, n int, integers bool) {
 	name := "scoresPanel%d"
 	if integers {
@@ -117,8 +117,8 @@ func (g *gen) panelSum(n int, integers bool, k [2]reg.GPVirtual, in reg.Register
 	}
 }
 
-// addSums emits the code that adds the sums of n rows, which are in registers, to the sums in memory at to. If done is
-// at most first when the code runs, it overwrites the sums in memory instead.
+// addSums emits code for the sums of n rows, which are in registers. If done is greater than first at run time, the
+// code adds them to the sums in memory at to. Otherwise it overwrites the sums in memory.
 func (g *gen) addSums(n int, to reg.Register, done operand.Op, first int) {
 	store := g.label("store")
 	g.asm.CMPQ(done, operand.I32(first))

@@ -25,8 +25,7 @@ func tileTypes(w width) []dtype {
 	return directTypes
 }
 
-// tileScores generates the kernels that read keys directly from blocks, except those for Int8, which integers
-// generates.
+// tileScores generates the kernels that read keys directly from blocks. It leaves out those for Int8; see integers.
 func tileScores(g *gen) {
 	for _, d := range tileTypes(g.width) {
 		if d == int8s {
@@ -56,10 +55,10 @@ type scoreKernel struct {
 	list, at       reg.GPVirtual
 }
 
-// tileScore generates the kernel that multiplies n rows of queries by tiles of keys, and prefetches the tiles that are
-// read next. Arguments: in, the queries; data, addresses of these tiles, then of the tiles that are read next; out,
-// the products; n, the number of tiles, which is even; size, the elements of a head, a multiple of 16. The kernel
-// changes out and n.
+// tileScore generates the kernel that multiplies n rows of queries by tiles of keys. The kernel also prefetches the
+// next tiles. Argument in is the queries, data the addresses of the tiles and then of the next tiles, and out the
+// products. n is the number of tiles, an even number. size is the number of elements of a head, a multiple of 16. The
+// kernel changes out and n.
 func tileScore(g *gen, d dtype, n int) {
 	g.begin(fmt.Sprintf("scores%sx%d", d.name, n))
 	k := scoreKernel{d: d, n: n, perStep: 1, keys: 2 * n, bcast: 2*n + 2, pairing: len(g.regs) - 1,

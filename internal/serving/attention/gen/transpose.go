@@ -127,8 +127,8 @@ func transpose16(g *gen) {
 	g.endStream(stream)
 }
 
-// copyRows generates the kernel that copies n rows of size bytes, which are inStride bytes apart, to memory without
-// gaps. size is a multiple of 32, and out is aligned to 32 bytes. The kernel bypasses the caches.
+// copyRows generates the kernel that copies n rows of size bytes to memory without gaps. The source rows are inStride
+// bytes apart. size is a multiple of 32, and out is aligned to 32 bytes. The kernel bypasses the caches.
 func copyRows(g *gen) {
 	g.begin("copyRows")
 	in, out, n, stride := g.arg(atIn), g.arg(atOut), g.arg(atN), g.arg(atInStride)

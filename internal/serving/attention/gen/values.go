@@ -26,11 +26,11 @@ type valueKernel struct {
 	values, next, far, row reg.GPVirtual // row: bytes of a value
 }
 
-// tileValue generates the kernel that adds p·v to the sums of n rows, and prefetches the tiles that are read next.
-// Arguments: in, the weights, from the first token on; data, addresses of the tiles with these tokens, then of the
-// tiles that are read next; out, the sums, of which the kernel writes a multiple of 64 bytes for each row; n, the
-// number of tokens; first, the index of the first token in its tile; size, the elements of a head, a multiple of 16.
-// The kernel changes in, data, n and first.
+// tileValue generates the kernel that adds p·v to the sums of n rows. The kernel also prefetches the next tiles.
+// Argument in is the weights, from the first token on. data is the addresses of the tiles with these tokens, then of
+// the next tiles. out is the sums; for each row, the kernel writes a multiple of 64 bytes. Argument n is the number of
+// tokens, first the index of the first token in its tile, and size the elements of a head, a multiple of 16. The kernel
+// changes in, data, n and first.
 func tileValue(g *gen, d dtype, n int) {
 	g.begin(fmt.Sprintf("values%sx%d", d.name, n))
 	k := valueKernel{gen: g, d: d, n: n, vecs: 2, row: g.arg(atSize), eight: g.eightBits(d)}
@@ -125,7 +125,7 @@ func (k *valueKernel) setMasks(elements reg.Register) {
 }
 
 // pass emits the code that adds p·v for the elements in up to k.vecs registers, over all tokens of a tile. Register
-// elements has the number of elements that are left; the code skips vector registers that would have none of them.
+// elements has the number of remaining elements. The code skips vector registers without an element.
 func (k *valueKernel) pass(to, elements reg.Register) {
 	g, n := k.gen, k.n
 	if k.d.name == "F32" { // summed separately and then added

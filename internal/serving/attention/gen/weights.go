@@ -69,10 +69,10 @@ func (g *gen) counting(name string, n int) operand.Mem {
 	return m
 }
 
-// Coefficients of a polynomial for e^x, where |x| is at most ln 2 / 2, from the coefficient of x^6 to that of x^2;
-// the first terms are 1 + x. In exact arithmetic the relative error would be 3e-9, a tenth of the error of rounding
-// the sum. Adding roundMagic, which is 1.5·2^23, to a number rounds it to an integer, and leaves the integer in the
-// lowest bits of the sum.
+// Coefficients of a polynomial for e^x with |x| at most ln 2 / 2. They begin with the coefficient of x^6; the last two,
+// of x and 1, are 1. In exact arithmetic the relative error would be 3e-9, a tenth of the error of rounding the sum.
+// Adding roundMagic, which is 1.5·2^23, to a number rounds it to an integer, and leaves the integer in the lowest bits
+// of the sum.
 const (
 	log2e      = 1.44269504088896341
 	ln2        = 0.693147180559945309 // as float32, too large by ln2Rest
@@ -86,8 +86,8 @@ var expCoefficients = []float32{1.3814611726e-3, 8.3687105284e-3, 4.1668387431e-
 
 // softmax generates the kernel that replaces products by weights, exp(x·product - largest logit). Arguments: in, the
 // products; n, the number of tiles; x, a positive factor. The kernel sets x to the largest logit and y to the sum of
-// the weights. If pairs is true, a product is the sum of two float32, one in the array in and one in the array low,
-// and the kernel keeps the rounding errors of logits and of their differences.
+// the weights. If pairs is true, a product is the sum of two float32, one in the array in and one in the array low. The
+// kernel then keeps the rounding errors of logits and of their differences.
 func softmax(g *gen, pairs bool) {
 	name := "softmax"
 	if pairs {
