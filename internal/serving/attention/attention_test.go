@@ -22,8 +22,8 @@ func newRunner(t testing.TB, workers int, k ...kernels) *Runner {
 	return r
 }
 
-// requireNear fails the test if the error of an output is more than bound times the sum of |p·v| in the reference. p is
-// the weight of a token, and v its value.
+// requireNear fails the test if the error of an output is more than bound times the sum of |p·v| in the reference. p
+// is the weight of a token, and v its value.
 func requireNear(t *testing.T, p *problem, bound float64) {
 	t.Helper()
 	if p.cache.DType == Int8 {
