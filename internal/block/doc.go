@@ -1,5 +1,6 @@
-// Package block holds the rules for the reference counts of physical blocks: choose a free block, make a table entry
-// writable, share and release a block, and check conservation. Every manager in this project follows them.
+// Package block holds the rules for the reference counts of physical blocks. Every manager in this project follows
+// them. The functions choose a free block, make a table entry writable, share and release a block, and check
+// conservation.
 //
 // A block is free when its count is 0. A table entry is None (unmapped) or the id of a block. A block's count is the
 // number of table entries that name it.

@@ -1,4 +1,4 @@
-// Package paper has the systems that the PagedAttention paper (SOSP '23) compares (vllm/v0/RULES.md §9 to §11,
+// Package paper has the systems compared in the PagedAttention paper (SOSP '23; vllm/v0/RULES.md §9 to §11,
 // simulation/PAPER.md §1):
 //
 //   - the paper's own block manager and scheduler, as in the authors' artifact;

@@ -7,8 +7,8 @@
 // on its device's stack or, if it contains a cached prefix, in the evictor. A prompt with the same prefix can still
 // find it there.
 //
-// A call that fails changes nothing. (vLLM takes the free blocks and then raises an exception; the Manager first
-// checks that enough blocks are free.)
+// A call that fails changes nothing. The Manager first checks that enough blocks are free. vLLM instead takes the free
+// blocks and then raises an exception.
 //
 // Encoder-decoder models, multi-step scheduling, LoRA and priorities are left out, because the recordings do not show
 // them. This package refuses what vLLM does wrongly. This is swapping or chunked prefill with prefix caching, and a

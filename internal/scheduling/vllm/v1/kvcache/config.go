@@ -65,9 +65,9 @@ type Config struct {
 	SchedulerBlockSize int // granularity of hits; 0: least common multiple of the blocks
 	HashBlockSize      int // tokens of one hash; 0: greatest common divisor of the blocks
 
-	// RetentionInterval says which blocks of sliding windows and which states of Mamba groups get keys. With RetainAll,
-	// these are all blocks that a hit can use. With a number n > 0 of tokens, these are the blocks before multiples of
-	// n and before boundaries. With 0, these are only the blocks before boundaries (see boundaries).
+	// RetentionInterval selects the blocks of sliding windows and the states of Mamba groups that get keys. With
+	// RetainAll, these are all blocks that a hit can use. With a number n > 0 of tokens, these are the blocks before
+	// multiples of n and before boundaries. With 0, these are only the blocks before boundaries (see boundaries).
 	RetentionInterval int
 	Eagle             bool // all groups are Eagle if none is marked
 }

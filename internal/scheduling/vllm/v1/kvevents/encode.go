@@ -1,5 +1,5 @@
-// Package kvevents encodes the events of a prefix cache as vLLM sends them to routers and indexers: in MessagePack,
-// with exactly the bytes of vLLM's msgspec encoder (vllm/distributed/kv_events.py; RULES.md §12).
+// Package kvevents encodes the events of a prefix cache as vLLM does for routers and indexers. The encoding is
+// MessagePack, with exactly the bytes of vLLM's msgspec encoder (vllm/distributed/kv_events.py; RULES.md §12).
 //
 // Package pool records the events, and package publish sends the bytes.
 package kvevents

@@ -189,8 +189,8 @@ func largestDivisor(n, limit int) int {
 
 func ceil(a, b int) int { return (a + b - 1) / b }
 
-// promote makes the cache keep all tokens of layers with windows and chunks, as it does for layers with full attention,
-// so that all layers can share one block table. The results that the layers compute stay the same (vLLM's
+// promote turns layers with windows and chunks into layers with full attention for the cache. The cache then keeps all
+// their tokens, and all layers can share one block table. The layers compute the same results as before (vLLM's
 // _promote_local_kv_cache_specs).
 func promote(layers []Layer) ([]Layer, error) {
 	if oneType(layers) {
@@ -233,8 +233,8 @@ func (l *Layer) resize(n int) {
 	}
 }
 
-// canPromote reports whether layers whose pages cannot be made equally large are promoted even without FullAllocation:
-// if full attention stores only keys, and the windows store keys and values, as in a draft model (vLLM's
+// canPromote reports whether layers may be promoted without FullAllocation if their pages cannot be made equally large.
+// This is so if full attention stores only keys, and the windows store keys and values, as in a draft model (vLLM's
 // _try_get_full_allocation_fallback_groups).
 func canPromote(layers []Layer) bool {
 	keys, window := false, false

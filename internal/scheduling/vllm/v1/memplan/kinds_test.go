@@ -39,9 +39,10 @@ func mla(block, size, elementBytes int) Layer {
 	return Layer{Group: kvcache.Group{Kind: kvcache.Full, BlockSize: block}, KVHeads: 1, HeadSize: size, ElementBytes: elementBytes, KeysOnly: true}
 }
 
-// Ensure that the window layers of a draft model become full attention only if their pages cannot be made as large as
-// those of the other layers (vLLM: test_mla_draft_prefers_standard_layout_when_pages_can_be_unified and
-// test_mla_with_incompatible_swa_uses_one_full_allocation_group).
+// Ensure that the window layers of a draft model keep their windows if their pages can be made as large as the pages of
+// the other layers. Otherwise they must become full attention. (vLLM:
+// test_mla_draft_prefers_standard_layout_when_pages_can_be_unified and
+// test_mla_with_incompatible_swa_uses_one_full_allocation_group.)
 func TestADraftModelsWindowStaysIfPagesCanBeMadeAlike(t *testing.T) {
 	draft := window(1)
 	draft.HeadSize = 288

@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// packs reports whether groups may have pages of different sizes: if the pages of the layers have different sizes, and
-// a layer with a sliding window stores only keys, as in DeepSeek V4 (vLLM's group_and_unify_kv_cache_specs).
+// packs reports whether groups may have pages of different sizes. They may if the layers' pages have different sizes,
+// and a layer with a sliding window stores only keys, as in DeepSeek V4 (vLLM's group_and_unify_kv_cache_specs).
 func packs(layers []Layer) bool {
 	window, differ := false, false
 	for i := range layers {
@@ -124,8 +124,8 @@ func leastPadding(counts []int, least int) int {
 	return best
 }
 
-// pack puts the layers of each group one after the other in a block, from offset 0 in every group, because a block
-// belongs to one group at a time. sizes has, for each layer, the number of bytes of one block (vLLM's
+// pack puts the layers of each group one after the other in a block. The layers of every group start at offset 0,
+// because a block belongs to one group at a time. sizes has, for each layer, the number of bytes of one block (vLLM's
 // _get_packed_kv_cache_layout).
 func pack(groups []Group, sizes []int) (tensors []Tensor, stride int) {
 	for _, g := range groups {

@@ -1,6 +1,6 @@
 // Package memplan divides the memory for keys and values among the layers of a model, as vLLM's get_kv_cache_configs
-// does (vllm/v1/core/kv_cache_utils.py): it computes a number of blocks, groups of layers, and tensors from a number
-// of bytes (RULES.md §18).
+// does (vllm/v1/core/kv_cache_utils.py). From a number of bytes it computes a number of blocks, groups of layers, and
+// tensors (RULES.md §18).
 //
 // Package kvcache then assigns the blocks to requests.
 package memplan
@@ -28,14 +28,14 @@ type Layer struct {
 	KeysOnly     bool // keys and values are the same numbers (MLA)
 	StateBytes   int  // Mamba: bytes of a state; Mamba does not use the four fields above
 
-	// Page is the number of bytes of a block; 0 means the product of BlockSize and the first three fields above, and
+	// Page is the number of bytes of a block. 0 means the product of BlockSize and the first three fields above, or
 	// twice this product if keys and values are different numbers. Page is larger if the block is padded (vLLM's
 	// page_size_padded, alignment), and smaller or larger if tokens are compressed or quantized (compress_ratio,
 	// state_content_bytes).
 	Page int
 
-	// Strided means that the layer's kernel finds a block by a stride, so that its
-	// page can be padded (vLLM's indexes_kv_by_block_stride).
+	// Strided means that the layer's kernel finds a block by a stride. The page of such a layer can be padded (vLLM's
+	// indexes_kv_by_block_stride).
 	Strided bool
 
 	// Hidden means that the layer stores hidden states, one vector for each token, and no keys and values (vLLM's

@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// A Worker is a process with some layers of a model: a stage of a pipeline, or one of several workers that share the
-// heads of the same layers.
+// A Worker is a process with some layers of a model. It is a stage of a pipeline, or one of several workers with the
+// same layers and different heads.
 type Worker struct {
 	Bytes  int   // memory for keys and values
 	Layers []int // indexes of the model's layers, ascending
 }
 
-// Make returns a plan for each worker. The workers use the same block tables: the layers of the whole model are
-// divided into groups, and each worker has its own layers of each group, which can be none. All workers have as many
+// Make returns a plan for each worker. The workers use the same block tables, because the groups are made from the
+// layers of the whole model. Each worker has its own layers of each group; these can be none. All workers have as many
 // blocks as the worker with the fewest blocks (vLLM's get_kv_cache_configs). Plans name layers by their index in
 // layers.
 func Make(layers []Layer, workers []Worker, options Options) ([]*Plan, error) {

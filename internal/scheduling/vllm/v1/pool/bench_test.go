@@ -37,8 +37,8 @@ func BenchmarkGetAndFree(b *testing.B) {
 	}
 }
 
-// BenchmarkGetAndFreeWithEviction takes the block that was freed first, whose key is removed, and registers another
-// key for it.
+// BenchmarkGetAndFreeWithEviction takes the block that was freed first. Get removes the block's key, and the benchmark
+// registers another key for it.
 func BenchmarkGetAndFreeWithEviction(b *testing.B) {
 	for _, blocks := range []int{1000, 10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("blocks=%d", blocks), func(b *testing.B) {

@@ -34,8 +34,8 @@ type slot struct {
 // added to the map.
 const duplicated = 1 << 31
 
-// slotsFor returns the number of slots for a pool: a power of two, so large that at least half of the slots are empty
-// if every block has one key.
+// slotsFor returns the number of slots for a pool, a power of two. If every block has one key, at least half of the
+// slots are empty.
 func slotsFor(blocks int) int { return 1 << bits.Len(uint(2*blocks-1)) }
 
 // tagOf returns the tag of a key. It takes bits of the hash without mixing them, because hashes are evenly
@@ -123,7 +123,7 @@ func (p *Pool) leave(node int32) {
 	}
 }
 
-// closeUp empties slot i, and moves later slots back so that a search that starts before slot i still finds them.
+// closeUp empties slot i. It moves later slots back, so a search from before slot i still finds them.
 func (p *Pool) closeUp(i uint32) {
 	mask := uint32(len(p.slots) - 1)
 	for j := (i + 1) & mask; p.slots[j].head != 0; j = (j + 1) & mask {

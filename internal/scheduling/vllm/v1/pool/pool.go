@@ -116,9 +116,9 @@ func (p *Pool) Touch(ids []int32) {
 	}
 }
 
-// Free removes a reference from each block of a table, from the last block to the first, so that the end of a sequence
-// is evicted before its beginning (vllm/v1/RULES.md §2.4). Freed blocks without a key are put at the head of the
-// queue, in the order in which they are freed; freed blocks with a key are put at its tail (§2.3).
+// Free removes a reference from each block of a table, from the last block to the first. So the end of a sequence is
+// evicted before its beginning (vllm/v1/RULES.md §2.4). Freed blocks without a key are put at the head of the queue,
+// in the order in which they are freed. Freed blocks with a key are put at its tail (§2.3).
 func (p *Pool) Free(table []int32) {
 	if invariants.Enabled {
 		defer invariants.Hold(p.View.Check)
@@ -130,8 +130,8 @@ func (p *Pool) Free(table []int32) {
 }
 
 // release removes one reference from block id. If the block becomes free and has a key, release puts it at the tail of
-// the queue. If it becomes free without a key, release puts it after the block previous: the last block without a key
-// that this call of Free has put into the queue, or the sentinel. It returns previous for the next call of release.
+// the queue. If it becomes free without a key, release puts it after the block previous. This is the last block without
+// a key from the same call of Free, or the sentinel. release returns previous for its next call.
 func (p *Pool) release(id, previous int32) int32 {
 	if id == Null {
 		return previous

@@ -45,8 +45,8 @@ func TestBrokenInvariantsPanic(t *testing.T) {
 	require.Panics(t, func() { p.Register(c, []int32{1}, 0, 1, 4, 1, nil) }, "another key")
 }
 
-// Ensure that a block counts as inserted in the step in which it got its last key, a key for the whole block or for a
-// part of it, and that InsertedSince includes that step.
+// Ensure that a block counts as inserted in the step of its last key. This can be a key for the whole block or for a
+// part of it. InsertedSince must include that step.
 func TestABlockIsInsertedWhenItsLastKeyIs(t *testing.T) {
 	p := newPool(t, 5)
 	c := &Content{Tokens: make([]int32, 16)}
@@ -69,8 +69,7 @@ func TestABlockIsInsertedWhenItsLastKeyIs(t *testing.T) {
 	require.True(t, p.View.InsertedNow(1))
 }
 
-// Ensure that blocks outside the mask and the null block get no key, and that Version changes whenever a key is
-// removed.
+// Ensure that blocks outside the mask and the null block get no key. Version must change whenever a key is removed.
 func TestKeysComeAndGo(t *testing.T) {
 	p := newPool(t, 5)
 	c := &Content{Tokens: make([]int32, 16)}

@@ -7,9 +7,9 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// admitWaiting is the second pass over requests: it admits waiting requests from the head of the queue. It stops at
-// the first request that does not fit, so that no later request overtakes it; it does not preempt running requests for
-// it. Requests that may not run yet are skipped, and are considered first in the next pass.
+// admitWaiting is the second pass over requests. It admits waiting requests from the head of the queue. It stops at the
+// first request that does not fit, so no later request overtakes it. It does not preempt running requests. Requests
+// that may not run yet are skipped, and are considered first in the next pass.
 func (s *Scheduler) admitWaiting() {
 	b := s.batch
 	padding := len(b.rows) > 0 && !b.prefill // the batch has only decodes
@@ -47,8 +47,8 @@ func (s *Scheduler) nextWaiting() *request {
 	return k
 }
 
-// ready reports whether a waiting request may run: it was released if it was added with Hold, no step in flight will
-// deliver tokens for it, and all extensions admit it.
+// ready reports whether a waiting request may run. A request added with Hold must have been released. No step in flight
+// may have tokens to deliver for it, and all extensions must admit it.
 func (s *Scheduler) ready(r *request) bool {
 	return !r.held && (r.stale == 0 || r.dropStale) &&
 		!slices.ContainsFunc(s.extensions, func(x extension) bool { return !x.admits(r) })

@@ -39,8 +39,8 @@ func TestAsyncStopsByMaxTokensWithoutAnExtraStep(t *testing.T) {
 	}
 }
 
-// Ensure that a request that was preempted, because a decode needed its blocks, still gets the tokens that its rows in
-// flight sample. Reset drops such tokens.
+// Ensure that a preempted request still gets the tokens of its rows in flight. It is preempted because a decode needs
+// its blocks. Reset drops such tokens.
 func TestAsyncPreemptionDeliversWhatIsInFlight(t *testing.T) {
 	for _, test := range []struct {
 		name           string
@@ -141,8 +141,8 @@ func TestTwoStepsInFlightAllocateNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(400, cycle))
 }
 
-// Ensure that after a reset the tokens of a row in flight are dropped, even if the request is admitted and preempted
-// again before the update of the step (vllm/v1/RULES.md §15).
+// Ensure that a reset drops the tokens of a row in flight. They stay dropped even if the request is admitted and
+// preempted again before the update of the step (vllm/v1/RULES.md §15).
 func TestDroppedTokensStayDroppedOverAPreemption(t *testing.T) {
 	c := small(20)
 	c.AsyncScheduling = true

@@ -6,8 +6,8 @@ import (
 	"llmmemory/internal/invariants"
 )
 
-// Check returns an error if the cache is inconsistent, if a request is not in exactly one list, or if a request has
-// blocks although it neither runs nor is loaded.
+// Check returns an error if the cache is inconsistent or a request is not in exactly one list. A request without
+// computed tokens may have blocks only if it runs or is loaded.
 func (s *Scheduler) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

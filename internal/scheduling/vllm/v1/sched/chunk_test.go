@@ -54,9 +54,9 @@ func TestWithEagleAChunkEndsABlockEarlier(t *testing.T) {
 	}
 }
 
-// Ensure that a chunk of a prompt ends where a Mamba state is kept. One such position is the last end of a block in the
-// prompt. The other is the end of the prompt's longest cached prefix, if full attention has this prefix in the cache
-// but no Mamba state is cached for it (vllm/v1/RULES.md §9, §13).
+// Ensure that a chunk of a prompt ends at the kept Mamba states. One such position is the last end of a block in the
+// prompt. The other is the end of a cached prefix p of the prompt. p is the longest prefix that full attention has in
+// the cache, and no Mamba state is cached for it (vllm/v1/RULES.md §9, §13).
 func TestAChunkEndsWhereAStateIsKept(t *testing.T) {
 	c := small(40)
 	c.MaxNumBatchedTokens = 64

@@ -34,8 +34,8 @@ type Config struct {
 	AdmitChunks           bool // a request is admitted if its first chunk fits; otherwise its whole sequence must fit
 	ReturnDrafts          bool // blocks of rejected drafts are freed at once; vLLM keeps them
 
-	// AsVLLM makes the scheduler do exactly what vLLM does, even where that is unsafe: requests can read blocks and
-	// encoder outputs that were never written, and can wait for each other or preempt each other for ever; a step can
+	// AsVLLM makes the scheduler do exactly what vLLM does, even if this is unsafe. Requests can read blocks and
+	// encoder outputs that were never written. They can wait for each other or preempt each other for ever. A step can
 	// be empty although a request could run. vllm/v1/RULES.md §17 lists these differences.
 	AsVLLM bool
 
@@ -50,9 +50,9 @@ type Config struct {
 
 	Connector Connector // transfers of keys and values (RULES.md §19)
 
-	// ZeroNewBlocks makes steps list the blocks that the worker must zero. This is needed if bytes that one layer has
-	// written can be NaN for another layer that reads the block, as with Mamba groups and layers of different precision
-	// (vLLM's needs_kv_cache_zeroing).
+	// ZeroNewBlocks makes steps list the blocks that the worker must zero. This is needed if a block's old bytes from
+	// one layer can be NaN for another layer, as with Mamba groups and layers of different precision (vLLM's
+	// needs_kv_cache_zeroing).
 	ZeroNewBlocks bool
 
 	// AsyncScheduling makes Schedule schedule the next step of a request before the tokens of its last step are known,

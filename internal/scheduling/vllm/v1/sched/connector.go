@@ -15,9 +15,9 @@ type Connector struct {
 	Consumer bool // requests can load; if several steps are in flight, blocks are freed late (RULES.md §19)
 	Producer bool // blocks of finished requests can be sent
 
-	// BestEffort means that the producer sends to a cache, in which blocks may be missing. Without BestEffort, a
-	// consumer waits for the blocks, so every finished request must have blocks to send. A preempted request has no
-	// blocks. So the tokens that steps in flight sample for it are discarded (vLLM: requires_kv_delivery).
+	// BestEffort means that the producer sends to a cache; blocks may be missing there. Without BestEffort, a consumer
+	// waits for the blocks, so every finished request must have blocks to send. A preempted request has no blocks. Its
+	// tokens from steps in flight are therefore discarded (vLLM: requires_kv_delivery).
 	BestEffort bool
 }
 

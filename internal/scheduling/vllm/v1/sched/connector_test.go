@@ -203,8 +203,8 @@ func TestARequestWaitsForAnAnswer(t *testing.T) {
 	require.Equal(t, 64, stats.Queries)
 }
 
-// Ensure that a Match stays valid until a row of the request has used it: if the step with this row fails, the next
-// step uses the Match again. After a load that failed, the request asks for a new Match.
+// Ensure that a Match stays valid until a row of the request has used it. If the step with this row fails, the next
+// step uses the Match again. After a failed load, the request asks for a new Match.
 func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		c := transferConfig(100)
@@ -227,8 +227,8 @@ func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 	}
 }
 
-// Ensure that the blocks of a request that is aborted during a load are kept until Received and Sent were both called,
-// in either order. Sent is needed although there is nothing to send.
+// Ensure that the blocks of a request aborted during a load are kept until Received and Sent were both called, in
+// either order. Sent is needed although there is nothing to send.
 func TestAnAbortedLoadIsKeptUntilItIsOverAndSent(t *testing.T) {
 	for _, sentFirst := range []bool{false, true} {
 		h := newHost(t, transferConfig(100))
@@ -257,8 +257,8 @@ func loadsIntoBlocks() Config {
 	return c
 }
 
-// Ensure that if a hit ends inside a block, the connector loads this block only if the load brings tokens of the block
-// beyond the end of the hit (vllm/v1/RULES.md §19).
+// A hit ends inside a block. Ensure that the connector loads this block only if the load brings more of its tokens than
+// the hit (vllm/v1/RULES.md §19).
 func TestALoadReplacesAPartOfABlockIfItIsMore(t *testing.T) {
 	for external, want := range map[int][2]int{12: {12, 0}, 13: {13, 5}} {
 		h := newHost(t, loadsIntoBlocks())
@@ -272,7 +272,7 @@ func TestALoadReplacesAPartOfABlockIfItIsMore(t *testing.T) {
 	}
 }
 
-// Ensure that no block, loaded or hit, is sent for a request that is aborted while its step is in flight.
+// Ensure that nothing is sent for a request aborted in flight, neither loaded blocks nor blocks of a hit.
 func TestNothingIsSentOfARequestAbortedInFlight(t *testing.T) {
 	h := newHost(t, transferConfig(100))
 	h.add(40, 1, Spec{MaxTokens: 1})
@@ -301,7 +301,7 @@ func TestWhatWasLoadedIsSent(t *testing.T) {
 	h.empty()
 }
 
-// Ensure that the blocks that a row of an aborted request was to load cannot be hit, because the load may never
+// A row of an aborted request was to load blocks. Ensure that these blocks cannot be hit, because the load may never
 // happen.
 func TestWhatAnAbortedRowLoadsCannotBeHit(t *testing.T) {
 	c := small(20)

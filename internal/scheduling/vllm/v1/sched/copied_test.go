@@ -9,8 +9,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// Ensure that no hit ends inside a block that is loaded in the same step, because a step makes its copies before its
-// loads.
+// Ensure that no hit ends inside a block loaded in the same step, because a step makes its copies before its loads.
 func TestABlockIsCopiedOnlyWhenItIsWritten(t *testing.T) {
 	prompt := tokens(15, 1) // its last hash ends inside block 2, after token 12
 	for _, test := range []struct {
@@ -42,8 +41,8 @@ func TestABlockIsCopiedOnlyWhenItIsWritten(t *testing.T) {
 	}
 }
 
-// Ensure that a step has no copy of a request that was preempted while the step was scheduled, because other rows of
-// the step can get its blocks.
+// A request is preempted while a step is scheduled. Ensure that the step has no copy of this request, because other
+// rows of the step can get its blocks.
 func TestAPreemptedRequestCopiesNothing(t *testing.T) {
 	for _, asVLLM := range []bool{false, true} {
 		t.Run(fmt.Sprintf("AsVLLM %v", asVLLM), func(t *testing.T) {
@@ -102,8 +101,8 @@ func TestAStepWithoutRowsCopiesNothing(t *testing.T) {
 	}
 }
 
-// leaveState runs a request until 12 tokens of its prompt are computed and aborts it during the next step, so that the
-// state after 12 tokens stays in the cache.
+// leaveState leaves the state after 12 tokens of a prompt in the cache. It runs a request until these tokens are
+// computed, and aborts it during the next step.
 func leaveState(h *host, prompt []int32) {
 	id := add(h.t, h.Scheduler, Spec{Tokens: prompt})
 	h.run(1)

@@ -118,8 +118,8 @@ func TestAPreemptedProducerComputesAgain(t *testing.T) {
 	}
 }
 
-// Ensure that with a connector that loads, the two blocks of a copy become free only after the update of the step that
-// makes the copy.
+// Ensure that the two blocks of a copy become free only after the update of the copying step. This is needed with a
+// connector that loads.
 func TestBothEndsOfACopyWaitForItsStep(t *testing.T) {
 	for consumer, want := range map[bool]int{true: 2, false: 0} {
 		c := small(20)

@@ -1,10 +1,10 @@
-// Package sched is vLLM V1's scheduler: in each step it decides how many tokens of which requests the model computes,
-// within a budget of tokens, a limit of running requests and the blocks of the cache (vllm/v1/RULES.md §14).
+// Package sched is vLLM V1's scheduler. In each step it decides how many tokens of which requests the model computes.
+// It keeps within a budget of tokens, a limit of running requests and the blocks of the cache (vllm/v1/RULES.md §14).
 //
 // A request has computed tokens and tokens to compute, including drafts; there is no difference between prefill and
-// decode. Running requests are scheduled first. When no blocks are free, the request that was admitted last (FCFS) or
-// the least important one (priority) is preempted: it loses all its blocks and waits again; it can hit its own blocks
-// later. Then waiting requests are admitted from the head of the queue, until a request does not fit.
+// decode. Running requests are scheduled first. When no blocks are free, the request admitted last (FCFS) or the least
+// important one (priority) is preempted. It loses all its blocks and waits again; it can hit its own blocks later. Then
+// waiting requests are admitted from the head of the queue, until a request does not fit.
 //
 // In each step the host calls Schedule, runs the model on the rows of Step, and calls Update with the sampled tokens,
 // and SetDrafts. Several steps can be in flight, between Schedule and Update, for pipelines and for asynchronous

@@ -37,9 +37,9 @@ type encoder struct {
 
 	blocked bool // some request of this step waits for space or budget
 
-	// gaveUp says that a running request has preempted itself, and that no running request has got a row since. While
-	// gaveUp is true and running requests are blocked, no request is admitted: otherwise the request that preempted
-	// itself would be admitted and preempt itself again.
+	// gaveUp says that a running request has preempted itself, and no running request has got a row since. While gaveUp
+	// is true and running requests are blocked, no request is admitted. Otherwise the preempted request would be
+	// admitted and preempt itself again.
 	gaveUp bool
 }
 
@@ -80,8 +80,8 @@ func (e *encoder) newRequest(items []blockhash.Item, isEmbed []byte) (*encoderca
 	return encodercache.NewRequest(inputs), nil
 }
 
-// checkInput returns an error if the last of the inputs can never be encoded: if it does not fit into the cache, or
-// into the budget of a step, together with the earlier inputs that are needed at the same time.
+// checkInput returns an error if the last of the inputs can never be encoded. Together with the earlier inputs needed
+// at the same time, it must fit into the cache and into the budget of a step.
 func (e *encoder) checkInput(inputs []encodercache.Input) error {
 	c := &e.s.config
 	last := &inputs[len(inputs)-1]
@@ -159,10 +159,10 @@ type encodeEntry struct {
 	item int
 }
 
-// unscheduled is called when r has lost its row. It removes the items of r from the batch. An item that another row of
-// the batch also reads stays in the batch for that row. The outputs of the other items are removed from the cache; if
-// there are any, unscheduled returns true, because a request that has no row yet may have counted on them. vLLM keeps
-// the outputs in its cache, so later requests read outputs that were never computed.
+// unscheduled is called when r has lost its row. It removes the items of r from the batch. An item stays in the batch
+// for another row if this row also reads it. The outputs of the other items are removed from the cache. If there are
+// any, unscheduled returns true, because a request without a row may have counted on them. vLLM keeps the outputs in
+// its cache, so later requests read outputs that were never computed.
 func (e *encoder) unscheduled(r *request) (gone bool) {
 	if !r.encodes {
 		return false
@@ -211,7 +211,7 @@ func (e *encoder) released(r *request) {
 	}
 }
 
-// wentBack removes r's references to encoder outputs after r went back to earlier tokens: r must not keep the outputs
+// wentBack removes r's references to encoder outputs after r went back to earlier tokens. r must not keep the outputs
 // of later items while it waits for space for earlier ones.
 func (e *encoder) wentBack(r *request) {
 	if r.encodes && e.s.differs.encoder {

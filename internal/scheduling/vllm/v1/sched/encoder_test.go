@@ -105,8 +105,8 @@ func TestRequestsShareAnOutput(t *testing.T) {
 	require.Equal(t, []string{"a"}, h.step.FreedEncoderOutputs)
 }
 
-// Ensure that the scheduler considers that a draft model reads one token ahead: if an item begins at the token after
-// the chunk, the item's output must fit, too. Otherwise the chunk ends one token earlier.
+// Ensure that the scheduler counts the token read ahead by a draft model. If an item begins at the token after the
+// chunk, the item's output must fit, too. Otherwise the chunk ends one token earlier.
 func TestADraftModelReadsAhead(t *testing.T) {
 	c := encoderConfig(64, 24, 24)
 	c.Cache.Eagle, c.LongPrefillTokenThreshold = true, 32
@@ -161,8 +161,8 @@ func TestAnOutputIsComputedWhenItsRowIsTakenOut(t *testing.T) {
 	}
 }
 
-// Ensure that requests that keep outputs and need more space for others do not block each other for ever, even if no
-// request is admitted.
+// Two requests keep encoder outputs and need more space for others. Ensure that they do not block each other for ever,
+// even if no request is admitted.
 func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
 	for _, tc := range []struct {
 		name             string
@@ -192,9 +192,9 @@ func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
 	}
 }
 
-// Ensure that a request that was preempted for the space of its encoder outputs is not admitted before the requests
-// that waited for this space. The last request reads the same output as the request before it, so its preemption frees
-// nothing.
+// A request is preempted for the space of its encoder outputs. Ensure that the waiting requests get this space before
+// the preempted one is admitted again. The last request reads the same output as the request before it, so its
+// preemption frees nothing.
 func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 	c := small(40)
 	c.Cache.Eagle, c.LongPrefillTokenThreshold, c.EncoderCacheSize = true, 4, 12
@@ -207,8 +207,8 @@ func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 	require.Equal(t, []int{0, 0}, []int{h.Monitor.Load().Running, h.Monitor.Load().Waiting})
 }
 
-// Ensure that requests that keep encoder outputs and wait for space for others lose their blocks if the only request
-// that can run needs these blocks.
+// Two requests keep encoder outputs and wait for space for others. The only request that can run needs their blocks.
+// Ensure that they lose these blocks.
 func TestRequestsThatWaitForOutputsGiveUpBlocks(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
@@ -270,8 +270,8 @@ func TestItemsThatNeverFitAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrRequest)
 }
 
-// Ensure that items that are empty, out of order or outside the prompt are refused before the state changes, with and
-// without an encoder and with and without IsEmbed.
+// Ensure that empty items, items out of order and items outside the prompt are refused before the state changes. This
+// holds with and without an encoder, and with and without IsEmbed.
 func TestItemsMustLieInThePromptInOrder(t *testing.T) {
 	for name, span := range map[string][2]int{ // offset and length
 		"begins before the prompt":     {-5, 3},

@@ -101,8 +101,8 @@ func (s *Scheduler) findFailure(out *FailedLoad, blocks []int32) (*failure, erro
 }
 
 // noteMissing adds the blocks to f.missing. It also adds them to f.bad, because other requests may have read them. It
-// leaves out of f.bad the blocks that belong to one waiting request alone whose load is not over: no other request can
-// have read these.
+// leaves a block out of f.bad if a waiting request has it alone and is still loading: no other request can have read
+// this block.
 func (c *connector) noteMissing(f *failure, blocks []int32) error {
 	for i, id := range blocks {
 		if id < 1 || int(id) >= c.s.cache.Pool.NumBlocks() {
@@ -252,7 +252,8 @@ func (c *connector) fail(f *failure) {
 
 // failRunning makes a running request compute its lost tokens again. If several requests share a failed block, the
 // first of them goes back and computes the block; the others are preempted. In vLLM the others continue, because the
-// first computes the block in the next step; but if it is not scheduled then, they read a block that was not written.
+// first computes the block in the next step. If the first is not scheduled then, they read a block that was not
+// written.
 func (c *connector) failRunning(a *setback) {
 	r := a.r
 	if e := c.oldestEntry(r); e != nil {
@@ -295,8 +296,8 @@ func (c *connector) keepsLoad(r *request, computed int) bool {
 }
 
 // cutAt returns the number of tokens before the block with index at. A request can keep these tokens if the block was
-// not loaded. The result is -1 if it can keep none: if the cache has several groups, or if it has windows, because
-// blocks that are needed again may already be freed.
+// not loaded. If it can keep none, cutAt returns -1. This is so if the cache has several groups, or a group frees
+// blocks early: then blocks that are needed again may already be freed.
 func (c *connector) cutAt(at int) int {
 	if c.s.groups > 1 || c.s.cache.Config.Recycles() {
 		return -1

@@ -10,7 +10,7 @@ type loras struct {
 	ids   []int64
 }
 
-// startAdmission collects the adapters of all running requests. vLLM collects only the adapters of the step, so it can
+// startAdmission collects the adapters of all running requests. vLLM collects only the adapters of the step. So it can
 // admit one adapter too many while a decode is in flight, and fails in the step with all of them.
 func (l *loras) startAdmission() bool {
 	l.ids = l.ids[:0]

@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that at most MaxLoRAs adapters run at a time, and that a request whose adapter has to wait does not delay
-// other requests. vLLM counts only the adapters of the current step, so it admits one too many if another adapter has
-// a row in flight.
+// Ensure that at most MaxLoRAs adapters run at a time. A request that waits for its adapter must not delay other
+// requests. vLLM counts only the adapters of the current step, so it admits one too many if another adapter has a row
+// in flight.
 func TestAdaptersAreLimited(t *testing.T) {
 	for _, tc := range []struct {
 		name           string

@@ -2,7 +2,8 @@ package sched
 
 import "llmmemory/internal/scheduling/vllm/v1/kvcache"
 
-// mambaSplit is the extension that ends chunks of prompts where a Mamba state can be cached (vllm/v1/RULES.md §13).
+// mambaSplit is the extension for Mamba states. It ends the chunks of prompts at positions whose states can be cached
+// (vllm/v1/RULES.md §13).
 type mambaSplit struct {
 	noExtension
 	block  int   // largest block size of Mamba groups in align mode; 0: there are no such groups
@@ -56,9 +57,10 @@ func (m *mambaSplit) clip(q *request, start, n int) int {
 	return max(end-start, 0)
 }
 
-// stops returns positions at which a chunk from start to end must be cut: the end of the block in which the chunk
-// begins, the last end of a block in the sequence, the last hash of the prompt, and the end of a prefix that another
-// request shares. 0 means that there is no such position. The caller ignores positions that are not inside the chunk.
+// stops returns positions that cut a chunk from start to end. The first two are the end of the block with token start,
+// and the last end of a block in the sequence. The others are the last hash of the prompt, and the end of a prefix
+// shared with another request. 0 means that there is no such position. The caller ignores positions that are not inside
+// the chunk.
 func (m *mambaSplit) stops(r *kvcache.Request, start, end int) [4]int {
 	var stops [4]int
 	for _, size := range m.sizes {

@@ -84,8 +84,8 @@ func underPressure(t *rapid.T) Config {
 	}
 }
 
-// contended draws a configuration in which requests keep what other requests wait for: encoder outputs, adapters, and
-// blocks that are loaded or sent.
+// contended draws a configuration with contention. Requests can wait for the encoder outputs, adapters, and loaded or
+// sent blocks of others.
 func contended(t *rapid.T) Config {
 	return Config{
 		Policy:                    rapid.SampledFrom([]Policy{Priority, FCFS}).Draw(t, "policy"),

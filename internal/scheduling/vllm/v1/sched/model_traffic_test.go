@@ -69,9 +69,9 @@ func (e *engine) traffic(t *rapid.T) {
 	e.finish(t)
 }
 
-// Ensure that the state is consistent after every operation; that each request's own tokens are in its blocks, for a
-// worker that sees only the steps; that a step is empty only if nothing can run; and that all requests finish when no
-// more are added.
+// Ensure that the state is consistent after every operation. For a worker that sees only the steps, each request's own
+// tokens must be in its blocks. A step may be empty only if nothing can run. All requests must finish when no more are
+// added.
 func TestSchedulerStaysSound(t *testing.T) {
 	rapidtest.Check(t, func(t *rapid.T) { newEngine(t, drawConfig(t)).traffic(t) })
 }

@@ -2,8 +2,8 @@ package sched
 
 import "cmp"
 
-// An order implements a Policy: which of two waiting requests runs first, and which running request is preempted
-// first. To add a policy, add a row to orders.
+// An order implements a Policy. It decides the order of two waiting requests, and selects the running request to
+// preempt first. To add a policy, add a row to orders.
 type order struct {
 	// less reports whether r must be admitted before o. If less is false both ways, or nil, the request that was queued
 	// first is admitted first.
@@ -41,9 +41,9 @@ func moreImportant(r, o *request) bool {
 	) < 0
 }
 
-// leastImportant returns the index of the running request that would be admitted last, so that the most important
-// request is never preempted. In vLLM it is the first in the list of those with the lowest priority and the latest
-// arrival.
+// leastImportant returns the index of the running request that would be admitted last. So the most important request is
+// never preempted. vLLM looks only at priority and arrival: of the requests with the lowest priority and the latest
+// arrival, it preempts the first in the list.
 func leastImportant(s *Scheduler) int {
 	worst := 0
 	for i, r := range s.running {

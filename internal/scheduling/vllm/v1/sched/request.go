@@ -53,8 +53,8 @@ const (
 	parked // finished, with blocks in transfer
 )
 
-// A request is the scheduler's state of a request. The fields that a decode reads come first, so that they are in one
-// or two lines of the processor's cache.
+// A request is the scheduler's state of a request. The fields for a decode come first, so they are in one or two lines
+// of the processor's cache.
 type request struct {
 	kv       *kvcache.Request
 	id       ID
@@ -196,8 +196,7 @@ func (s *Scheduler) discard(r *request) {
 
 const maxSpare = 256
 
-// reserveTokens allocates arrays for the next tokens of r, which begins to run, so that few of its steps allocate
-// memory.
+// reserveTokens allocates arrays for the next tokens of r when r begins to run. So few of its steps allocate memory.
 func (s *Scheduler) reserveTokens(r *request) {
 	const next = 1 << 12
 	maxTokens := r.kv.NumPromptTokens + min(r.maxTokens, s.longest) + s.config.NumLookaheadTokens + s.config.NumSpeculativeTokens

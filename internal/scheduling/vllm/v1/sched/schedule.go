@@ -198,8 +198,8 @@ func (s *Scheduler) lengths(r *request) int {
 	return from
 }
 
-// unschedule removes the row of a request that is preempted from the batch, with the keys that its blocks got in this
-// step, its copies, and its encoder inputs. It reports whether an encoder output was removed that other requests may
+// unschedule removes the row of a preempted request from the batch. It also removes the keys of its blocks from this
+// step, its copies, and its encoder inputs. It reports whether it removed an encoder output that other requests may
 // have counted on.
 func (s *Scheduler) unschedule(r *request) bool {
 	b := s.batch

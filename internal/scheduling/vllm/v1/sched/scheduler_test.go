@@ -244,7 +244,7 @@ func TestAPaddedDecodeReservesNothing(t *testing.T) {
 	}
 }
 
-// Ensure that sampled tokens do not count for a request that lost its blocks while the step was in flight.
+// A request loses its blocks while a step is in flight. Ensure that its sampled tokens do not count.
 func TestResetInTheMiddleOfAStep(t *testing.T) {
 	h := newHost(t, small(9))
 	id := h.add(3, 1, Spec{})

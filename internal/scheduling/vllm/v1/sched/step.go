@@ -15,7 +15,7 @@ type Step struct {
 	Drafts []int32 // of all rows, one after the other; -1 is padding
 
 	// Blocks has block ids, row by row, and within a row group by group. For each row and group, BlockEnds has the end
-	// of its ids in Blocks, and BlockStarts has the index in the request's block table of the first of these ids.
+	// of its ids in Blocks. BlockStarts has the index of the first of these ids in the request's block table.
 	Blocks      []int32
 	BlockEnds   []int
 	BlockStarts []int

@@ -131,8 +131,8 @@ func TestLoadedRequestsDoNotWaitForEachOther(t *testing.T) {
 	h.empty()
 }
 
-// Ensure that if a step fails, a request that has hit tokens of this step, and loads the tokens after them, computes
-// the hit tokens itself.
+// A request has hit tokens of a step in flight, and loads the tokens after them. Ensure that it computes the hit tokens
+// itself if the step fails.
 func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -165,8 +165,8 @@ func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 	}
 }
 
-// Ensure that a request whose load failed completely can load again. It releases the blocks that it reserved; in vLLM
-// it waits for these blocks for ever.
+// Ensure that a request can load again after its load failed completely. It releases its reserved blocks; in vLLM it
+// waits for these blocks for ever.
 func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
 	for _, asVLLM := range []bool{true, false} {
 		c := transferConfig(8)
@@ -186,9 +186,9 @@ func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
 	}
 }
 
-// Ensure that after a load that failed in part, the tokens before the first missing block are kept only if the cache
-// has one group of full attention. With a window, the blocks before the missing one may already be freed. With several
-// groups, all tokens are computed again (vllm/v1/RULES.md §19).
+// A load fails in part. Ensure that the tokens before the first missing block are kept only if the cache has one group
+// of full attention. With a window, the blocks before the missing one may already be freed. With several groups, all
+// tokens are computed again (vllm/v1/RULES.md §19).
 func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -215,8 +215,8 @@ func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 	}
 }
 
-// Ensure that a waiting request loses its blocks if LoadFailed names one of them after the load was over, and another
-// request shares this block: the waiting request must not compute the block again (vllm/v1/RULES.md §19).
+// LoadFailed names a block of a waiting request after its load was over. Ensure that the request loses its blocks if
+// another request shares this block, because it must not compute the block again (vllm/v1/RULES.md §19).
 func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
 	for _, tc := range []struct {
 		shared, asVLLM bool
@@ -260,8 +260,8 @@ func TestAFailedStepReservesNothing(t *testing.T) {
 	require.Len(t, h.step.Loads, 1)
 }
 
-// Ensure that a request whose load failed in part neither zeroes nor writes a block that another request has computed
-// again and shares with it.
+// The load of a request fails in part. Another request computes one of the blocks again and shares it with this
+// request. Ensure that this request neither zeroes nor writes the block.
 func TestABlockOfAFailedLoadThatOthersHaveIsNotWritten(t *testing.T) {
 	c := small(40)
 	c.Connector.Consumer, c.ZeroNewBlocks, c.MaxNumBatchedTokens = true, true, 40

@@ -59,8 +59,8 @@ func (x Transfers) Sent(ids ...ID) error {
 	})
 }
 
-// each calls change for each of the requests. If one of them does not exist, is in ids twice, or allows returns false
-// for it, each changes nothing and returns an error whose text ends in problem.
+// each calls change for each of the requests. If an id is unknown or twice in ids, or allows returns false for its
+// request, each changes nothing. It then returns an error with a text that ends in problem.
 func (s *Scheduler) each(ids []ID, allows func(*request) bool, problem string, change func(*request)) error {
 	for i, id := range ids {
 		if r := s.requests.Get(uint64(id)); r == nil || !allows(r) || slices.Contains(ids[:i], id) {

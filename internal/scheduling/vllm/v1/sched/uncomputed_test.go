@@ -74,8 +74,9 @@ func TestMinTokensThatCannotBeAreRefused(t *testing.T) {
 	require.Equal(t, []Done{{ID: id, Reason: Length}}, h.out.Done)
 }
 
-// Ensure that a request with one token that joins decodes is padded to their number of tokens if the limits allow
-// this, and is not admitted otherwise (vllm/v1/RULES.md §14.3).
+// A request with one token joins decodes. Ensure that its row is padded to their number of tokens, or to the threshold
+// if this is smaller. The request must wait if the padded row exceeds the budget or the longest sequence
+// (vllm/v1/RULES.md §14.3).
 func TestPaddingUpToTheLimits(t *testing.T) {
 	for _, test := range []struct {
 		name      string

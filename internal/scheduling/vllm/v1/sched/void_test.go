@@ -51,8 +51,8 @@ func TestAHitOfWhatWasComputedFromAFailedLoadIsGivenUp(t *testing.T) {
 	require.NoError(t, h.Check())
 }
 
-// Ensure that a second failed load is handled after the first one has made a request start again, while a row of this
-// request from before is still in flight.
+// A failed load makes a request start again, while an earlier row of this request is still in flight. Ensure that a
+// second failed load is handled then.
 func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
 	for _, test := range []struct {
 		name      string
@@ -91,8 +91,8 @@ func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
 	}
 }
 
-// Ensure that a void row makes other rows void that read a block that it writes. These can be in the same step or in
-// later steps, and it does not matter what happened to the request of the first void row.
+// Ensure that rows are void if they read a block written by a void row v. They can be in the same step as v or in later
+// steps. It does not matter what happened to the request of v.
 func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -142,8 +142,8 @@ func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 	}
 }
 
-// Ensure that a row that read a block that was not loaded is void, even if its request was preempted since then and
-// waits.
+// A request loses its blocks and waits. Ensure that its row in flight is void if the row read a block that was not
+// loaded.
 func TestARowOfAWaitingRequestIsVoid(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -171,7 +171,7 @@ func TestARowOfAWaitingRequestIsVoid(t *testing.T) {
 	}
 }
 
-// Ensure that a row that reads a copy of a block whose load failed is void.
+// The load of a block fails. Ensure that a row is void if it reads a copy of this block.
 func TestWhoReadsACopyOfWhatWasNotLoadedIsVoid(t *testing.T) {
 	c := loadsIntoBlocks()
 	c.PipelineParallelSize = 3

@@ -30,8 +30,7 @@ func heap() uint64 {
 
 const mib = 1 << 20
 
-// Ensure that a waiting request takes memory only for its prompt, and that finished requests leave little memory in
-// use.
+// Ensure that a waiting request takes memory only for its prompt. Finished requests must leave little memory in use.
 func TestWaitingRequestsTakeMemoryForTheirPrompts(t *testing.T) {
 	s := longContext(t)
 	before := heap()

@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// A worker has only the steps that it was given and the tokens that it sampled, not the scheduler's state.
+// A worker has its steps and its sampled tokens, but not the scheduler's state.
 type worker struct {
 	groups   []kvcache.Group
 	drafts   bool

@@ -16,9 +16,9 @@ type zeroing struct {
 	held  map[int32]bool // for writeOpen: the blocks of all requests; true if the request has a row
 }
 
-// write lists the new blocks of rows in step.ZeroBlocks, except blocks that a load of this step writes, because such a
-// load can happen before the worker zeroes blocks. Loads of later steps can get a block of a row only after this step
-// has run.
+// write lists the new blocks of rows in step.ZeroBlocks. It leaves out blocks that a load of this step writes, because
+// such a load can happen before the worker zeroes blocks. Loads of later steps can get a block of a row only after this
+// step has run.
 func (z *zeroing) write(step *Step) {
 	s := z.s
 	old := len(z.open)
@@ -88,7 +88,8 @@ func blocksOf(table []int32, size, start, end int) []int32 {
 	return table[min(start/size, len(table)):min((end+size-1)/size, len(table))]
 }
 
-// failed puts the blocks that failed steps had listed into z.open again, except blocks that were loaded since then.
+// failed puts the listed blocks of failed steps into z.open again. It leaves out the blocks of waiting requests,
+// because loads write these.
 func (z *zeroing) failed(batches []*batch) {
 	s := z.s
 	var loaded []int32

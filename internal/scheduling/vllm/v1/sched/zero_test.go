@@ -55,8 +55,8 @@ func TestNewBlocksAreZeroedOnce(t *testing.T) {
 	require.Empty(t, h.step.ZeroBlocks, "it is not configured")
 }
 
-// Ensure that blocks that are loaded are not zeroed (vLLM: test_zeroing_block_ids_cover_only_loaded_attention_blocks
-// and test_scheduler_filters_connector_loaded_blocks_from_zeroing).
+// Ensure that loaded blocks are not zeroed (vLLM: test_zeroing_block_ids_cover_only_loaded_attention_blocks and
+// test_scheduler_filters_connector_loaded_blocks_from_zeroing).
 func TestBlocksThatAreBeingLoadedAreNotZeroed(t *testing.T) {
 	h := newHost(t, zeroingConfig(20))
 	h.add(17, 1, Spec{})
@@ -160,8 +160,8 @@ func TestBlocksOfALoadThatFailsLateAreZeroed(t *testing.T) {
 	require.Len(t, h.step.ZeroBlocks, 5)
 }
 
-// Ensure that a block that a request got and lost while a step was scheduled is not zeroed, because a load can get
-// this block while the step is in flight.
+// A request gets and loses a block while a step is scheduled. Ensure that the step does not zero this block, because a
+// load can get it while the step is in flight.
 func TestABlockThatWasLostInTheStepIsNotZeroed(t *testing.T) {
 	c := zeroingConfig(8, kvcache.Group{Kind: kvcache.Full, BlockSize: 4})
 	c.AsVLLM, c.AdmitChunks, c.Policy, c.LongPrefillTokenThreshold = false, true, Priority, 8

@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/testkit/libzmq"
 )
 
-// receives publishes batches from number seq on until the socket s gets one, and checks that s also gets all later
-// batches. It returns the number of the first batch that s received, and the number that the next batch will have.
+// receives publishes batches from number seq on until the socket s gets one. It checks that s also gets all later
+// batches. first is the number of the first received batch. next is the number of the next batch to publish.
 func receives(t *testing.T, p *Publisher, s *libzmq.Socket, seq int) (first, next int) {
 	for next = seq; ; {
 		require.NoError(t, p.Publish(time.Unix(int64(next), 0), cleared(t)))

@@ -1,9 +1,9 @@
-// Package publish sends the events of a prefix cache over ZeroMQ, as vLLM's ZmqEventPublisher does: a PUB socket sends
-// messages of topic, sequence number and batch, and a ROUTER socket sends past batches again.
+// Package publish sends the events of a prefix cache over ZeroMQ, as vLLM's ZmqEventPublisher does. A PUB socket sends
+// messages of topic, sequence number and batch. A ROUTER socket sends past batches again.
 //
 // All connections share one buffer of the last batches. Each connection has a goroutine that sends from the buffer as
-// fast as its peer reads, so a slow peer takes no memory and does not delay other peers. It misses the oldest batches,
-// as with a high-water mark, and recognizes this by the sequence numbers.
+// fast as its peer reads. So a slow peer takes no memory and does not delay other peers. A slow peer misses the oldest
+// batches, as with a high-water mark, and recognizes this by the sequence numbers.
 package publish
 
 import (

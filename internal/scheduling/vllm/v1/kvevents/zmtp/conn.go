@@ -132,8 +132,8 @@ func (c *Conn) Receive() (name string, frames [][]byte, err error) {
 	}
 }
 
-// pong answers a PING. The data of a PING are a time to live, in tenths of a second, after which the peer counts as
-// gone if it sends nothing, and a context that the PONG must return.
+// pong answers a PING. The data of a PING are a time to live, in tenths of a second, and a context. After a silence of
+// that time the peer counts as gone. The PONG returns the context.
 func (c *Conn) pong(data []byte) error {
 	if len(data) < 2 {
 		return fmt.Errorf("%w: a PING of %d bytes", ErrProtocol, len(data))
