@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// Ensure that decode steps of a batch of eight do not allocate memory, neither in the engine, the scheduler and the
-// model, nor in the client that reads the streams. The first request makes all arrays grow to their final length.
+// Ensure that decode steps of a batch of eight do not allocate memory. This includes the engine, the scheduler, the
+// model, and the client that reads the streams. The first request makes all arrays grow to their final length.
 func TestASteadyStepAllocatesNothing(t *testing.T) {
 	if invariants.Enabled {
 		t.Skip("a check allocates")

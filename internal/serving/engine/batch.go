@@ -144,11 +144,11 @@ func (e *Engine) addRow(s *step, i int, now time.Time) {
 	}
 }
 
-// requestLogits adds the logits of a row to the batch, and their draws to s.draws. A row that computes the last token
-// of its sequence needs the logits of the next token and, if it has drafts, of the token after each draft. If the
-// request wants the log probabilities of its prompt, the row also needs the logits of the prompt's tokens. It does
-// not need them again if they were computed before a preemption. The row's n tokens begin at index first of the
-// batch.
+// requestLogits makes the batch compute the logits of a row, and adds the draws from these logits to s.draws. A row
+// that computes the last token of its sequence needs the logits of the next token and, if it has drafts, of the token
+// after each draft. If the request wants the log probabilities of its prompt, the row also needs the logits of the
+// prompt's tokens. It does not need them again if they were computed before a preemption. The row's n tokens begin at
+// index first of the batch.
 func (s *step) requestLogits(r *row, first, n int) {
 	b, q := &s.input.batch, r.q
 	add := func(from, to, position int) {

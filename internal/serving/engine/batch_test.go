@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// Ensure that the common prefix contains only whole blocks that all rows share, and that it ends before the
-// first token that a row computes. If the layers have a window, there is no common prefix: their tables may
-// be equal because all of them begin with the null block, although the rows share no tokens.
+// Ensure that the common prefix contains only whole blocks of all rows, and ends before the first computed token of
+// each row. If the layers have a window, there is no common prefix. All tables may then begin with the null block
+// although the rows share no tokens.
 func TestTheCommonPrefixIsBeforeWhatEachRowComputes(t *testing.T) {
 	at := func(from int, table ...int32) row { return row{from: from, q: &sequence{tables: [][]int32{table}}} }
 	for _, test := range []struct {

@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// Ensure that several requests that need the blocks of one load wait for that load at the same time, and not
-// one after another.
+// Ensure that requests for the blocks of one load stop waiting at the same time. A request that begins to wait later
+// waits for a shorter time.
 func TestAClaimMakesOthersWaitOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startRelayed(t, &relay{}, func(c *Config) {

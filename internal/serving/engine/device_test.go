@@ -98,9 +98,8 @@ func startQueue(t *testing.T) (*Engine, *queue) {
 	return e, q
 }
 
-// Ensure that if the device chooses the tokens of a step, the next step is launched before the engine waits
-// for the results of that step. If the device does not choose them, the engine sends only the inputs of the
-// next step before it waits.
+// Ensure that if the device chooses the tokens of a step, the engine launches the next step before it waits for the
+// results. If the device does not choose them, the engine sends only the inputs of the next step before it waits.
 func TestADeviceHasTheNextStepBeforeItEndsOne(t *testing.T) {
 	e, q := startQueue(t)
 	got, err := answer(t, ask(t, e, knowledge+"The code", 4))
@@ -122,8 +121,8 @@ func TestADeviceHasTheNextStepBeforeItEndsOne(t *testing.T) {
 		"launch 4", "results 4"}, q.calls)
 }
 
-// Ensure that if a batch fails when the engine waits for its results, the next step, which is already launched, has no
-// effect.
+// Ensure that if a batch fails when the engine waits for its results, the next step has no effect. It is already
+// launched at that time.
 func TestAFailedBatchOfADeviceVoidsTheNextOne(t *testing.T) {
 	e, q := startQueue(t)
 	q.results = func(batch int) error {

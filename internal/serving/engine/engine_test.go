@@ -100,7 +100,7 @@ func ask(t testing.TB, e *engine.Engine, r engine.Request) []answer {
 
 const story = "The code of the vault is 7Kx-31. Do not tell it. "
 
-// requireIdle requires that the engine has no requests and that all blocks are free.
+// requireIdle requires that the engine has no requests and all blocks are free.
 func requireIdle(t testing.TB, e *engine.Engine) {
 	load := e.Load()
 	require.Zero(t, load.Running+load.Waiting)
@@ -159,7 +159,7 @@ func TestStopStringsEndAnAnswerBeforeThem(t *testing.T) {
 	}
 }
 
-// Ensure that, as in vLLM, a stop string that is complete after MinTokens tokens or fewer does not end the answer.
+// Ensure that a stop string does not end the answer if it is complete after MinTokens tokens or fewer, as in vLLM.
 func TestStopStringsOfTheFirstTokensAreText(t *testing.T) {
 	e := start(t, nil)
 	for _, test := range []struct {

@@ -103,8 +103,9 @@ func inFlight(e *Engine, n int) {
 	}
 }
 
-// Ensure that while the workers compute a step, the engine schedules the next step, with a placeholder for the token
-// that is not sampled yet, and delivers the tokens of the previous step. With NoAsyncScheduling it does neither.
+// Ensure that while the workers compute a step, the engine schedules the next step and delivers the tokens of the
+// previous one. The next step has a placeholder for the token that is not sampled yet. With NoAsyncScheduling it does
+// neither.
 func TestTheNextStepIsScheduledWhileOneIsComputed(t *testing.T) {
 	var e *Engine
 	r := &relay{}
@@ -135,7 +136,7 @@ func TestTheNextStepIsScheduledWhileOneIsComputed(t *testing.T) {
 	require.Equal(t, 1, most)
 }
 
-// Ensure that a request that is submitted while the layers of a step are computed is in the next step.
+// Ensure that if a request is submitted while the layers of a step are computed, it is in the next step.
 func TestARequestIsInTheNextStepIfItComesBeforeTheLogits(t *testing.T) {
 	var e *Engine
 	var late *Stream

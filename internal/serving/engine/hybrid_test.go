@@ -61,9 +61,8 @@ func greedy(t *testing.T, prompt []int32, maxTokens int) []int32 {
 	return all[len(prompt):]
 }
 
-// Ensure that a model in which only some layers have a window gives the same answers as a model that frees no
-// blocks: with little memory and preemptions, with prefix hits, with one worker and with two, with
-// speculation and without.
+// Ensure that if only some layers of a model have a window, its answers do not change when blocks are freed. The
+// cases are little memory with preemptions, prefix hits, one worker and two, and speculation.
 func TestAModelWithSomeWindowsAnswersAsIfNothingWereFreed(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(4, 9))
 	var requests []engine.Request
@@ -103,8 +102,8 @@ func TestAModelWithSomeWindowsAnswersAsIfNothingWereFreed(t *testing.T) {
 	}
 }
 
-// Ensure that several answers to one prompt share the prompt's blocks in all groups of layers, and are the same as
-// answers that are generated alone.
+// Ensure that several answers to one prompt share the prompt's blocks in all groups of layers. They are the same as
+// answers generated alone.
 func TestSeveralAnswersOfAModelWithSomeWindows(t *testing.T) {
 	open := func(pool *parallel.Pool, p model.Part) *model.Model { return hybridLlama(t, pool, p) }
 	e := startParts(t, 1, open, func(c *engine.Config) { c.BlockSize = 8 }, nil)
@@ -145,8 +144,8 @@ func TestBlocksBeforeAWindowAreGivenBack(t *testing.T) {
 	requireIdle(t, e)
 }
 
-// Ensure that the factors of longrope depend only on the configured longest sequence, or on the model's longest
-// sequence if none is configured, and not on the size of the memory.
+// Ensure that the factors of longrope depend only on the length of the longest sequence. If none is configured, this
+// is the model's longest sequence. The size of the memory has no influence.
 func TestTheFactorsOfLongRopeDoNotDependOnMemory(t *testing.T) {
 	answersIn := func(bytes int64, longest int, rope model.Rope) []answer {
 		rope.Theta = 100

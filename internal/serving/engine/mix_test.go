@@ -55,10 +55,10 @@ func randomRequest(rnd *rand.Rand) engine.Request {
 	return r
 }
 
-// Ensure that a request has the same events alone and among 64 other requests: in little memory with
-// preemptions, with and without prefix hits, in small chunks, with any number of workers in one
-// process or several, and while other requests are cancelled. The log probabilities of a long prompt
-// are computed in several pieces if steps are large, and in one piece if they are small.
+// Ensure that a request has the same events alone and among 64 other requests. The cases are little memory with
+// preemptions, prefix hits, small chunks, any number of workers in one process or several, and cancelled other
+// requests. The log probabilities of a long prompt are computed in several pieces if steps are large, and in one
+// piece if they are small.
 func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 	const n = 64
 	rnd := rand.New(rand.NewPCG(21, 2))
@@ -129,8 +129,8 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 	require.Greater(t, counts.drafts.Load(), counts.accepted.Load(), "no proposal was wrong")
 }
 
-// Ensure that blocks that have left a sliding window become free while the request still runs, and that freeing
-// them does not change the answers.
+// Ensure that blocks become free while the request still runs, when they have left a sliding window. Freeing them
+// does not change the answers.
 func TestASlidingWindowGivesItsBlocksBack(t *testing.T) {
 	windowed := func(change func(*engine.Config)) func(*engine.Config) {
 		return func(c *engine.Config) {

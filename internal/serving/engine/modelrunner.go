@@ -27,9 +27,9 @@ type ModelRunner interface {
 	// tokens that the first batch samples.
 	Forward(b *model.Batch) error
 
-	// ComputeLogits returns the logits of tokens b.Logits[from:to], one row after the other. b must be a batch that
-	// Forward has begun: the oldest one with logits that were not returned yet. The result is valid until the next
-	// call. If Largest returns tokens, the rows that b.LargestOnly marks are undefined.
+	// ComputeLogits returns the logits of tokens b.Logits[from:to], one row after the other. Forward must have begun
+	// the batch b, and b must be the oldest batch with logits still to be returned. The result is valid until the
+	// next call. If Largest returns tokens, the rows that b.LargestOnly marks are undefined.
 	ComputeLogits(b *model.Batch, from, to int) ([]float32, error)
 
 	// Largest returns the token with the largest logit for each row of the last ComputeLogits. Of equal logits, the

@@ -28,7 +28,7 @@ func startTiered(t testing.TB, dir string, change func(*engine.Config)) *engine.
 	})
 }
 
-// openTier opens a folder that stores blocks of the model that a test uses.
+// openTier opens a folder as a tier for blocks of the test's model.
 func openTier(t testing.TB, dir string) kvoffload.Tier {
 	tier, err := kvoffload.NewFolder(dir, kvoffload.NewSpace("model"), 1<<30)
 	require.NoError(t, err)

@@ -65,7 +65,7 @@ func TestAsManyRequestsWaitAsMay(t *testing.T) {
 	}
 }
 
-// Ensure that a fork allocates memory for the tokens that it will generate only when it runs.
+// Ensure that a fork allocates no memory for generated tokens before it runs.
 func TestForksThatWaitTakeMemoryForTheirPrompts(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	e := startRelayed(t, &relay{computed: func(step int, _ *modelInput) error {

@@ -33,7 +33,7 @@ func fill(t *testing.T, rnd *rand.Rand, v reflect.Value) {
 	}
 }
 
-// Ensure that messages arrive complete and in order, and that an incomplete message is refused.
+// Ensure that messages arrive complete and in order. An incomplete message is refused.
 func TestMessagesArriveWhole(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 2))
 	var data bytes.Buffer

@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/serving/engine"
 )
 
-// Ensure that Drain waits for the end of a series that has begun, and that the engine answers its further requests
-// meanwhile.
+// Ensure that Drain waits for the end of a started series. Meanwhile the engine answers further requests of the
+// series.
 func TestASeriesThatHasBegunGoesOnWhileTheEngineDrains(t *testing.T) {
 	e := start(t, nil)
 	series, err := e.Series()
@@ -43,7 +43,7 @@ func TestASeriesIsCutOffWhenTheTimeToDrainIsOver(t *testing.T) {
 	series.End()
 }
 
-// Ensure that a full queue refuses new requests, but not further requests of a series that has begun.
+// Ensure that a full queue refuses new requests. It accepts further requests of a series that has begun.
 func TestAFullQueueRefusesNoSeriesThatHasBegun(t *testing.T) {
 	e := start(t, func(c *engine.Config) { c.MaxNumSeqs, c.MaxWaiting = 1, 2 })
 	var all []*engine.Series

@@ -123,8 +123,8 @@ func (e *Engine) launch(s *step) {
 	e.workers.start(&s.input)
 }
 
-// A draw takes one result from consecutive rows of logits. The result is the next token of a row of the plan, or
-// several tokens if the row has drafts, or the log probability of a token of the prompt.
+// A draw takes one result from consecutive rows of logits. For a row of the plan it is the next token, or several
+// tokens if the row has drafts. For a token of the prompt it is the log probability.
 type draw struct {
 	row      int
 	from, to int   // logits of the step

@@ -18,9 +18,9 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// A ledger is a tier in memory. If a block that it has is stored again, it counts that, and counts it as
-// wrong if the contents differ. At random it is slow, fails, reports blocks that it does not have, or fails
-// to load a block that it has.
+// A ledger is a tier in memory. If a block is stored again, the ledger increments the field again. If the contents
+// differ, it also increments wrong. At random it is slow, fails, claims to have missing blocks, or fails to load a
+// block that it has.
 type ledger struct {
 	mu           sync.Mutex
 	blocks       map[blockhash.Hash][]byte
@@ -94,9 +94,9 @@ func (l *ledger) Store(_ context.Context, b blockhash.Hash, m kvoffload.Memory) 
 
 func (l *ledger) Close() error { return nil }
 
-// Ensure that tiers do not change answers, and that a block in a tier has the same contents as if its tokens were
-// computed alone. The requests run in little memory with preemption, forks, drafts, cancelled requests and windows,
-// and with a tier that fails at random.
+// Ensure that tiers do not change answers. A block in a tier has the same contents as if its tokens were computed
+// alone. The requests run in little memory with preemption, forks, drafts, cancelled requests and windows, and with a
+// tier that fails at random.
 func TestTiersChangeNoAnswersAndHaveTheBlocksOfTheirHashes(t *testing.T) {
 	const n = 40
 	var loaded int64 // bytes

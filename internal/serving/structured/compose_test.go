@@ -27,8 +27,8 @@ func readAll(f *Form, text string) (begins, answer bool) {
 	return r.begins, r.answer
 }
 
-// read finds the texts of the form that begin at the position at and are followed by one of the texts in
-// ends, or by anything if ends is empty. It calls next with the position after each of them.
+// read finds the texts of the form that begin at the position at. After such a text, one of the texts in ends must
+// follow. If ends is empty, anything may follow. read calls next with the position after each text.
 func (r *naiveReader) read(f *Form, at int, ends []string, next func(int)) {
 	switch {
 	case f.Free != nil:
@@ -224,8 +224,8 @@ func formOf(t *rapid.T, depth int) Form {
 	return Form{Tags: &Tags{triggers, tags, some("without"), flag("one"), flag("stop")}}
 }
 
-// Ensure that random forms with parts allow a token exactly if the text with this token is still the
-// beginning of an answer, as naiveReader finds by trying all divisions of the text.
+// Ensure that random forms with parts allow a token exactly if the text with this token is still the beginning of an
+// answer. The expected result is from naiveReader, which tries all divisions of the text.
 func TestRandomFormsAllowWhatTheyDescribe(t *testing.T) {
 	const length = 5
 	tokens := []string{"a", "b", "<", "ab", "<a", "aa<", "<<b", "S"}
@@ -277,8 +277,8 @@ func must(form Form) []byte {
 	return text
 }
 
-// tagged returns a function that reports whether a text is a complete answer that has the form. Each ASCII
-// character is a token, and S is a special token.
+// tagged returns a function that reports whether a text is a complete answer of the form. Each ASCII character is a
+// token, and S is a special token.
 func tagged(t *testing.T, form Form) func(text string) bool {
 	all := make([][]byte, 129)
 	for b := range 128 {
@@ -367,7 +367,7 @@ func TestStructuralTags(t *testing.T) {
 	require.False(t, accepts("yes"))
 }
 
-// Ensure that the error for a structural tag that cannot be obeyed names the place and the mistake.
+// Ensure that if a structural tag cannot be obeyed, the error names the place and the mistake.
 func TestRefusedStructuralTags(t *testing.T) {
 	v := vocabularyOf(t, "a")
 	deep := strings.Repeat(`{"type": "sequence", "elements": [`, 200) + `{"type": "any_text"}` + strings.Repeat("]}", 200)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that concurrent matchers of one constraint, and concurrent constraints of one vocabulary,
-// give the same masks as a matcher that runs alone.
+// Ensure that concurrent matchers give the same masks as a matcher alone. The matchers share a constraint, or a
+// vocabulary.
 func TestMatchersRunAtOnce(t *testing.T) {
 	cases := readCases(t, filepath.Join("testdata", "sample.jsonl"))[:4]
 	v := smallVocabulary(t, []byte(cases[0].Schema))
@@ -52,8 +52,7 @@ func TestMatchersRunAtOnce(t *testing.T) {
 	group.Wait()
 }
 
-// Ensure that a constraint keeps at most a limited number of masks, and that masks stay correct after it has
-// dropped some.
+// Ensure that a constraint keeps at most a limited number of masks. Masks stay correct after it has dropped some.
 func TestKeptMasksHaveALimit(t *testing.T) {
 	v := smallVocabulary(t, []byte("abc"))
 	c := compiled(t, v, Form{JSONSchema: json.RawMessage(`{"type":"array","items":{"type":"string","maxLength":3000}}`)})

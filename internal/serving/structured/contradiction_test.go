@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/serving/structured/jsonschema"
 )
 
-// Ensure that the error for a schema that no value satisfies names the place and the keywords that contradict each
-// other, whether the schema is a form or a part of one.
+// Ensure that if no value satisfies a schema, the error names the place and the contradictory keywords. The schema
+// may be a form or a part of one.
 func TestContradictionsAreNamed(t *testing.T) {
 	v := vocabularyOf(t, "a")
 	for _, test := range []struct{ schema, path, keywords, reason string }{
@@ -50,8 +50,8 @@ func TestContradictionsAreNamed(t *testing.T) {
 	}
 }
 
-// Ensure that the error for an unsupported limit states the largest supported value, and that an upper limit
-// that no answer can reach is ignored.
+// Ensure that the error for an unsupported limit states the largest supported value. An upper limit is ignored if no
+// answer can reach it.
 func TestLimitsBeyondTheSupportedOnesAreNamed(t *testing.T) {
 	v := vocabularyOf(t, `"`, "a", "[", "]", "{", "}")
 	for schema, want := range map[string]string{

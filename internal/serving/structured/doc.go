@@ -3,11 +3,11 @@
 // text.
 //
 // A program calls [NewVocabulary] once for each model and [Compile] once for each form. Each sequence has a
-// [Matcher]. Its mask is exact: a token is allowed if and only if the text so far, with the token's bytes, is the
-// beginning of an answer of this form.
+// [Matcher]. Its mask is exact: a token is allowed if and only if the text with this token is still the beginning of
+// an answer of this form.
 //
 // The packages jsonschema, gbnf and regex translate a form into a grammar; compose.go combines forms. The packages
 // grammar, lexeme and automaton run the grammar over bytes. This package connects bytes with tokens. The vocabulary
-// is stored as a trie in vocabulary.go, fit.go computes and caches the tokens that fit a state of a lexeme, and
-// matcher.go follows a sequence. Sampling, templates and HTTP are not part of this package.
+// is stored as a trie in vocabulary.go. The tokens for a state of a lexeme are computed and cached in fit.go. A
+// sequence is followed in matcher.go. Sampling, templates and HTTP are not part of this package.
 package structured

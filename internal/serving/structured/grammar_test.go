@@ -189,8 +189,8 @@ func (r rules) ends() []bool {
 	return ends
 }
 
-// Ensure that random grammars, ambiguous and recursive in any way, allow exactly the beginnings of the
-// texts that they derive.
+// Ensure that random grammars allow exactly the beginnings of their texts. The grammars are ambiguous and recursive
+// in any way.
 func TestRandomGrammarsAllowWhatTheyDerive(t *testing.T) {
 	const length = 5
 	v := vocabularyOf(t, "a", "b", "ab", "ba", "aab")

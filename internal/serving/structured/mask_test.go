@@ -145,8 +145,8 @@ func TestMasksEqualTheDefinition(t *testing.T) {
 	})
 }
 
-// Ensure that a matcher that was rolled back or cloned behaves like a new matcher that accepted only
-// the remaining tokens.
+// Ensure that a matcher works correctly after a rollback or as a clone. It behaves like a new matcher that accepted
+// only the remaining tokens.
 func TestRollbackAndCloneEqualAFreshMatcher(t *testing.T) {
 	v := vocabularyOf(t, "a", "b", "c", "ab", "bc", "abc", "cab")
 	c := compiled(t, v, Form{Regex: "(a|bc?|cab){1,40}"})

@@ -200,8 +200,8 @@ func (b *benchTotals) refuse(name string, err error) {
 	b.examples[reason] = name + ": " + err.Error()
 }
 
-// write writes an instance token by token. It returns a text that shows the position at which a token is not
-// allowed, and whether the whole instance is an answer.
+// write writes an instance token by token. If a token is not allowed, it returns a text with the position of the
+// token. It also returns whether the whole instance is an answer.
 func (b *benchTotals) write(c *Constraint, data []byte, measure bool) (string, bool) {
 	v := c.vocabulary
 	text := spaced(data)

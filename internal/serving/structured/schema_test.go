@@ -38,8 +38,8 @@ func smallVocabulary(t *testing.T, texts ...[]byte) *Vocabulary {
 	return vocabularyOf(t, tokens...)
 }
 
-// Ensure that along each instance of the sample, a mask contains exactly the tokens that the matcher
-// accepts. The matcher accepts byte by byte, while masks use cached results for lexemes.
+// Ensure that a mask contains exactly the tokens accepted by the matcher, at each point of each instance of the
+// sample. The matcher accepts byte by byte, while masks use cached results for lexemes.
 func TestMasksHaveWhatIsAccepted(t *testing.T) {
 	for _, c := range readCases(t, filepath.Join("testdata", "sample.jsonl")) {
 		t.Run(c.Name, func(t *testing.T) {
@@ -72,8 +72,8 @@ func requireMaskIsAccepted(t *testing.T, m *Matcher, text string) {
 	}
 }
 
-// Ensure that an answer of random tokens that the mask allows can always be continued or ended, and that
-// another implementation of JSON Schema finds the answer valid.
+// Ensure that an answer of random allowed tokens can always be continued or ended. Another implementation of JSON
+// Schema must find the answer valid.
 func TestRandomAnswersAreValid(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for _, c := range readCases(t, filepath.Join("testdata", "sample.jsonl")) {
@@ -131,8 +131,8 @@ func randomAnswer(t *testing.T, c *Constraint, random *rand.Rand) ([]byte, bool)
 	return text, false
 }
 
-// Ensure that several members with the same name count as one for minProperties: a schema that could need two
-// of them is refused.
+// Ensure that several members with the same name count as one for minProperties. If a schema could need two of them,
+// it is refused.
 func TestMembersWithEqualNamesCountOnce(t *testing.T) {
 	for schema, refusal := range map[string]string{
 		`{"minProperties": 2}`:                          "minProperties",
@@ -154,7 +154,7 @@ func TestMembersWithEqualNamesCountOnce(t *testing.T) {
 	}
 }
 
-// Ensure that a schema that would take exponential work is refused with an error, after bounded work.
+// Ensure that if a schema would take exponential work, it is refused with an error after bounded work.
 func TestSchemasThatExplodeAreRefused(t *testing.T) {
 	source, err := os.ReadFile(filepath.Join("testdata", "explode.json"))
 	require.NoError(t, err)
@@ -192,7 +192,8 @@ func TestCompactTexts(t *testing.T) {
 	}
 }
 
-// Ensure that integers have no fraction, unless enum or const has the number with one and the type allows that.
+// Ensure that integers have no fraction. The exception is a number with a fraction in enum or const, if the type
+// allows it.
 func TestIntegersAreWrittenWithoutFraction(t *testing.T) {
 	v := vocabularyOf(t, "1", "0", ".", "e", "2", "-", "5")
 	for _, test := range []struct {

@@ -197,8 +197,8 @@ func cut(f *toolparser.Format, prompt, text string) string {
 	return show(append(append([]toolparser.Event(nil), p.Feed(text)...), p.Cut()...))
 }
 
-// Ensure that the events of an answer that max_tokens ends are the first events of the whole answer. No part
-// of a marker or of a call is reported as content, and a call has only those arguments that the model wrote.
+// Ensure that if max_tokens ends an answer, its events are the first events of the whole answer. No part of a marker
+// or of a call is reported as content, and a call has only the arguments that the model wrote.
 func TestACutAnswerShowsABeginningOfTheAnswer(t *testing.T) {
 	for _, test := range texts {
 		f := format(t, test.tools, test.reasoning)

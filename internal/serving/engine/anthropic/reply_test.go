@@ -20,8 +20,8 @@ var answer = []toolparser.Event{
 	{Kind: toolparser.CallEnd},
 }
 
-// replied makes an answer from events twice: whole is the body of the answer, and streamed has the events of
-// the same answer as a stream, one in each element.
+// replied makes an answer from events twice. The result whole is the body of the answer. The result streamed has the
+// same answer as the events of a stream.
 func replied(t *testing.T, events []toolparser.Event, e openai.Ending) (whole string, streamed []string) {
 	text := func(body any) string {
 		data, err := json.Marshal(body)
@@ -96,8 +96,8 @@ func TestWhyAMessageEnds(t *testing.T) {
 	}
 }
 
-// Ensure that if the arguments of a call are cut, the input has those values that are complete, and that
-// other arguments that are not JSON are wrapped in an object.
+// Ensure that if the arguments of a call are cut, the input has the complete values. Other arguments are wrapped in
+// an object if they are not JSON.
 func TestArgumentsThatAreNotJSON(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                                  `{}`,

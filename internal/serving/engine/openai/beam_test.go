@@ -101,7 +101,7 @@ func (s *served) logprob(t *testing.T, prompt, answer []int32) (sum float64) {
 }
 
 // Ensure that beams with a form are the most likely answers of this form, in order, by the log probabilities of the
-// model, whether their tokens are likely or not.
+// model. Their tokens need not be likely.
 func TestBeamsWithAFormAreTheMostLikelyAnswersOfTheForm(t *testing.T) {
 	s := start(t, nil)
 	prompt := []int32{1, 97, 98, 97, 99, 97}
@@ -154,8 +154,8 @@ func TestBeamsHaveTheForm(t *testing.T) {
 	settle(t, s)
 }
 
-// Ensure that a beam may end where its form lets it end, with or without the model's own end token, and that
-// complete answers come before answers that max_tokens has cut.
+// Ensure that a beam may end when its form allows it, with or without the model's own end token. Complete answers
+// come before answers cut by max_tokens.
 func TestBeamsEndWhereTheFormMayEnd(t *testing.T) {
 	s := start(t, nil)
 	const begin = demo + `"prompt": [1, 2, 72, 105, 3, 2], "use_beam_search": true, `
@@ -180,8 +180,8 @@ func TestBeamsEndWhereTheFormMayEnd(t *testing.T) {
 	}
 }
 
-// Ensure that beams call a tool if tool_choice requires a call, that an answer has only one call if
-// parallel_tool_calls is false, and that include_reasoning can leave out the reasoning.
+// Ensure that beams call a tool if tool_choice requires a call. If parallel_tool_calls is false, an answer has only
+// one call. The field include_reasoning can leave out the reasoning.
 func TestBeamsCallTools(t *testing.T) {
 	const tool = `"use_beam_search": true, "n": 2, "max_tokens": 100, "parallel_tool_calls": false, "tool_choice": "required",
 		"structured_outputs": {"disable_any_whitespace": true},

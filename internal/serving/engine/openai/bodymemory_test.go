@@ -55,8 +55,8 @@ func has(done <-chan error) string {
 
 const tested = 2 * shortBody // the limit is 14 pieces, of which one client may have 7; one body may exceed it until it is complete
 
-// Ensure that the bodies of one client take at most half of the memory, besides one body that may
-// always be completed, and that they do not delay the bodies of other clients.
+// Ensure that the bodies of one client take at most half of the memory. In addition, one body may always be
+// completed. They do not delay the bodies of other clients.
 func TestAClientHasHalfOfTheMemoryOfBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newBodyMemory(tested)
@@ -84,9 +84,9 @@ func TestAClientHasHalfOfTheMemoryOfBodies(t *testing.T) {
 	})
 }
 
-// Ensure that when bodies wait for memory, the server ends the body that has received nothing for the longest
-// time. It ends a body of another client only if the client of the waiting body has less than half of the
-// memory.
+// Ensure that when bodies wait for memory, the server ends the slowest body. This is the body without new bytes for
+// the longest time. The server ends a body of another client only if the client of the waiting body has less than
+// half of the memory.
 func TestSlowBodiesAreEndedIfOthersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newBodyMemory(tested)
@@ -119,8 +119,7 @@ func TestSlowBodiesAreEndedIfOthersWait(t *testing.T) {
 	})
 }
 
-// Ensure that a body waits for memory only for a limited time, and that this time does not count
-// against its deadline.
+// Ensure that a body waits for memory only for a limited time. This time does not count against its deadline.
 func TestABodyWaitsForMemoryForALimitedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newBodyMemory(tested)
@@ -147,8 +146,8 @@ func TestABodyWaitsForMemoryForALimitedTime(t *testing.T) {
 	})
 }
 
-// Ensure that a client whose body is ended because it is slow gets an error with the reason, and that
-// the waiting body is read.
+// Ensure that if a body is ended because it is slow, its client gets an error with the reason. The waiting body is
+// then read.
 func TestAClientWhoseBodyIsSlowIsToldWhy(t *testing.T) {
 	s := &Server{config: Config{MaxBody: tested}, bodies: newBodyMemory(tested), slots: newSlots()}
 	read := make(chan error, 1)

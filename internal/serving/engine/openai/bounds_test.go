@@ -24,8 +24,8 @@ func allocated(f func()) int {
 // repeating is a template that writes each message a thousand times.
 const repeating = "{% for message in messages %}{% for i in range(1000) %}{{ message['content'] }}{% endfor %}{% endfor %}"
 
-// Ensure that a text that cannot fit into the context is refused before it is tokenized, and that a chat template is
-// stopped when its output becomes too long.
+// Ensure that a text is refused before it is tokenized if it cannot fit into the context. A chat template is stopped
+// when its output becomes too long.
 func TestATextThatCannotFitCostsNoMoreThanItsBody(t *testing.T) {
 	s := start(t, nil)
 	repeats := start(t, func(c *openai.Config, _ *engine.Config) { c.Template = newTemplate(t, repeating) })
@@ -87,8 +87,8 @@ func TestLimitsAreCheckedBeforeATextIsTokenized(t *testing.T) {
 	}
 }
 
-// Ensure that the server counts the values of a body before it decodes the body, and that the memory
-// of a waiting request is bounded.
+// Ensure that the server counts the values of a body before it decodes the body. The memory of a waiting request is
+// bounded.
 func TestABodyCannotTakeManyTimesItsBytes(t *testing.T) {
 	s := start(t, nil)
 	many := func(one string) string { return "[" + strings.Repeat(one+",", 1<<20) + one + "]" }

@@ -105,8 +105,8 @@ func TestMessagesAreRendered(t *testing.T) {
 	}
 }
 
-// Ensure that a template that needs the arguments of a call as JSON refuses other arguments, and that
-// the error names their place.
+// Ensure that a template refuses the arguments of a call if it needs JSON and they are not JSON. The error names
+// their place.
 func TestArgumentsThatAreNoJSONAreRefusedByATemplateThatNeedsJSON(t *testing.T) {
 	s := startChat(t, "{% for m in messages %}{% for c in m.tool_calls %}{% for k, v in c.function.arguments | items %}{{ k }}"+
 		"{% endfor %}{% endfor %}{% endfor %}")
@@ -120,7 +120,8 @@ func TestArgumentsThatAreNoJSONAreRefusedByATemplateThatNeedsJSON(t *testing.T) 
 	require.Contains(t, a.Error.Message, "The arguments of call 0 of message 1 are not JSON, and the model's chat template")
 }
 
-// Ensure that a template that joins the arguments of calls to texts, as DeepSeek-V3.1's does, gets them as texts.
+// Ensure that a template gets the arguments of calls as texts if it joins them to texts. An example is the template
+// of DeepSeek-V3.1.
 func TestArgumentsAreTextsForATemplateThatNeedsTexts(t *testing.T) {
 	s := startChat(t, "{% for m in messages %}{% for c in m.tool_calls %}{{ '<' + c.function.name + '>' + c.function.arguments }}"+
 		"{% endfor %}{% endfor %}")
@@ -128,8 +129,8 @@ func TestArgumentsAreTextsForATemplateThatNeedsTexts(t *testing.T) {
 	require.Equal(t, `<f>{"b": 1, "a": ["ü"]}`, s.prompt(t, call, ""))
 }
 
-// Ensure that tools and reasoning also reach templates that use other names for these variables, as the
-// templates of SmolLM3 and gpt-oss do.
+// Ensure that tools and reasoning also reach templates with other names for these variables. Examples are the
+// templates of SmolLM3 and gpt-oss.
 func TestTemplatesHaveTheirOwnNames(t *testing.T) {
 	const call = `"tool_calls": [{"function": {"name": "f"}}]`
 	for _, test := range []struct{ name, template, messages, fields, want string }{
@@ -145,7 +146,7 @@ func TestTemplatesHaveTheirOwnNames(t *testing.T) {
 	}
 }
 
-// Ensure that, as in vLLM, the template gets tools even if tool_choice is none, and that /tokenize counts them.
+// Ensure that the template gets tools even if tool_choice is none, as in vLLM. /tokenize counts these tools.
 func TestToolsThatMayNotBeCalledAreShownToTheModel(t *testing.T) {
 	s := startChat(t, "{% for t in tools or [] %}[{{ t | tojson }}]{% endfor %}{{ tools is none }}")
 	const tools = `"tools": [{"type": "function", "function": {"name": "f", "parameters": {"b": {}, "a": 1}}}]`

@@ -29,8 +29,8 @@ func inductionConstraints() *constraints {
 	return newConstraints(engine.Config{Model: &model.Model{Config: induction.Config(1)}, Tokenizer: induction.Tokenizer()})
 }
 
-// Ensure that a form that needs much work is compiled in the slot for large forms, and leaves the slot for small forms
-// free.
+// Ensure that a form is compiled in the slot for large forms if it needs much work. It leaves the slot for small
+// forms free.
 func TestOnlyALargeFormTakesTheTurnOfLargeOnes(t *testing.T) {
 	for text, large := range map[string]bool{"(a{500}){100}": true, "a{300}": false} {
 		c := inductionConstraints()
@@ -50,7 +50,7 @@ func TestOnlyALargeFormTakesTheTurnOfLargeOnes(t *testing.T) {
 	}
 }
 
-// Ensure that the refusal of a form is kept, so that a second request needs no slot, and that refusals do not displace
+// Ensure that the refusal of a form is kept. A second request then needs no slot. Refusals do not displace
 // constraints.
 func TestRefusalsAreKept(t *testing.T) {
 	c := inductionConstraints()
@@ -74,7 +74,8 @@ func TestRefusalsAreKept(t *testing.T) {
 	require.Len(t, c.refusals, maxRefusals)
 }
 
-// Ensure that a form that needs little work is compiled while a large form is compiled and another one waits.
+// Ensure that a form is compiled at once if it needs little work, even while a large form is compiled and another one
+// waits.
 func TestALargeFormDoesNotDelaySmallOnes(t *testing.T) {
 	c := inductionConstraints()
 	c.large <- struct{}{} // another large form is being compiled
@@ -90,8 +91,8 @@ func TestALargeFormDoesNotDelaySmallOnes(t *testing.T) {
 	require.NoError(t, c.compile(t.Context(), structured.Form{Regex: "(a{500}){100}"})) // needs much work, and the turn is free
 }
 
-// Ensure that while large forms are compiled, a form that cannot be obeyed is refused, and a schema of a tool that
-// cannot be obeyed is left out.
+// Ensure that a form is refused while large forms are compiled, if it cannot be obeyed. A schema of a tool is left
+// out if it cannot be obeyed.
 func TestRefusalsDoNotWaitForLargeForms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // in which waiting without end is an error
 		c := inductionConstraints()

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that the error for a prompt that is too long has OpenAI's code and field, and begins like OpenAI's message,
-// for which clients such as litellm search.
+// Ensure that the error for a prompt over the limit has OpenAI's code and field, and begins like OpenAI's message.
+// Clients such as litellm search for this message.
 func TestAPromptThatIsTooLongGetsOpenAIsError(t *testing.T) {
 	s := start(t, nil)
 	long := strings.Repeat("x", 2000)

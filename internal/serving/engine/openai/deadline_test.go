@@ -17,8 +17,7 @@ import (
 	"llmmemory/internal/serving/engine/openai"
 )
 
-// tight is a listener whose connections have small buffers, so that the server soon waits for a client that does not
-// read.
+// tight is a listener for connections with small buffers. If the client does not read, the server soon waits for it.
 type tight struct{ net.Listener }
 
 func (l tight) Accept() (net.Conn, error) {
@@ -116,8 +115,8 @@ func TestAnAnswerThatIsNotReadHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// Ensure that a client that reads slowly gets the whole answer. The deadline holds for each piece, so
-// many pieces may take longer than one deadline.
+// Ensure that a client gets the whole answer even if it reads slowly. The deadline holds for each piece, so many
+// pieces may take longer than one deadline.
 func TestAnAnswerThatIsReadIsWhole(t *testing.T) {
 	s := start(t, nil)
 	text := strings.Repeat("page ", 1<<18)

@@ -39,8 +39,7 @@ func (s *served) corrupted(t *testing.T) string {
 	return found[1]
 }
 
-// Ensure that a request whose logits are not finite fails, whatever it asks for, and that the failure
-// is counted.
+// Ensure that a request fails if its logits are not finite, whatever it asks for. The failure is counted.
 func TestLogitsThatAreNotFiniteAreAnError(t *testing.T) {
 	for _, weight := range []struct {
 		name  string
@@ -74,8 +73,8 @@ func TestLogitsThatAreNotFiniteAreAnError(t *testing.T) {
 	}
 }
 
-// Ensure that a request whose positions are all before the damaged one gets the answer of an undamaged model,
-// even while other requests reach the damaged position.
+// Ensure that a request gets the answer of an undamaged model if it ends before the damaged position. At the same
+// time other requests reach this position.
 func TestLogitsThatAreNotFiniteDisturbNoOtherRequest(t *testing.T) {
 	const position = 40
 	whole := startDamaged(t, "", 0, nil)

@@ -126,8 +126,8 @@ func TestAnswersAreJSONObjects(t *testing.T) {
 	}
 }
 
-// Ensure that 64 streams at once have the answers that the same requests get alone: with forms, with calls that must or
-// may come, and without either.
+// Ensure that 64 concurrent streams have the same answers as the same requests alone. Some requests have a form, some
+// must or may call a tool, and some have neither.
 func TestStreamsWithFormsAreThoseOfTheSameRequestsAlone(t *testing.T) {
 	const n = 64
 	tools := `"tools": [{"type": "function", "function": {"name": "f", "parameters": ` + personSchema + `}}], "tool_choice": `
@@ -292,7 +292,7 @@ func TestFormsThatCannotBeObeyedAreRefused(t *testing.T) {
 	}
 }
 
-// Ensure that if a form allows only one token, the engine takes that token without looking at the logits.
+// Ensure that if a form allows only one token, the engine takes it without looking at the logits.
 func TestTheOnlyTokenIsTakenWithoutLogits(t *testing.T) {
 	s := startDamaged(t, "lm_head.weight", 99, nil)
 	a := s.ask(t, texts, demo+`"prompt": "12345678", "guided_choice": ["ab"]}`)

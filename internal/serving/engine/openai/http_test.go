@@ -198,8 +198,8 @@ func (s *served) dial(t *testing.T, rest string) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// Ensure that a client gets status 413 for a body that is too large, whether it waits before it sends
-// the rest or sends everything before it reads.
+// Ensure that a client gets status 413 for a body over the limit. The client may wait before it sends the rest, or
+// may send everything before it reads.
 func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
 	s := start(t, func(c *openai.Config, _ *engine.Config) { c.MaxBody = 1000 })
 	const size = 64 << 20                       // more than the sockets' buffers hold
@@ -230,8 +230,8 @@ func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that a client that closes its side of the connection after the request gets an error, not an empty answer with
-// status 200.
+// Ensure that if a client closes its side of the connection after the request, it gets an error. It does not get an
+// empty answer with status 200.
 func TestAClientThatClosesItsSideGetsAnError(t *testing.T) {
 	s := start(t, func(_ *openai.Config, c *engine.Config) { c.MaxModelLen, c.KVCacheBytes = 4096, 64<<20 })
 	for _, more := range []string{"", `, "use_beam_search": true`} {

@@ -68,7 +68,8 @@ func requireError(t *testing.T, path string, a *reply, status int, kind, says st
 	require.NotEmpty(t, a.Header.Get("Request-Id"))
 }
 
-// Ensure that the limits of /v1/chat/completions also apply to the other interfaces, whose errors have their own form.
+// Ensure that the limits of /v1/chat/completions also apply to the other interfaces. Their errors have their own
+// form.
 func TestOtherInterfacesHaveTheLimitsOfChats(t *testing.T) {
 	s := startAll(t, nil)
 	small := startAll(t, func(o *openai.Config, _ *engine.Config) { o.MaxBody = 1000 })

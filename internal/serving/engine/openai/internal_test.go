@@ -21,8 +21,7 @@ import (
 	"llmmemory/internal/serving/toolparser"
 )
 
-// Ensure that a seed of -1 means a random seed, as in vLLM and llama.cpp, and that other seeds are
-// used as they are.
+// Ensure that a seed of -1 means a random seed, as in vLLM and llama.cpp. Other seeds are used as they are.
 func TestTheSeedMinusOneIsRandom(t *testing.T) {
 	seed := func(n int64) uint64 {
 		r, err := (&common{Seed: &n}).request()
@@ -124,7 +123,7 @@ func TestTheScoreOfABeamIsItsLogprobByItsLength(t *testing.T) {
 	}
 }
 
-// Ensure that beam search ignores no field of a request except the seed, which has no effect on it.
+// Ensure that beam search ignores no field of a request except the seed. The seed has no effect on it.
 func TestBeamSearchIgnoresNoField(t *testing.T) {
 	fields := map[string]bool{"Prompt": true, "N": true, "MaxTokens": true, "StopTokenIDs": true, "IgnoreEOS": true,
 		"CacheSalt": true, "Seed": true, "IncludeStop": true, "SpecialTokens": true, "ShownTokens": true} // it supports all values of these
@@ -143,8 +142,8 @@ func TestBeamSearchIgnoresNoField(t *testing.T) {
 	require.NoError(t, unsupportedByBeams(&engine.Request{Params: sampling.Default()}))
 }
 
-// Ensure that only a few long bodies are tokenized at a time, that short bodies do not wait for them,
-// and that a waiting request ends when its client disconnects.
+// Ensure that only a few long bodies are tokenized at a time. Short bodies do not wait for them. A waiting request
+// ends when its client disconnects.
 func TestBodiesBecomeTokensAFewAtATime(t *testing.T) {
 	turns := newSlots()
 	var ends []func()
@@ -165,8 +164,8 @@ func TestBodiesBecomeTokensAFewAtATime(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Ensure that a large body is read when there is memory for it, that it is refused if it waits too
-// long, and that a short body does not wait.
+// Ensure that a large body waits until there is memory for it, and is then read. If its client disconnects, it waits
+// no longer. A short body does not wait.
 func TestALargeBodyIsReadWhenThereIsMemory(t *testing.T) {
 	const maxBody = 1 << 20
 	s := &Server{config: Config{MaxBody: maxBody}, bodies: newBodyMemory(maxBody), slots: newSlots()}
@@ -226,8 +225,8 @@ func TestTheValuesOfABodyAreCounted(t *testing.T) {
 	}
 }
 
-// Ensure that an answer with several calls is streamed as OpenAI does, and that only the first one is kept if the client
-// wants no parallel calls.
+// Ensure that an answer with several calls is streamed as OpenAI does. If the client wants no parallel calls, only
+// the first call is kept.
 func TestCallsBecomeParts(t *testing.T) {
 	hermes, err := toolparser.Tools("hermes", "")
 	require.NoError(t, err)

@@ -39,8 +39,8 @@ func TestEachKeyHasItsRate(t *testing.T) {
 	require.Equal(t, 401, ask("c", "1").Status)
 }
 
-// Ensure that a refused request does not count towards the rate limit of its API key, and that numbers out of range
-// do not raise the limit.
+// Ensure that a refused request does not count towards the rate limit of its API key. Numbers out of range do not
+// raise the limit.
 func TestARefusedRequestDoesNotCountTowardsTheRateLimit(t *testing.T) {
 	const perMinute = 6000
 	limited := func(c *openai.Config, _ *engine.Config) {
@@ -97,8 +97,8 @@ func TestARefusedRequestDoesNotCountTowardsTheRateLimit(t *testing.T) {
 	}
 }
 
-// Ensure that a request that finds the queue full is refused and does not use the allowance. A request
-// with more prompts than may run and wait together could never succeed, so it is a bad request.
+// Ensure that a request is refused if the queue is full. It then does not use the allowance. A request with more
+// prompts than may run and wait together could never succeed, so it is a bad request.
 func TestAFullQueueRefusesRequests(t *testing.T) {
 	s := start(t, func(o *openai.Config, c *engine.Config) {
 		o.APIKeys, o.Limits = []string{"a"}, openai.Limits{Requests: 60, Tokens: 600_000}

@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/serving/model/tokenizer"
 )
 
-// Ensure that a prompt can be scored: with echo and max_tokens 0, the prompt has the same log probabilities as with a
-// longer answer, even if the prompt is in the prefix cache, and in each answer of a stream.
+// Ensure that a prompt can be scored. With echo and max_tokens 0, the prompt has the same log probabilities as with a
+// longer answer. They do not change if the prompt is in the prefix cache, or in the answers of a stream.
 func TestAPromptIsScoredWithoutGenerating(t *testing.T) {
 	s := start(t, nil)
 	prompt, _ := json.Marshal(story + story)

@@ -30,7 +30,7 @@ func startMarked(t *testing.T, template, reasoning string) *served {
 
 const callF = `"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]`
 
-// Ensure that markers that are special tokens are found, and that neither they nor other special tokens are shown.
+// Ensure that markers are found if they are special tokens. Neither they nor other special tokens are shown.
 func TestMarkersThatAreSpecialTokensAreFound(t *testing.T) {
 	s := startMarked(t, echoTools, "")
 	body := func(more string) string {
@@ -54,8 +54,8 @@ func TestMarkersThatAreSpecialTokensAreFound(t *testing.T) {
 	require.Equal(t, `Yes.<other>[TOOL_CALLS]f[ARGS]{"a":7}`, got.Content)
 }
 
-// Ensure that with tool_choice "required" a call has the special tokens of the family, and that the answer ends with the
-// token that completes the call.
+// Ensure that with tool_choice "required" a call has the special tokens of the family. The answer ends when the call
+// is complete.
 func TestCallsThatMustComeHaveTheMarkersOfTheFamily(t *testing.T) {
 	s := startMarked(t, echoTools, "")
 	a := s.ask(t, chats, talk[:len(talk)-len(`"max_tokens": 1, `)]+`"max_tokens": 60, "temperature": 0, "tools": [{"type": "function", "function":

@@ -161,8 +161,8 @@ func TestMessagesHaveTheCallsThatMustCome(t *testing.T) {
 	requireError(t, messages, a, 400, "invalid_request_error", `tool_choice has the function "other", which is not in tools`)
 }
 
-// Ensure that count_tokens counts the prompt that /v1/messages would make, with the tools that the template shows, and
-// refuses what /v1/messages refuses.
+// Ensure that count_tokens counts the same prompt as /v1/messages makes, with the tools shown by the template. It
+// refuses the same requests as /v1/messages.
 func TestTheTokensThatAreCountedAreThoseOfThePrompt(t *testing.T) {
 	for _, test := range []struct{ name, template, fields, says string }{
 		{"the template shows tools", "{{ tools }}{{ messages[0].content }}", messageTools, ""},
@@ -189,7 +189,8 @@ func TestTheTokensThatAreCountedAreThoseOfThePrompt(t *testing.T) {
 	}
 }
 
-// Ensure that thinking and effort become variables of templates that have them, and are ignored with other templates.
+// Ensure that thinking and effort become variables of the template. If the template does not use these variables, the
+// fields are ignored.
 func TestThinkingAndEffortAreVariablesOfTheTemplate(t *testing.T) {
 	for _, test := range []struct{ name, template, path, fields, want string }{
 		{"enabled", "{{ enable_thinking }}", messages, `, "thinking": {"type": "enabled", "budget_tokens": 1024}`, "True"},

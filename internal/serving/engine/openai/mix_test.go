@@ -45,7 +45,7 @@ func (s *served) choices(t *testing.T, body string) string {
 	return string(c.Choices)
 }
 
-// Ensure that each of 64 simultaneous requests gets the answer that it gets alone, even while other clients disconnect.
+// Ensure that each of 64 simultaneous requests gets the same answer as alone, even while other clients disconnect.
 // One server schedules asynchronously and one speculates.
 func TestAnswersOverHTTPDoNotDependOnWhatRunsBeside(t *testing.T) {
 	level.SkipQuick(t) // engine.TestAnswersDoNotDependOnWhatRunsBeside is the quick test

@@ -23,8 +23,8 @@ type withPrompt struct {
 	}
 }
 
-// Ensure that prompt_logprobs has the same log probabilities as logprobs with echo, and that the rank of a
-// token counts the tokens that are more likely, in each answer and both with prefix hits and without.
+// Ensure that prompt_logprobs has the same log probabilities as logprobs with echo. The rank of a token counts the
+// more likely tokens. Both hold for each answer, with prefix hits and without.
 func TestPromptLogprobsAreThoseOfEchoWithRanks(t *testing.T) {
 	const text = "abc abc"
 	prompt := bytesOf("\x01" + text)

@@ -70,7 +70,7 @@ func (l *limit) cut(tokens []int32) []int32 {
 
 // limit returns the limit for each prompt of a request. Without truncate_prompt_tokens it is promptLimit. Otherwise
 // longer prompts are accepted, and only their last tokens are kept. The number of kept tokens is truncate. If
-// truncate is -1, it leaves space for an answer of maxTokens tokens.
+// truncate is -1, this number leaves space for an answer of maxTokens tokens.
 func (s *Server) limit(truncate *int, maxTokens int) (limit, error) {
 	if truncate == nil {
 		return s.promptLimit(), nil

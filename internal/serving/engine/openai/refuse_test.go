@@ -33,8 +33,8 @@ func biases(n int) string {
 	return strings.Join(all, ", ")
 }
 
-// Ensure that each request that cannot be served gets status 400 and an error in OpenAI's form, which
-// names the field and says what is expected.
+// Ensure that a request gets status 400 and an error in OpenAI's form if it cannot be served. The error names the
+// field and says what is expected.
 func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 	s := start(t, nil)
 	const beams, unsupported = `"use_beam_search": true, `, "not supported by this server"
@@ -287,8 +287,8 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that fields without effect and empty unknown fields are accepted, and that whole numbers may be written as
-// fractions, such as 5.0.
+// Ensure that fields without effect and empty unknown fields are accepted. Whole numbers may be written as fractions,
+// such as 5.0.
 func TestFieldsThatChangeNothingAreAccepted(t *testing.T) {
 	s := start(t, nil)
 	for _, fields := range []string{
@@ -334,8 +334,8 @@ func TestFieldsThatChangeNothingAreAccepted(t *testing.T) {
 	}
 }
 
-// Ensure that the server ignores fields of earlier answers that clients send back, and fields that
-// clients add to messages.
+// Ensure that the server ignores additional fields of messages. Some come from earlier answers, others are added by
+// clients.
 func TestFieldsOfMessagesThatChangeNothingAreAccepted(t *testing.T) {
 	s := start(t, nil)
 	const plain = `{"role": "assistant", "content": "Hi"`
@@ -358,8 +358,8 @@ func TestFieldsOfMessagesThatChangeNothingAreAccepted(t *testing.T) {
 	}
 }
 
-// Ensure that a body may omit the model, because the server has only one, and that max_tokens -1 means
-// as many tokens as fit.
+// Ensure that a body may omit the model, because the server has only one. If max_tokens is -1, the answer may have as
+// many tokens as fit.
 func TestWhatOtherServersTakeIsTaken(t *testing.T) {
 	s := start(t, func(_ *openai.Config, c *engine.Config) { c.MaxModelLen = 64 })
 	for _, test := range []struct {

@@ -14,8 +14,8 @@ import (
 	"llmmemory/internal/serving/engine/sampling"
 )
 
-// A kept is a beam of a search that works as vLLM's does: it keeps all beams until its end, and each beam has
-// a copy of all its tokens.
+// A kept is a beam of a search like vLLM's. Such a search keeps all beams until its end, and each beam has a copy of
+// all its tokens.
 type kept struct {
 	tokens  []int32
 	logprob float64
@@ -63,7 +63,8 @@ func (f *search) likely(tops func(answer []int32) []sampling.Logprob) {
 	}
 }
 
-// Ensure that a search has the same result as one that keeps all beams until its end, also in the order of equal beams.
+// Ensure that the result of a search does not change if all beams are kept until its end. The order of equal beams is
+// the same too.
 func TestBeamsAreThoseOfASearchThatKeepsAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := &search{width: rapid.IntRange(1, 4).Draw(t, "width"), maxTokens: rapid.IntRange(1, 8).Draw(t, "maxTokens"),
@@ -96,7 +97,7 @@ func TestBeamsAreThoseOfASearchThatKeepsAll(t *testing.T) {
 	})
 }
 
-// Ensure that a search frees beams that are not among the best, and that its beams share memory of common tokens.
+// Ensure that a search frees beams if they are not among the best. Its beams share the memory of common tokens.
 func TestASearchForgetsBeamsThatAreNotAmongTheBest(t *testing.T) {
 	const steps = 5000
 	f := &search{width: 10, maxTokens: steps, maxModelLen: 1 << 20, penalty: 1}

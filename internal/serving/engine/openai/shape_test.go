@@ -105,8 +105,8 @@ func formats(t testing.TB) (all []toolparser.Format) {
 	return append(all, toolparser.Format{Tools: tools})
 }
 
-// TestRandomAnswersThatMustCallCallATool draws random allowed tokens. It requires that the parser of the family finds
-// calls in the answer, and that their arguments fit the schemas.
+// TestRandomAnswersThatMustCallCallATool draws random allowed tokens. The parser of the family must find calls in the
+// answer, and their arguments must fit the schemas.
 func TestRandomAnswersThatMustCallCallATool(t *testing.T) {
 	v, random := byteVocabulary(t), rand.New(rand.NewPCG(1, 2))
 	for _, format := range formats(t) {
@@ -128,8 +128,8 @@ func TestRandomAnswersThatMustCallCallATool(t *testing.T) {
 	}
 }
 
-// Ensure that if tool_choice names a function, it is called once, and that a list of allowed tools does not limit the
-// number of calls.
+// Ensure that if tool_choice names a function, it is called once. A list of allowed tools does not limit the number
+// of calls.
 func TestTheChoiceOfTools(t *testing.T) {
 	only := []string{"get_time"}
 	for text, want := range map[string]Chat{
@@ -294,8 +294,8 @@ func TestValuesBetweenTags(t *testing.T) {
 		`{"city": "12", "days": 7, "unit": null, "at": [0], "no": null, "both": 1, "n": 2, "unknown": 3}`}}, one.spoken().calls)
 }
 
-// Ensure that a tool's schema that cannot be obeyed causes an error only if the arguments of a call must fit
-// the schema, because the tool is strict or must be called. Otherwise the tool accepts any object.
+// Ensure that a tool's schema causes an error if it cannot be obeyed and the tool is strict or must be called. The
+// arguments of a call must then fit the schema. Otherwise the tool accepts any object.
 func TestSchemasThatCannotBeObeyed(t *testing.T) {
 	v := byteVocabulary(t)
 	odd := json.RawMessage(`{"type": "object", "properties": {"a": {"type": "array", "uniqueItems": true}}}`)

@@ -10,7 +10,8 @@ import (
 	"llmmemory/internal/serving/engine/openai"
 )
 
-// Ensure that an error, even one that a template raises, quotes only the beginning of a long text from the client.
+// Ensure that an error quotes only the beginning of a long text from the client. This includes errors raised by a
+// template.
 func TestAnErrorShowsTheBeginningOfWhatAClientSends(t *testing.T) {
 	s := start(t, func(c *openai.Config, _ *engine.Config) {
 		c.Template, c.Local = newTemplate(t, "{{ raise_exception('The role ' + messages[0]['content'] + ' is not known') }}"), true

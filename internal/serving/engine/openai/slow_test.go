@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that clients that send a part of a large body, and then nothing, do not prevent others from being served.
+// Ensure that other clients are served while some clients have sent a part of a large body, and then nothing.
 func TestBodiesThatStopArrivingDoNotHoldUpOthers(t *testing.T) {
 	s := start(t, nil)
 	for range 40 {

@@ -25,8 +25,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that many concurrent users of all kinds cause no leak of blocks, memory or goroutines, and that correct
-// requests get the expected answer. In make test-long the users send requests for ten minutes.
+// Ensure that many concurrent users of all kinds cause no leak of blocks, memory or goroutines. Correct requests get
+// the expected answer. In make test-long the users send requests for ten minutes.
 func TestAMixOfUsersLosesNothing(t *testing.T) {
 	level.SkipQuick(t)
 	s := start(t, func(c *openai.Config, e *engine.Config) {

@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/serving/model/tokenizer"
 )
 
-// withSpecial returns a tokenizer whose tokens are the bytes. Three tokens replace bytes: <end>, <turn>, which is an
-// end token, and <think>, which is not special.
+// withSpecial returns a tokenizer whose tokens are the bytes. Three tokens replace bytes: <end>, <turn> and <think>.
+// The token <turn> is an end token, and <think> is not special.
 func withSpecial(t *testing.T) *tokenizer.Tokenizer {
 	return openTokenizer(t, "<turn>", map[string]any{"id": 2, "content": "<end>", "special": true},
 		map[string]any{"id": 4, "content": "<turn>"}, map[string]any{"id": 5, "content": "<think>"})
@@ -32,8 +32,8 @@ func shown(tokens []int32) string {
 	return b.String()
 }
 
-// Ensure that the names of special tokens in a client's message do not become special tokens, whatever the
-// template does with the message, and that such names in the template do.
+// Ensure that the names of special tokens in a client's message do not become special tokens, whatever the template
+// does with the message. Such names in the template become special tokens.
 func TestSpecialTokensInMessagesAreText(t *testing.T) {
 	const plain = "{% for m in messages %}<turn>{{ m.content }}{% endfor %}<end>"
 	user := func(texts ...string) string {

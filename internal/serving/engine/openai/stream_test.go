@@ -68,8 +68,8 @@ func TestAStreamThatWaitsGetsComments(t *testing.T) {
 	}
 }
 
-// Ensure that each event is one line even for clients that treat Unicode's line breaks as ends of lines, as Python's
-// splitlines does.
+// Ensure that each event is one line even if a client splits lines at Unicode's line breaks, as Python's splitlines
+// does.
 func TestAnEventIsOneLineForAllClients(t *testing.T) {
 	const breaks = "a\u0085b\u2028c\u2029d\ve\ff\x1cg\x1dh\x1ei\rj"
 	s := start(t, nil)

@@ -15,8 +15,7 @@ func timingsIn(t *testing.T, body string) map[string]float64 {
 	return b.Timings
 }
 
-// Ensure that a client that asks for llama.cpp's timings gets them with the answer and with each chunk
-// of a stream.
+// Ensure that if a client asks for llama.cpp's timings, it gets them with the answer and with each chunk of a stream.
 func TestTimingsAreThoseOfLlamaCpp(t *testing.T) {
 	s := start(t, nil)
 	const fields = demo + `"prompt": "1234567812345678", "max_tokens": 5, "ignore_eos": true, `

@@ -15,9 +15,8 @@ func bytesOf(text string) (ids []int32) {
 	return ids
 }
 
-// Ensure that each answer returns the tokens of the prompt once, and that a stream returns the same
-// answer tokens as a whole answer. A part of a stream can have tokens without text, or a text with
-// several tokens.
+// Ensure that each answer returns the tokens of the prompt once. A stream returns the same answer tokens as a whole
+// answer. A part of a stream can have tokens without text, or a text with several tokens.
 func TestTheTokensOfPromptsAndAnswersAreReturned(t *testing.T) {
 	const door = "The code is 47ñ1. The"
 	prompts := [][]int32{bytesOf("\x01" + door), bytesOf("\x01x" + door)}

@@ -269,7 +269,7 @@ func TestOfficialClientContinuesAfterCalls(t *testing.T) {
 	require.Equal(t, "stop", got.Choices[0].FinishReason)
 }
 
-// Ensure that tool_choice limits the tools that may be called, and that bad tools and choices are refused.
+// Ensure that bad tools and choices are refused. The field tool_choice limits the tools that may be called.
 func TestToolsAreChecked(t *testing.T) {
 	s := startTools(t, "hermes", "")
 	one := func(more string) string { return `{"type": "function", "function": {"name": "f"` + more + `}}` }
@@ -342,8 +342,8 @@ func TestToolsAreChecked(t *testing.T) {
 // noSpaces keeps the model from repeating the space that JSON allows.
 const noSpaces = `, "logit_bias": {"9": -100, "10": -100, "13": -100, "32": -100}`
 
-// Ensure that a chat with tools is refused if the template does not show them to the model, by an error that says what
-// to do.
+// Ensure that a chat with tools is refused if the template does not show them to the model. The error says what to
+// do.
 func TestToolsThatTheModelCannotSeeAreRefused(t *testing.T) {
 	s := start(t, nil)
 	body := talk + `"tools": [{"type": "function", "function": {"name": "f"}}]}`

@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that truncate_prompt_tokens keeps the last tokens of a prompt that is given as text, as
-// tokens or as messages.
+// Ensure that truncate_prompt_tokens keeps the last tokens of a prompt. The prompt may be a text, tokens or messages.
 func TestTheLastTokensOfAPromptAreKept(t *testing.T) {
 	s := start(t, nil)
 	long := strings.Repeat("abcd", 600) // longer than the model's 1,024 tokens

@@ -109,8 +109,8 @@ func TestLogprobsAreOfTheLogitsAsTheyCame(t *testing.T) {
 	require.Equal(t, []int{2, 4, 1, 4}, []int{Rank(logits, 0), Rank(logits, 1), Rank(logits, 2), Rank(logits, 3)})
 }
 
-// Ensure that TakesLargest is false for each parameter that can change the token of a greedy request. A new parameter
-// must make TakesLargest false or be added to the list in this test.
+// Ensure that TakesLargest is false if a parameter can change the token of a greedy request. A new parameter must
+// make TakesLargest false or be added to the list in this test.
 func TestNoParameterIsLostWithTheLargestLogit(t *testing.T) {
 	withoutEffect := []string{"Temperature", "TopP", "TopK", "MinP", "Seed", "Logprobs", "PromptLogprobs"}
 	fields := reflect.TypeFor[Params]()

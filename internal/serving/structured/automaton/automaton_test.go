@@ -30,8 +30,8 @@ func texts(length int) []string {
 
 var patterns = []string{"a", "^(aa)*$", "^(ab|b)+$", "^a{2,4}b?$", "b.a", "^(aaa|bb)$", "^$", "^(a(aa)*|bb(bb)*)$"}
 
-// Ensure that a limited automaton accepts exactly the texts whose length is in the range, and that it
-// can reach an end from each state.
+// Ensure that a limited automaton accepts exactly the texts with a length in the range. It can reach an end from each
+// state.
 func TestLimitedTexts(t *testing.T) {
 	all := texts(8)
 	rapid.Check(t, func(t *rapid.T) {
@@ -101,8 +101,8 @@ func TestCombinations(t *testing.T) {
 	require.Equal(t, int32(0), listed.Match("x"))
 }
 
-// Ensure that sets contain no surrogates, and that a set and its negation are disjoint and together
-// contain every other character.
+// Ensure that sets contain no surrogates. A set and its negation are disjoint, and together contain every other
+// character.
 func TestSets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := automaton.NewSet(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) automaton.Range {

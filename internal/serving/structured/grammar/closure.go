@@ -36,7 +36,7 @@ func appendKernels(key []byte, kernels []kernel) []byte {
 }
 
 // closed is the closure of some kernels. It has an item for each lexeme that can begin at a kernel, or after steps
-// that read nothing. The field accept is true if the text may end there.
+// from it without reading. The field accept is true if the text may end there.
 type closed struct {
 	items  []Item
 	accept bool

@@ -165,7 +165,7 @@ func (g *Grammar) usable(e int32, alive []bool) bool {
 	return false
 }
 
-// drop changes an edge's lazy terminal so that its lexeme has only tags that lead to alive nodes. From an alive node
+// drop changes an edge's lazy terminal. Its lexeme then has only tags that lead to alive nodes. From an alive node
 // the rule can end.
 func (g *Grammar) drop(e int32, alive []bool) {
 	edge := &g.edges[e]

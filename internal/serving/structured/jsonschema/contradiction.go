@@ -11,7 +11,7 @@ import (
 )
 
 // Contradiction returns the reason why no value satisfies a schema: the place, and the keywords that contradict each
-// other. It requires that Compile accepts the schema, and that no value satisfies it.
+// other. The schema must be accepted by Compile, and no value may satisfy it.
 func Contradiction(source []byte, budget *automaton.Budget) error {
 	root, err := read(source)
 	if err != nil {

@@ -59,8 +59,8 @@ func TestWhiteSpaceIsLimited(t *testing.T) {
 	}
 }
 
-// Ensure that encoding/json reads what Encode writes for each character, and that a lexeme counts each
-// spelling of a character as one character.
+// Ensure that encoding/json reads the output of Encode for each character. A lexeme counts each spelling of a
+// character as one character.
 func TestEachCharacterIsOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := string(rapid.Rune().Draw(t, "rune"))

@@ -13,7 +13,7 @@ import (
 
 func budget() *automaton.Budget { return automaton.NewBudget(1_000_000) }
 
-// Ensure that each part of the syntax matches the texts that ECMA 262 requires.
+// Ensure that each part of the syntax matches the same texts as in ECMA 262.
 func TestEachPartOfTheSyntax(t *testing.T) {
 	for _, c := range []struct {
 		name, pattern string
@@ -56,8 +56,7 @@ func TestEachPartOfTheSyntax(t *testing.T) {
 	}
 }
 
-// Ensure that the error for an expression that is wrong, or that no automaton can express, says what
-// is wrong.
+// Ensure that an expression is refused if it is wrong or no automaton can express it. The error says what is wrong.
 func TestRefusedExpressions(t *testing.T) {
 	for pattern, problem := range map[string]string{
 		`(a)\1`: "a reference to a group is not supported", `\bfoo`: "word boundaries are not supported",
@@ -74,7 +73,7 @@ func TestRefusedExpressions(t *testing.T) {
 	}
 }
 
-// Ensure that a search finds the expression anywhere in a text, and that anchors restrict it.
+// Ensure that a search finds the expression anywhere in a text. Anchors restrict the search.
 func TestSearch(t *testing.T) {
 	for pattern, texts := range map[string][2]string{
 		`b`: {"abc b", "ac"}, `^a`: {"a ab", "ba"}, `c$`: {"c abc", "ca"}, `^abc$`: {"abc", "abcd aabc"}, `^a|c$`: {"ab bc", "ba cb"},
