@@ -46,15 +46,15 @@
 // With keys in narrower types, all elements of a product are summed in one pass, and logits are in float32. For
 // normally distributed numbers with logits up to 27, the error of the output stays below 4e-6, apart from the error of
 // rounding keys and values to the type. With keys in int8, rounding q adds an error of up to 4.4e-5. Rounding the keys
-// adds far more: the steps between int8 keys are about 250 times as large as those between the integers of q. Tokens
-// to which a row does not attend (after it, or before its window) are skipped, not multiplied by 0, so that numbers
-// stored there have no effect, even NaN. Tokens with a logit of -inf have no weight. A row without any weight is 0.
+// adds far more: the steps between int8 keys are about 250 times as large as those between the integers of q. Tokens to
+// which a row does not attend (after it, or before its window) are skipped, not multiplied by 0. Numbers stored there
+// have no effect, even NaN. Tokens with a logit of -inf have no weight. A row without any weight is 0.
 //
 // The interface of the inner loops is in kernels.go. Its implementations are portable Go, and assembly for AVX2,
-// AVX-512, and AVX-512 with VNNI, which gen generates. An instruction set has its own functions only where they are
-// faster: AVX-512 uses AVX2's for int8 keys, unless the processor has VNNI. A call allocates nothing once its Runner
-// has grown to the size of the batch. Package kvstore has the memory of the blocks and writes to it. The scheduler
-// decides which request has which block.
+// AVX-512, and AVX-512 with VNNI. Command gen generates the assembly. An instruction set has its own functions only
+// where they are faster: AVX-512 uses AVX2's for int8 keys, unless the processor has VNNI. A call allocates nothing
+// once its Runner has grown to the size of the batch. Package kvstore has the memory of the blocks and writes to it.
+// The scheduler decides which request has which block.
 package attention
 
 //go:generate go run ./gen -o .

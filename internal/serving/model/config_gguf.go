@@ -17,7 +17,7 @@ var ggufWithoutEffect = []string{
 	"vocab_size", "tensor_data_layout", "pooling_type", "attention.layer_norm_epsilon", "rope.scaling.finetuned",
 }
 
-// ggufNeutral has keys that this package does not read, with the value at which each of them changes nothing.
+// ggufNeutral maps keys to their values without effect. This package does not read these keys.
 var ggufNeutral = map[string]float64{
 	"expert_count": 0, "expert_used_count": 0, "expert_shared_count": 0, "expert_group_count": 0,
 	"expert_group_used_count": 0, "leading_dense_block_count": 0, "nextn_predict_layers": 0,

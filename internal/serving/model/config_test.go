@@ -42,8 +42,8 @@ func TestTokensThatEndASequence(t *testing.T) {
 	}
 }
 
-// Ensure that the same layers have a window as in transformers: all layers of Mistral, the layers of Qwen that
-// layer_types or max_window_layers determine, and no layers of Llama.
+// Ensure that the same layers have a window as in transformers. These are all layers of Mistral and no layers of Llama.
+// In Qwen, layer_types or max_window_layers determines them.
 func TestWhichLayersHaveAWindow(t *testing.T) {
 	qwen := func(more map[string]any) map[string]any {
 		all := map[string]any{"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 8}
@@ -103,7 +103,7 @@ func TestWhichLayersHaveAWindow(t *testing.T) {
 	}
 }
 
-// Ensure that settings that config.json lacks have the defaults of transformers for the family.
+// Ensure that settings missing from config.json have transformers' defaults for the family.
 func TestWhatConfigNeedNotState(t *testing.T) {
 	for _, test := range []struct {
 		kind          string

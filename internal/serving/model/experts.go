@@ -33,8 +33,8 @@ func (l *loader) mixture(to *layer, i int) {
 	}
 }
 
-// A routing has the experts that each row uses, and the rows in the order of experts, because rows that use the same
-// expert are computed together.
+// A routing has the experts of each row, and the rows in the order of experts. Rows with the same expert are computed
+// together.
 type routing struct {
 	logits  []float32 // [rows][experts]
 	chosen  []int32   // [rows][experts per token]: the experts of a row

@@ -105,9 +105,9 @@ func gptOSSConfig(inter int) map[string]any {
 			"beta_fast": 8.0, "beta_slow": 1.0, "truncate": false}}
 }
 
-// exactYarn returns YaRN's factor for pair i of 16, with scaling by 4 and theta 1000. Pairs that make more than 8
-// turns over 64 tokens are not scaled, and pairs that make less than 1 turn are fully scaled. exactYarn does not round
-// the indices of the pairs that make exactly 8 turns and 1 turn.
+// exactYarn returns YaRN's factor for pair i of 16, with scaling by 4 and theta 1000. Pairs with more than 8 turns over
+// 64 tokens are not scaled. Pairs with less than 1 turn are fully scaled. exactYarn does not round the indices of the
+// pairs with exactly 8 turns and 1 turn.
 func exactYarn(i int) float64 {
 	place := func(turns float64) float64 { return 16 * math.Log(64/(2*math.Pi*turns)) / math.Log(1000) }
 	ramp := max(0, min(1, (float64(i)-place(8))/(place(1)-place(8))))
@@ -251,7 +251,7 @@ func TestGPTOSSThatDoesNotFitIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that fields that config.json lacks have transformers' defaults, which are the values of the published
+// Ensure that fields missing from config.json have transformers' defaults. These are the values of the published
 // models.
 func TestGPTOSSHasItsDefaults(t *testing.T) {
 	c, err := model.ParseConfig([]byte(`{"model_type": "gpt_oss", "vocab_size": 201088, "hidden_size": 2880,

@@ -17,8 +17,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// ggufTypes has, for each type of GGUF, the type's number in files, the elements and the bytes of a block, and the
-// offsets in a block at which a number in F16 is stored.
+// ggufTypes has the types of GGUF. number identifies a type in files. elements and bytes are the size of a block, and
+// halves are the offsets of its numbers in F16.
 var ggufTypes = map[string]struct {
 	number          uint32
 	elements, bytes int
@@ -69,8 +69,8 @@ type ggufFile struct {
 	tensors []weightfile.Tensor
 }
 
-// mixedGGUF returns a file with tensors of all types of GGUF. Where a tensor would have a type that is a key in
-// replace, it has the type to which replace maps this key.
+// mixedGGUF returns a file with tensors of all types of GGUF. If replace has the type t, tensors of type t have the
+// type replace[t] instead.
 func mixedGGUF(family string, replace map[string]string, changes ...func(*ggufFile)) []byte {
 	const hidden, heads, kvHeads, dim = ggufHidden, ggufHeads, ggufKVHeads, ggufDim
 	rnd := rand.New(rand.NewPCG(3, 9))
@@ -137,7 +137,7 @@ func ggufReference(g *weights.GGUF, family string) *reference {
 	}
 }
 
-// Ensure that a model with matrices of all types of GGUF has the same logits as the reference, which uses the
+// Ensure that a model with matrices of all types of GGUF has the same logits as the reference. The reference uses the
 // dequantized weights.
 func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	tests := []struct {

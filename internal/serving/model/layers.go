@@ -112,7 +112,7 @@ type mlpShape struct {
 }
 
 // mlp loads the part's share of an MLP or of an expert. If there is a gate projection and gate is "", the tensor up has
-// both projections: for each expert, first the rows of the gate and then those of the up projection.
+// both projections. For each expert, it has first the rows of the gate and then those of the up projection.
 func (l *loader) mlp(m mlpShape, gate, up, down string) (both mlp) {
 	c, inner := l.config, l.part.span(m.inter)
 	rows := func(from int) span { return span{from + inner.from, from + inner.to} }

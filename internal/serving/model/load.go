@@ -297,8 +297,8 @@ func (l *loader) allUsed() error {
 	return nil
 }
 
-// notReported matches names of tensors that unused does not return: frequencies and masks, which are computed;
-// scales, which are read with their weights or have no effect; and tensors for images.
+// notReported matches the names of tensors that unused leaves out. Frequencies and masks are computed. Scales are read
+// with their weights or have no effect. The others are tensors for images.
 var notReported = regexp.MustCompile(`(inv_freq|masked_bias|_scale|_scale_inv|\.scales)$|vision_tower\.|multi_modal_projector\.`)
 
 // unused returns the names for Model.Unused, or an error if an unused bias is not 0 and would change the logits.

@@ -195,7 +195,7 @@ func TestTinyGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	}
 }
 
-// Ensure that older GGUF files of Mixtral, which have one tensor for each expert, can be read.
+// Ensure that older GGUF files of Mixtral can be read. They have one tensor for each expert.
 func TestExpertsInTensorsOfTheirOwn(t *testing.T) {
 	tiny := tinyOf(t, "mixtral")
 	want := ggufBench(t, tiny.GGUF()).step(t, part{tokens: randomTokens(1, 20), table: randomTable(1, 0, 8)})

@@ -9,7 +9,7 @@ import (
 )
 
 // A Part is one worker's share of a model, as in vLLM's tensor parallelism. It has some of the heads. In attention and
-// in an MLP, the outputs of one matrix are the inputs of a second one; the part has some of the outputs of the first
+// in an MLP, the outputs of one matrix are the inputs of a second one. The part has some of the outputs of the first
 // matrix, and the same inputs of the second. Each part has all embeddings.
 type Part struct {
 	Rank int // from 0

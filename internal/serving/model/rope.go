@@ -152,8 +152,8 @@ func (l *Llama3) scale(f float64) float64 {
 	return (1-smooth)*f/l.Factor + smooth*f
 }
 
-// factor returns the number by which the frequency of pair i is multiplied: 1 for many turns over OriginalLength
-// positions, 1 / Factor for few, and a value between them otherwise. size is the number of rotated elements.
+// factor returns the factor for the frequency of pair i. It is 1 for many turns over OriginalLength positions, 1 /
+// Factor for few turns, and a value between them otherwise. size is the number of rotated elements.
 func (y *Yarn) factor(i, size int, theta float64) float64 {
 	pair := func(turns float64) float64 { // the index of the pair with this many turns
 		return float64(size) * math.Log(y.OriginalLength/(turns*2*math.Pi)) / (2 * math.Log(theta))

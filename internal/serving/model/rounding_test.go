@@ -37,8 +37,8 @@ func requireRoundedLogits(t *testing.T, b *bench, ref *reference) {
 	require.Less(t, off, sequences*tokens/4)
 }
 
-// Ensure that Int8Activations rounds activations and nothing else: the logits equal those of a reference that rounds
-// them.
+// Ensure that Int8Activations rounds activations and nothing else. The logits must equal those of a reference with
+// rounded activations.
 func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
 	for _, family := range []string{"llama", "qwen2", "qwen3"} {
 		t.Run(family, func(t *testing.T) {
@@ -64,8 +64,8 @@ func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
 	}
 }
 
-// Ensure that rounding changes the logits little. Relative to the root mean square of the logits, the root mean square
-// of the changes is at most 5 %, and the largest change is at most 60 %.
+// Ensure that rounding changes the logits little. Let rms be the root mean square of the logits. The root mean square
+// of the changes must be below 5 % of rms, and the largest change below 60 %.
 func TestInt8ActivationsChangeLogitsLittle(t *testing.T) {
 	tests := []struct {
 		family string
@@ -99,8 +99,8 @@ func shortened(x []float64) []float64 {
 	return y
 }
 
-// Ensure that the logits equal those of a reference that rounds the same values to BF16: F16 weights, and the
-// activations that are multiplied by F16 and BF16 weights.
+// Ensure that BF16Activations rounds the right values to BF16: F16 weights, and the activations for F16 and BF16
+// weights. The logits must equal those of a reference with the same rounding.
 func TestBF16ActivationsRoundAndNothingElse(t *testing.T) {
 	for which, place := range map[string]map[string]string{"all": halves, "some": nil} {
 		t.Run(which, func(t *testing.T) {

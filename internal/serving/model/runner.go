@@ -52,7 +52,7 @@ func (b *Batch) blocks(group int) *Blocks {
 	return &b.Others[group-1]
 }
 
-// A Place says where the keys and values of a layer are: which group's blocks the layer uses, and which layer of the
+// A Place says where the keys and values of a layer are. Group is the group of its blocks, and Layer its layer in the
 // store. Layers of different groups may use the same layer of the store.
 type Place struct{ Group, Layer int }
 
@@ -328,9 +328,9 @@ func (r *Runner) firstHalf(m *mlp, x []float32, rows int) {
 	r.each(rows, rowJob{op: opActivate, width: m.up.out})
 }
 
-// sumSquares sets r.squares to two sums for each row: the sum of the squares of its queries, and the sum of the squares
-// of its keys, over all heads. The elements of the whole model are summed in quarters, and each worker of a group sums
-// its quarters, so that the result has the same bits with any number of workers.
+// sumSquares sets r.squares to two sums of squares for each row, over all heads. One is of the row's queries, the other
+// of its keys. The elements of the whole model are summed in quarters, and each worker of a group sums its quarters.
+// The result therefore has the same bits with any number of workers.
 func (r *Runner) sumSquares(n int) error {
 	r.squares = grow(r.squares, 2*n)
 	r.each(n, rowJob{op: opSquares})

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A placement moves the thread that calls Run to another processor if a worker's thread is on the same one.
+// A placement moves the thread of the caller of Run to another processor if a worker's thread is on the same one.
 //
 // In a virtual machine, the host takes back an idle processor, and Linux then does not consider the processor idle
-// (vcpu_is_preempted). Linux therefore often places a thread that wakes after a long sleep on the processor of the
-// thread that woke it. The woken thread waits there, and Linux may take 10 ms to move one of the two.
+// (vcpu_is_preempted). If a thread wakes after a long sleep, Linux therefore often places it on the processor of its
+// waker. The woken thread waits there, and Linux may take 10 ms to move one of the two.
 type placement struct {
 	moves   int       // moves that are still allowed before a worker wakes from a long sleep again
 	missing time.Time // when a Run first lacked a worker that it had called; zero if the last Run had all workers
@@ -35,8 +35,8 @@ func (p *placement) woke(since time.Time) {
 	}
 }
 
-// check is called at the end of each Run. missing reports that the Run had called a worker, and that the worker had not
-// begun when the Run ended. If this was so in all Runs for at least missingFor, check moves the calling thread.
+// check is called at the end of each Run. missing means that a worker called by the Run had not begun by the end of the
+// Run. If this was so in all Runs for at least missingFor, check moves the calling thread.
 func (p *placement) check(missing bool) {
 	if !missing || p.moves == 0 {
 		p.missing = time.Time{}

@@ -90,8 +90,8 @@ func TestTheCallerMovesOnlyIfWorkersAreMissingAfterALongSleep(t *testing.T) {
 	}
 }
 
-// Ensure that the caller's thread is not moved if each Run ends before a worker can wake up, because such a Run
-// does not show where the worker was placed.
+// Ensure that the caller's thread is not moved if each Run ends before a worker can wake up. Such a Run does not show
+// where the worker was placed.
 func TestTheCallerStaysIfEachRunIsShorterThanWaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p placement

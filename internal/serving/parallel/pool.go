@@ -15,9 +15,8 @@ type Task interface {
 	Do(worker, i int)
 }
 
-// A Pool is a fixed number of workers, one of which is the goroutine that calls
-// Run. It is safe for concurrent use; calls of Run wait for each other. A task
-// must not call Run of the pool that runs it.
+// A Pool is a fixed number of workers. One of them is the goroutine that calls Run. It is safe for concurrent use;
+// calls of Run wait for each other. A task must not call Run of the pool that runs it.
 type Pool struct {
 	size     int
 	bound    bool // workers are bound to processors
@@ -40,11 +39,11 @@ type Pool struct {
 
 type failure struct{ value any }
 
-// patience is how long a worker polls for the next Run before it sleeps, and how long the caller polls for the end of a
-// Run. Waking a sleeping thread takes 20 to 100 µs, and a step of a model consists of a hundred Runs with little work
-// between them. In some pools, polling would take a processor from other work, and the time is only lessPatience: if
-// the pool has more workers than there are processors or, in a pool of NewBesideThreads, at least as many. In a pool
-// with at least as many workers as GOMAXPROCS, workers that poll longer than lessPatience let other goroutines run.
+// patience is how long a worker polls for the next Run before it sleeps. The caller polls as long for the end of a Run.
+// Waking a sleeping thread takes 20 to 100 µs, and a step of a model consists of a hundred Runs with little work
+// between them. In some pools, polling would take a processor from other work, and the time is only lessPatience. These
+// pools have more workers than there are processors or, in a pool of NewBesideThreads, at least as many. In a pool with
+// at least as many workers as GOMAXPROCS, workers that poll longer than lessPatience let other goroutines run.
 const (
 	patience     = 100 * time.Microsecond
 	lessPatience = 10 * time.Microsecond
@@ -53,8 +52,8 @@ const (
 // pollsPerCheck is the number of times a worker polls between two looks at the clock.
 const pollsPerCheck = 500
 
-// New makes a pool of size workers, at least 1. If cpus is not empty, worker i is pinned to processor cpus[i],
-// except worker 0, which is the goroutine that calls Run.
+// New makes a pool of size workers, at least 1. If cpus is not empty, each worker i except worker 0 is pinned to
+// processor cpus[i]. Worker 0 is the goroutine that calls Run.
 func New(size int, cpus ...int) (*Pool, error) {
 	return newPool(size, size > processors(), cpus)
 }
@@ -147,10 +146,11 @@ func (p *Pool) Run(n int, t Task) {
 	}
 }
 
-// withdraw cancels the calls of the first helpers workers that have not begun, and returns how many it cancelled.
-// There are no tasks left for these workers, and one whose processor does other work may begin only milliseconds
-// later. Run does not withdraw calls if workers are pinned to processors: after a sleep, or while the caller runs on
-// their processor, pinned workers would miss many short Runs (a step of one sequence took 1.3 ms instead of 0.8).
+// withdraw cancels the calls of workers that have not begun, among the first helpers workers. It returns the number of
+// cancelled calls. There are no tasks left for these workers. If a worker's processor does other work, the worker may
+// begin only milliseconds later. Run does not withdraw calls if workers are pinned to processors. Pinned workers would
+// miss many short Runs after a sleep, or while the caller runs on their processor. A step of one sequence took 1.3 ms
+// instead of 0.8.
 func (p *Pool) withdraw(helpers int) (n int) {
 	for _, w := range p.workers[:helpers] {
 		if w.state.CompareAndSwap(called, waiting) {

@@ -27,8 +27,8 @@ type refineKernel struct {
 
 // refine generates the kernel that computes large products again in float64. The products are in the array out, and
 // large means finite and larger than x. The kernel stores each result as the sum of two float32: the rounded product in
-// out, and the rest in the array low. Argument in is the query of one row, data the addresses of tiles of keys in
-// float32, n the number of tiles, and size the elements of a head. buffer is temporary memory. If no magnitude is
+// out, and the rest in the array low. Argument in is the query of one row, and size the elements of a head. data is the
+// addresses of tiles of keys in float32, and n the number of tiles. buffer is temporary memory. If no magnitude is
 // larger than x, the kernel does not write low; otherwise it sets flag to 1.
 func refine(g *gen) {
 	g.begin("refine")

@@ -129,8 +129,8 @@ type Options struct {
 	Answer bool           // the prompt ends where the assistant's answer begins
 	Kwargs map[string]any // additional variables for the template (vLLM's chat_template_kwargs)
 
-	// Marked lists characters that are replaced by marks where they come from texts in messages or Kwargs. Roles are
-	// not marked, because templates make special tokens from them.
+	// Marked lists characters to replace by marks in texts of messages and Kwargs. Roles are not marked, because
+	// templates make special tokens from them.
 	Marked []rune
 }
 

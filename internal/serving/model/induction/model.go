@@ -1,6 +1,6 @@
-// Package induction builds a small transformer by hand whose answers are known: it finds the last earlier occurrence
-// of the last three tokens, and continues with the tokens that followed there. Its tokens are bytes. It has two
-// layers, which work like the induction heads of trained models:
+// Package induction builds a small transformer by hand. Its answers are known: it finds the last earlier occurrence of
+// the last three tokens, and repeats the tokens after it. Its tokens are bytes. It has two layers. They work like the
+// induction heads of trained models:
 //
 //	layer 0: head h attends to the token h+1 positions back and stores its code beside the current token's
 //	layer 1: attends to positions whose preceding tokens equal the last tokens, and copies the token there
@@ -45,8 +45,8 @@ func New(pool *parallel.Pool, part model.Part, options ...model.Option) (*model.
 	return model.Build(c, tensors(c.NumHeads), pool, part, options...)
 }
 
-// Config returns the model's configuration. For several workers it has a fourth head, which does nothing, so that
-// they can share the heads.
+// Config returns the model's configuration. For several workers it has a fourth head. This head does nothing, but the
+// workers can then share the heads.
 func Config(workers int) model.Config {
 	heads := lags
 	if workers > 1 {

@@ -1,7 +1,7 @@
-// Package marks distinguishes, in a text that a chat template has rendered, the characters that a client wrote from
-// those that the template wrote. Before rendering, it replaces characters of the client's texts that occur in
-// special tokens by private-use characters, their marks. A special token in the rendered text that contains a mark
-// was written in part by the client, so it is not a special token.
+// Package marks distinguishes a client's characters from the template's in a rendered chat template. Some characters
+// occur in special tokens. Before rendering, the package replaces these characters in the client's texts by private-use
+// characters, their marks. If the text of a special token contains a mark after rendering, the client wrote a part of
+// it, so it is not a special token.
 package marks
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Marks maps characters to marks, which are private-use characters that occur in none of the texts given to New. A
+// Marks maps characters to marks. A mark is a private-use character that occurs in none of the texts given to New. A
 // nil *Marks changes no text. A Marks never changes and is safe for concurrent use.
 type Marks struct {
 	marks map[rune]rune

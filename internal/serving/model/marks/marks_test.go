@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Ensure that Plain and Split undo Mark, and that a marked text contains no character that has a mark.
+// Ensure that Plain and Split undo Mark. A marked text must not contain any character of chars.
 func TestMarksAreUndone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		letters := rapid.RuneFrom([]rune("ab<>|｜é\U00100000\U00100001\U00100002\U0010fffd"))

@@ -23,10 +23,10 @@ func (t Type) group() int {
 // locate finds the weight of output c for input k in a panel's block. It returns the offset of the byte with the
 // weight's low bits and their shift in that byte, and the same for the high bits.
 //
-// A block begins with the scales in F16, then the minima if there are any. The weights follow in quads of 4 inputs:
-// the 4 bytes of an output are adjacent, as an instruction reads them, and are followed by those of the next output.
-// For weights of less than 8 bits, a byte has the low 4 bits of the weights for inputs k and k + 4. In a group, the
-// bytes with the high bits precede the bytes with the low bits.
+// A block begins with the scales in F16, then the minima if there are any. The weights follow in quads of 4 inputs. The
+// 4 bytes of an output are adjacent, because one instruction reads them. Then follow those of the next output. For
+// weights of less than 8 bits, a byte has the low 4 bits of the weights for inputs k and k + 4. In a group, the bytes
+// with the high bits precede the bytes with the low bits.
 func (m *Matrix) locate(c, k int) (low, lowShift, high, highShift int) {
 	at, bits, group := m.Type.scaleBytes()+c*4+k%4, m.Type.bits(), m.Type.group()
 	if bits == 8 {

@@ -50,8 +50,8 @@ var (
 	int4x2  = [...]dotKernel{dotInt4AVX2x1, dotInt4AVX2x2, dotInt4AVX2x3, dotInt4AVX2x4}
 )
 
-// A dotPart has the arguments of the kernels that multiply rows of x by the inputs [k, k+n) of a panel whose weights
-// are, or were unpacked to, bytes.
+// A dotPart has the arguments of the kernels that multiply rows of x by the inputs [k, k+n) of a panel. The panel's
+// weights are bytes, or were unpacked to bytes.
 type dotPart struct {
 	m         *Matrix
 	x         *Input

@@ -128,9 +128,9 @@ const prefetchBytes = 64
 // consist of blocks of Block inputs. A block has 64 scales in F16, 64 minima in F16 if the type has minima, and the
 // integers. Two 4-bit integers share a byte; the low half is for the input with the smaller index. Int4F, E4M3, NL4 and
 // FP4 have scales and minima in F32. Panels of Int8K, Int8KMin and Int4K consist of units of 64 inputs. A unit has 64
-// factors of scales in F16, 64 of minima if the type has minima, and blocks; a block has 64 factors of 8 bits, 64 more
-// for minima, and the integers. The comment of locate describes the blocks of types that round activations to 8 bits,
-// the comment of half the weights of W16A16.
+// factors of scales in F16, 64 of minima if the type has minima, and blocks. Each block has 64 factors of 8 bits, 64
+// more for minima, and the integers. The comment of locate describes the blocks of types that round activations to 8
+// bits, the comment of half the weights of W16A16.
 type Matrix struct {
 	Type    Type
 	Out, In int
@@ -143,9 +143,9 @@ type Matrix struct {
 }
 
 // New allocates a matrix of zeros. block is the number of inputs that share a scale. It must be 0 for types without
-// scales. For types with units it must be even and divide 64, and in must be a multiple of 64. For other types it must
-// be even and divide 96 and in. For types that round activations to 8 bits, in must be a multiple of 32, and block must
-// be 32; it may also be 16 if the weights do not have 5 bits. For W16A16, in must be even.
+// scales. For types with units it must be even and divide 64, and in must be a multiple of 64. For types that round
+// activations to 8 bits, in must be a multiple of 32. block must then be 32, or 16 if the weights do not have 5 bits.
+// For all other types, block must be even and divide 96 and in. For W16A16, in must be even.
 func (a *Arena) New(t Type, out, in, block int) (*Matrix, error) {
 	m, err := shaped(t, out, in, block)
 	if err != nil {
@@ -178,8 +178,8 @@ func shaped(t Type, out, in, block int) (*Matrix, error) {
 	return m, nil
 }
 
-// Unit returns the number of inputs of the smallest piece into which rows can be divided: a block or a unit of
-// weights, a block of rounded activations, or a pair.
+// Unit returns the number of inputs of the smallest piece of a divided row. A piece is a block or a unit of weights, a
+// block of rounded activations, or a pair.
 func (m *Matrix) Unit() int {
 	switch {
 	case m.Type.rounds():
@@ -202,9 +202,9 @@ func Slices(in, unit int) int {
 	return 1
 }
 
-// Slice sets the number of slices, 1, 2 or 4, into which products divide their inputs. A product computes a sum for
-// each slice, and adds these sums in pairs. If two matrices each have half of the inputs and half of the slices of a
-// larger matrix, then the sum of their two products has the same bits as the product with the larger matrix.
+// Slice sets the number of slices of the inputs: 1, 2 or 4. A product computes a sum for each slice, and adds these
+// sums in pairs. Two matrices can therefore share the work of a larger one, each with half of its inputs and half of
+// its slices. The sum of their two products then has the same bits as the product with the larger matrix.
 func (m *Matrix) Slice(n int) error {
 	if n != 1 && n != 2 && n != 4 || m.In%(n*m.Unit()) != 0 {
 		return fmt.Errorf("%w: %d slices of %d inputs in blocks of %d", ErrShape, n, m.In, m.Unit())

@@ -39,13 +39,13 @@ type Quantized interface {
 	Quantized(i int, q []int8, scales []Scale)
 }
 
-// Pack sets panels from to to-1 to the weights of src. A matrix with blocks needs a Quantized source with the same
-// blocks. For W4A8, W5A8 and W6A8, Min must be an integer multiple of D, and integers plus Min/D must be from -8 to
-// 7, -16 to 15, and -32 to 31. For other types without minima, Min must be 0. Integers must be from 0 to 15 for
-// other types of 4 bits, and from 0 to 31 for W5A8Min.
+// Pack sets panels [from, to) to the weights of src. A matrix with blocks needs a Quantized source with the same
+// blocks. For W4A8, W5A8 and W6A8, Min must be an integer multiple of D. Integers plus Min/D must be from -8 to 7, -16
+// to 15, and -32 to 31. For other types without minima, Min must be 0. Integers must be from 0 to 15 for other types of
+// 4 bits, and from 0 to 31 for W5A8Min.
 //
-// For types with units, D and Min are rounded to F16, and the blocks of a unit must have the same D and the same
-// Min. For other types, D × By and Min × MinBy are rounded, to F16 or F32.
+// For types with units, D and Min are rounded to F16. The blocks of a unit must then have the same D and the same Min.
+// For other types, D × By and Min × MinBy are rounded, to F16 or F32.
 func (m *Matrix) Pack(src Source, from, to int) error {
 	quantized, ok := src.(Quantized)
 	if m.Block != 0 && !ok {

@@ -49,8 +49,8 @@ func (m *Matrix) Product(dst []float32, stride int, x *Input, from, to int, s *S
 }
 
 // sliced returns the product of x with panel p, 64 values a row. It computes a sum for each slice of the inputs and
-// adds these sums in pairs. The last addition adds the sum of the first half of the slices and the sum of the second
-// half, so a matrix with only one of the halves computes one of these two sums.
+// adds these sums in pairs. The last addition adds the sums of the two halves of the slices. A matrix with only one
+// half computes one of these two sums.
 func (m *Matrix) sliced(x *Input, p int, s *Scratch) []float32 {
 	rows, slices, in := x.rows, max(1, m.slices), m.words(x)
 	if in.group != 0 && !m.Type.rounds() {

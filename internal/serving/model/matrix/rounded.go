@@ -9,11 +9,12 @@ import (
 // inputBlock is the number of activations that share a scale when they are rounded to 8 bits.
 const inputBlock = 32
 
-// minActivation is the magnitude below which activations become 0, so that 127 divided by a magnitude is finite.
+// minActivation is a limit for blocks of activations. If no magnitude in a block reaches it, the block becomes 0.
+// Otherwise 127 divided by the largest magnitude is finite.
 const minActivation = 1.0 / (1 << 100)
 
-// A step has the scale of a block of rounded activations; minus, the negated sum of the block's integers, by which
-// kernels correct for the offset of weights; and times, which is minus × scale.
+// A step has the scale of a block of rounded activations. minus is the negated sum of the block's integers; kernels use
+// it to correct for the offset of weights. times is minus × scale.
 type step struct {
 	scale float32
 	minus int32

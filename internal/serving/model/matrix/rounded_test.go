@@ -40,9 +40,9 @@ func nearest(x []float32) (q []int, values, errors []float64) {
 	return q, values, errors
 }
 
-// checkRounded requires that the products dst equal those of the rounded activations, computed in float64. It also
-// requires that they are close to the products of the exact activations, from which each rounded activation differs by
-// at most half a step.
+// checkRounded requires that the products dst equal those of the rounded activations, computed in float64. The products
+// must also be close to those of the exact activations. A rounded activation differs from the exact one by at most half
+// a step.
 func checkRounded(t testing.TB, m *Matrix, x, dst []float32, rows int) {
 	w := make([]float32, m.In)
 	rounded, off := make([][]float64, rows), make([][]float64, rows)
@@ -311,8 +311,8 @@ var fuzzShapes = []shape{
 	{W5A8Min, 5, 96, 32}, {W6A8, 64, 64, 16}, {NL4A8, 5, 96, 32},
 }
 
-// Ensure that all instruction sets give the same result for activations with any bits, and that the result is close
-// to the float64 sum if all activations are finite.
+// Ensure that all instruction sets give the same result for activations with any bits. If all activations are finite,
+// the result must be close to the float64 sum.
 func FuzzRoundedProduct(f *testing.F) {
 	f.Add([]byte{0, 0, 128, 63}, uint8(0))
 	f.Add([]byte{255, 255, 127, 127, 1, 0, 0, 0}, uint8(3))

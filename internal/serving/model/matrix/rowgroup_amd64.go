@@ -142,6 +142,6 @@ func (g *rowGroup) pairs512(sums sumAddresses, k, n int) {
 	})
 }
 
-// pairsAhead is the distance in bytes at which weights are prefetched if there are so few rows that the weights are
-// read only once; see prefetch in ./asm.
+// pairsAhead is the distance in bytes at which weights are prefetched if there are few rows. The weights are then read
+// only once. See prefetch in ./asm.
 const pairsAhead = 4096

@@ -51,10 +51,10 @@ var (
 	}
 )
 
-// wide adds to sums, which have 64 values a row, the products of the packed rows of x and inputs from to to-1 of panel
-// p. It multiplies all rows by a slab of weights, which stays in the first-level cache, before the next slab. If there
-// are so many groups that decoding the weights in each group would take longer, or if a group has more rows than
-// kernels that read blocks accept, wide decodes the slab once.
+// wide adds to sums the products of the packed rows of x and inputs [from, to) of panel p. sums has 64 values a row.
+// wide multiplies all rows by a slab of weights before the next slab, so the slab stays in the first-level cache. It
+// decodes the slab once if decoding it in each group would take longer. It also does so if a group has too many rows
+// for the kernels that read blocks.
 func (m *Matrix) wide(sums []float32, x *words, p, from, to int, s *Scratch) {
 	groups := x.groups()
 	for k := from; k < to; k += m.slab() {
@@ -81,10 +81,11 @@ func (m *Matrix) wide(sums []float32, x *words, p, from, to int, s *Scratch) {
 	}
 }
 
-// ahead returns the address that a kernel prefetches while it multiplies n inputs for group g, and the number of
-// bytes by which each iteration of the kernel advances the address. With at most two groups, each group prefetches
-// its share of the next weights, which are at next. With more groups, each prefetches the values of the next group:
-// then there are few weights in comparison, and decoding reads them sequentially, which the processor prefetches.
+// ahead returns the arguments ahead and step of a kernel that multiplies n inputs for group g. The kernel prefetches
+// from address ahead on, and each iteration advances this address by step bytes. With at most two groups, each group
+// prefetches its share of the next weights, which are at next. With more groups, each prefetches the values of the next
+// group. There are then few weights in comparison. Decoding reads them sequentially, and the processor prefetches
+// sequential reads by itself.
 func (m *Matrix) ahead(x *words, next uintptr, g, k, n int) (ahead, step uintptr) {
 	size, groups := x.size(g), x.groups()
 	if groups > 2 {

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	w.End()
 }
 
-// Ensure that sums have the same bits as in one process, and that gathered, broadcast and exchanged data arrives.
+// Ensure that sums have the same bits as in one process. Gathered, broadcast and exchanged data must arrive.
 func TestProcessesComputeTheBitsOfWorkers(t *testing.T) {
 	for _, n := range []string{"2", "4"} {
 		c := exec.Command("mpirun", "-n", n, "--oversubscribe", os.Args[0])

@@ -57,10 +57,10 @@ func (m *matcher) next(text string, allowed func(from, to int, id int32) bool) (
 	return text, -1, ""
 }
 
-// EncodeMarked does what EncodeUpTo does, for a rendered chat template in which characters that clients wrote may be
-// replaced by marks of m. Protected tokens are found only where no character of their name is marked; elsewhere their
-// name is ordinary text. The protected tokens are the special tokens, the tokens that end an answer, and the tokens for
-// filling in the middle of a text.
+// EncodeMarked does what EncodeUpTo does, for a rendered chat template. Clients' characters in it may be replaced by
+// marks of m. Protected tokens are found only where no character of their name is marked; elsewhere their name is
+// ordinary text. The protected tokens are the special tokens, the tokens that end an answer, and the tokens for filling
+// in the middle of a text.
 func (t *Tokenizer) EncodeMarked(
 	ctx context.Context, text string, m *marks.Marks, addSpecial bool, limit int,
 ) ([]int32, error) {
@@ -68,9 +68,9 @@ func (t *Tokenizer) EncodeMarked(
 	return t.encode(ctx, plain, marked, addSpecial, limit)
 }
 
-// Edges returns the characters that must be marked in clients' texts so that EncodeMarked works. For each protected
-// token, these are two characters of its name: the first and the last that is not a letter, digit or space. If the name
-// has no such character, it is the first character of the name.
+// Edges returns the characters to mark in clients' texts for EncodeMarked. For each protected token, these are the
+// first and the last sign of its name. A sign is a character other than a letter, digit or space. If the name has no
+// sign, its first character is marked.
 func (t *Tokenizer) Edges() []rune { return t.edges() }
 
 func (t *Tokenizer) findEdges() []rune {
@@ -96,8 +96,8 @@ func (t *Tokenizer) protected(id int32) bool {
 	return t.Special(id) || slices.Contains(t.ends, id) || t.infill.has(id)
 }
 
-// seal removes protected tokens from the vocabulary of words and from the merges, so that text becomes one of them
-// only where its whole name is found as an added token.
+// seal removes protected tokens from the vocabulary of words and from the merges. Afterwards, text becomes a protected
+// token only if its whole name is found as an added token.
 func (t *Tokenizer) seal() {
 	hidden := map[int32]bool{}
 	for text, id := range t.added.ids {

@@ -75,8 +75,8 @@ func (q *candidates) pop() candidate {
 	return first
 }
 
-// window is the number of bytes of a long word that are merged at a time, so that memory does not grow with the word.
-// It is doubled if the text after these bytes could change all of their tokens.
+// window is the number of bytes of a long word that are merged at a time. The limit keeps memory from growing with the
+// word. It is doubled if the text after these bytes could change all of their tokens.
 const window = 1 << 12
 
 func (c *encoder) word(text string) {
@@ -99,7 +99,7 @@ func (c *encoder) word(text string) {
 
 // merge appends the tokens of the beginning of the text and returns the length of that beginning. It merges the symbols
 // of the first size bytes of the text. It leaves out the last of these symbols if they could also be merged with the
-// text after these bytes: such a merge may come before merges within these bytes, and so prevent them.
+// text after these bytes. Such a merge may come before merges within these bytes, and so prevent them.
 func (c *encoder) merge(size int) int {
 	c.symbols, c.queue = c.symbols[:0], c.queue[:0]
 	c.begin(size)

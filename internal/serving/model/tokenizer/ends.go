@@ -14,8 +14,7 @@ var endTexts = []string{
 	"<｜end▁of▁sentence｜>",
 }
 
-// endOfText is the token that ends a text in Llama 2, where it is a control token. In Gemma it is an HTML tag, an
-// ordinary added token.
+// endOfText ends a text in Llama 2. There it is a control token. In Gemma it is an HTML tag, an ordinary added token.
 const endOfText = "</s>"
 
 // Ends returns the tokens that end a text or the assistant's answer. The caller must not change them.
@@ -27,8 +26,9 @@ func isEnd(text string, kind int) bool {
 	return slices.Contains(endTexts, text) && (text != endOfText || kind == ggufControl)
 }
 
-// setEnds sets the tokens that end an answer: those that keys of the file name, and those whose text is in endTexts.
-// The key eos_token_ids is written by ollama. In Harmony (gpt-oss), <|end|> ends a message but not the answer.
+// setEnds sets the tokens that end an answer. Keys of the file name some of them. Others are found by their text, which
+// is in endTexts. The key eos_token_ids is written by ollama. In Harmony (gpt-oss), <|end|> ends a message but not the
+// answer.
 func (t *Tokenizer) setEnds(meta map[string]weights.Value, tokens []string, kinds []float64) error {
 	for _, key := range []string{"eos_token_id", "eot_token_id", "eom_token_id", "eos_token_ids"} {
 		value := meta["tokenizer.ggml."+key]

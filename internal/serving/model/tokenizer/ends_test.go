@@ -98,8 +98,8 @@ func TestTheTokenThatEndsAnAnswerOfAFolder(t *testing.T) {
 	}
 }
 
-// guarded returns a tokenizer of letters and signs, with the given name of a pre-tokenizer. It has the tokens <|end|>
-// and <|im_end|>, which are special, and the added token <t>, which is not.
+// guarded returns a tokenizer of letters and signs, with the given name of a pre-tokenizer. Its tokens <|end|> and
+// <|im_end|> are special. The added token <t> is not.
 func guarded(t *testing.T, pre string) *Tokenizer {
 	tok, err := FromGGUF(meta(t, map[string]any{
 		"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": pre,
@@ -111,7 +111,7 @@ func guarded(t *testing.T, pre string) *Tokenizer {
 	return tok
 }
 
-// Ensure that the pieces of all tokens add up to the text, and that a text without marks gets Encode's tokens.
+// Ensure that the pieces of all tokens add up to the text. A text without marks must get Encode's tokens.
 func TestProtectedTokensAreOnlyThoseOfTheTemplate(t *testing.T) {
 	for _, pre := range []string{"gpt-2", "llama-bpe"} {
 		tok := guarded(t, pre)

@@ -54,9 +54,9 @@ func openMerges(dir string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// SpecialTokens returns the texts of bos_token, eos_token, unk_token and pad_token by these names. It reads them
-// from tokenizer_config.json in the folder, and those that are missing there from special_tokens_map.json, which
-// older versions of transformers write.
+// SpecialTokens returns the texts of bos_token, eos_token, unk_token and pad_token by these names. It reads them from
+// tokenizer_config.json in the folder. Tokens missing there are read from special_tokens_map.json, a file of older
+// versions of transformers.
 func SpecialTokens(dir string) (map[string]string, error) {
 	tokens := map[string]string{}
 	for _, file := range []string{"tokenizer_config.json", "special_tokens_map.json"} {

@@ -107,9 +107,9 @@ func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, ki
 	return t.setFirstAndLastGGUF(meta, len(tokens), true)
 }
 
-// addGGUFText adds token i, which is ordinary text according to the file. Some texts are known to be tokens that end an
-// answer or that are used for filling in the middle of a text. For these the file is wrong, and addGGUFText makes the
-// token a special token that is found in text.
+// addGGUFText adds token i, which is ordinary text according to the file. Some texts are known to end an answer, or to
+// serve for filling in the middle of a text. For these the file is wrong. addGGUFText makes such a token special, and
+// finds it in text.
 func (t *Tokenizer) addGGUFText(i int, text string) {
 	t.addText(i, text)
 	if isEnd(text, 1) || isInfillMark(text) {

@@ -52,8 +52,7 @@ type Infill struct {
 // Infill returns the tokens for filling in the middle of a text, or nil if the vocabulary has none.
 func (t *Tokenizer) Infill() *Infill { return t.infill }
 
-// Ends returns the tokens that end a middle, in addition to those that end any answer. The caller must not change
-// them.
+// Ends returns the tokens that end a middle, in addition to Tokenizer.Ends. The caller must not change them.
 func (f *Infill) Ends() []int32 { return f.ends }
 
 // Encode returns the prompt after which a model writes the text between prefix and suffix. In both, the names of
@@ -117,9 +116,8 @@ func (t *Tokenizer) find(text string, id *int32) (ok bool) {
 	return ok
 }
 
-// readInfill sets the prefix, suffix and middle token of t.infill to those that keys of a GGUF file name, and adds the
-// tokens that end a middle. It does nothing unless the file names all three. A key may have its current name or its
-// earlier name.
+// readInfill sets the prefix, suffix and middle token of t.infill from keys of a GGUF file, and adds the tokens that
+// end a middle. It does nothing unless the file names all three. A key may have its current name or its earlier name.
 func (t *Tokenizer) readInfill(meta map[string]weights.Value) {
 	key := func(names ...string) int32 {
 		for _, name := range names {

@@ -51,8 +51,8 @@ func TestWordsAreCutAsTheNameInGGUFSays(t *testing.T) {
 	}
 }
 
-// Ensure that a model's own pattern is used where llama.cpp only approximates it: llama.cpp does not
-// treat À as a capital letter, nor ~ as a symbol.
+// Ensure that a model's own pattern is used, not llama.cpp's approximation. llama.cpp does not treat À as a capital
+// letter, nor ~ as a symbol.
 func TestWordsAreCutAsTheModelsTokenizerJSONSays(t *testing.T) {
 	for _, test := range []struct{ pre, text, want string }{
 		{"tekken", "ÉtéÀ ǅa", "Été¦À¦ ǅa"},

@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// Ensure that weights in each quantized format of folders have the bits that testdata/folders/write.py computed, both
-// in the tensor and in the packed matrix.
+// Ensure that weights in each quantized format of folders have the right bits, both in the tensor and in the packed
+// matrix. testdata/folders/write.py computed these bits.
 func TestQuantizedFoldersHaveTheWeightsOfTheirFormats(t *testing.T) {
 	tests := []struct {
 		folder string
@@ -75,8 +75,8 @@ func openChanged(t *testing.T, folder, file, from, to string) *Tensors {
 	return w
 }
 
-// Ensure that settings that change no weight are accepted: an older name of the configuration, and sorting the inputs
-// by their size, if each input is in the same group as without sorting.
+// Ensure that settings without effect on the weights are accepted. One is an older name of the configuration. Another
+// is to sort the inputs by size, if each input stays in its group.
 func TestSettingsThatChangeNoWeight(t *testing.T) {
 	for _, test := range []struct{ folder, from, to string }{
 		{"packed", "quantization_config", "compression_config"},
@@ -87,8 +87,8 @@ func TestSettingsThatChangeNoWeight(t *testing.T) {
 	}
 }
 
-// Ensure that the fingerprint depends on the zero points, which are no tensor of their own after OpenSafetensors,
-// and on how they are read.
+// Ensure that the fingerprint depends on the zero points and on how they are read. After OpenSafetensors, they are not
+// a tensor of their own.
 func TestTheFingerprintKnowsAllPartsOfAQuantizedMatrix(t *testing.T) {
 	fingerprint := func(file, from, to string) string { return openChanged(t, "gptq", file, from, to).Fingerprint() }
 	file, err := os.ReadFile(filepath.Join("testdata", "folders", "gptq", "model.safetensors"))
@@ -208,8 +208,8 @@ func fromGGML(t *testing.T, d DType) (*Tensor, []float32) {
 	return tensor, want
 }
 
-// Ensure that a tensor of each type, and the matrix to which it is packed, have the numbers that ggml computes from
-// the same blocks. The bits are the same, except for the sign of zeros.
+// Ensure that a tensor of each type and its packed matrix have ggml's numbers for the same blocks. The bits are the
+// same, except for the sign of zeros.
 func TestNumbersAreThoseOfGGML(t *testing.T) {
 	for d := Q8_0; d <= IQ4_XS; d++ {
 		t.Run(d.String(), func(t *testing.T) {

@@ -78,8 +78,8 @@ func (t *Tensors) renameExperts() error {
 	return nil
 }
 
-// transposedExperts has consecutive matrices whose rows are the columns of matrices in the file, which have the
-// shape [in, out].
+// transposedExperts has consecutive matrices. Their rows are the columns of matrices in the file, of the shape [in,
+// out].
 type transposedExperts struct {
 	file    *Tensor
 	in, out int

@@ -117,8 +117,8 @@ func readIQ4NL(block []byte, q []int8, s []matrix.Scale) {
 	read4Bits(block[2:], 16, q)
 }
 
-// readIQ4XS reads a block of IQ4_XS: a float16, the factor of 8 scales; two bytes with the upper 2 bits of the
-// scales; 4 bytes with their lower 4 bits; then the 4-bit integers.
+// readIQ4XS reads a block of IQ4_XS. It begins with a float16, the factor of 8 scales. Then follow two bytes with the
+// upper 2 bits of the scales, 4 bytes with their lower 4 bits, and the 4-bit integers.
 func readIQ4XS(block []byte, q []int8, s []matrix.Scale) {
 	d, high := f16(block), binary.LittleEndian.Uint16(block[2:])
 	for j := range s {
@@ -135,8 +135,8 @@ func read2Bits(packed []byte, q []int8) {
 	}
 }
 
-// readQ2K reads a block of Q2_K: 16 bytes with a scale and a minimum of 4 bits each, then the integers, then two
-// float16, the factors of the scales and of the minima.
+// readQ2K reads a block of Q2_K. It begins with 16 bytes, each with a scale and a minimum of 4 bits. Then follow the
+// integers and two float16, the factors of the scales and of the minima.
 func readQ2K(block []byte, q []int8, s []matrix.Scale) {
 	for j := range s {
 		s[j] = matrix.Scale{D: f16(block[80:]), Min: -f16(block[82:]), By: int8(block[j] & 15), MinBy: int8(block[j] >> 4)}
@@ -144,9 +144,9 @@ func readQ2K(block []byte, q []int8, s []matrix.Scale) {
 	read2Bits(block[16:80], q)
 }
 
-// readQ3K reads a block of Q3_K: 32 bytes with the integers' highest bits; 64 bytes with their lower bits; 12 bytes
-// with the lower 4 bits, then the upper 2 bits, of 16 scales; and a float16, the factor of the scales. The integers
-// in q are 4 larger than those of the format.
+// readQ3K reads a block of Q3_K. It begins with 32 bytes with the integers' highest bits and 64 bytes with their lower
+// bits. Then follow 12 bytes with the lower 4 bits, then the upper 2 bits, of 16 scales. The last number is a float16,
+// the factor of the scales. The integers in q are 4 larger than those of the format.
 func readQ3K(block []byte, q []int8, s []matrix.Scale) {
 	d, packed := f16(block[108:]), block[96:108]
 	for j := range s {
@@ -159,8 +159,8 @@ func readQ3K(block []byte, q []int8, s []matrix.Scale) {
 	}
 }
 
-// readScalesK reads the scales of a block of Q4_K or Q5_K: two float16, the factors of scales and of minima, then 8
-// scales and 8 minima of 6 bits.
+// readScalesK reads the scales of a block of Q4_K or Q5_K. It reads two float16, the factors of scales and of minima,
+// then 8 scales and 8 minima of 6 bits.
 func readScalesK(block []byte, s []matrix.Scale) {
 	d, dmin, packed := f16(block), f16(block[2:]), block[4:16]
 	for j := range s {
@@ -177,8 +177,8 @@ func readQ4K(block []byte, q []int8, s []matrix.Scale) {
 	read4Bits(block[16:], 32, q)
 }
 
-// readQ5K reads a block of Q5_K: the scales; 32 bytes with the highest bits of the integers, in which bit j belongs
-// to the j-th group of 32 integers; then the lower 4 bits.
+// readQ5K reads a block of Q5_K. It begins with the scales. Then follow 32 bytes with the highest bits of the integers;
+// in these, bit j belongs to the j-th group of 32 integers. The lower 4 bits are last.
 func readQ5K(block []byte, q []int8, s []matrix.Scale) {
 	readScalesK(block, s)
 	read4Bits(block[48:], 32, q)
@@ -187,9 +187,9 @@ func readQ5K(block []byte, q []int8, s []matrix.Scale) {
 	}
 }
 
-// readQ6K reads a block of Q6_K: 128 bytes with the low 4 bits of the integers; 64 bytes with the two bits above
-// them; 16 scales; and a float16, the factor of the scales. Each half of the block has 4 quarters of 32 integers,
-// whose bits share bytes.
+// readQ6K reads a block of Q6_K. It begins with 128 bytes with the low 4 bits of the integers and 64 bytes with the two
+// bits above them. Then follow 16 scales and a float16, their factor. Each half of the block has 4 quarters of 32
+// integers, whose bits share bytes.
 func readQ6K(block []byte, q []int8, s []matrix.Scale) {
 	low, high, scales, d := block[:128], block[128:192], block[192:208], f16(block[208:])
 	for j := range s {

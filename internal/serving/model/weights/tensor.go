@@ -179,8 +179,8 @@ func (t *Tensor) Vector() []float32 {
 	return v
 }
 
-// Release tells the system that the pages of memory that are completely in t are not needed. Reading t again reads
-// the file.
+// Release tells the system that the memory of t is not needed. It concerns only pages completely in t. Reading t again
+// reads the file.
 func (t *Tensor) Release() { t.release(t.data) }
 
 // ReleaseRows does the same for rows from to to-1.
@@ -229,7 +229,7 @@ func FromFloats(name string, rows, cols int, values []float32) *Tensor {
 	return &Tensor{Name: name, DType: F32, Rows: rows, Cols: cols, data: data}
 }
 
-// FromBytes returns a tensor that uses the memory of data, which has the rows as files have them.
+// FromBytes returns a tensor that uses the memory of data. data has the rows in the format of files.
 func FromBytes(d DType, rows, cols int, data []byte) *Tensor {
 	return &Tensor{DType: d, Rows: rows, Cols: cols, data: data}
 }

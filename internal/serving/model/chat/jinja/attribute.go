@@ -100,8 +100,8 @@ func (m *machine) path(v, attribute any) any {
 	return v
 }
 
-// keyFunc returns the function that filters such as sort use to get the key of an item: the item's attribute, or the
-// item itself if attribute is not given or None.
+// keyFunc returns the function that gets an item's key for filters such as sort. The key is the item's attribute, or
+// the item itself if attribute is not given or None.
 func (m *machine) keyFunc(attribute any) func(any) any {
 	if !given(attribute) || attribute == nil {
 		return func(v any) any { return v }

@@ -19,8 +19,8 @@ func (b builtin) apply(m *machine, v any, a arguments) any {
 	return b.invoke(m, v, a)
 }
 
-// invoke calls a builtin. It counts steps of the machine for the result, but not for the size of v: most tests read
-// only the type of v, so they cost nothing for a long text.
+// invoke calls a builtin. It counts steps of the machine for the result, but not for the size of v. Most tests read
+// only the type of v, so the length of a text must not count for them.
 func (b builtin) invoke(m *machine, v any, a arguments) any {
 	m.spend(1)
 	bound := []any{a}
@@ -77,7 +77,7 @@ var tests = map[string]builtin{
 	">=": {"other", compared(">=")}, "ge": {"other", compared(">=")},
 }
 
-// typeTest returns a test that calls f, which reads only the type of its value.
+// typeTest returns a test for f. f reads only the type of its value.
 func typeTest(f func(v any) bool) builtinFunc {
 	return func(_ *machine, v any, _ []any) any { return f(v) }
 }

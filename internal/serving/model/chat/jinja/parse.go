@@ -90,8 +90,8 @@ func (p *parser) until(ends ...string) (b block) {
 	}
 }
 
-// at returns a statement that first sets the machine's line to that of t, for errors, and counts a step of the machine,
-// and then runs st.
+// at returns st as a statement on the line of t. The statement first sets the machine's line for errors and counts a
+// step of the machine. Then it runs st.
 func (t token) at(st stmt) stmt {
 	return func(s *scope) flow {
 		s.m.line = t.line

@@ -1,8 +1,8 @@
 // Package jinja renders chat templates as Python's jinja2 does in Hugging Face's transformers: with trim_blocks and
-// lstrip_blocks, in its immutable sandbox, with its tojson, its loop controls and its generation tag. It implements the
-// part of the language that chat templates use. For everything else, Parse returns an error that names it: for
-// templates that load other templates, autoescape, and a few filters. A template is not trusted: it cannot read files,
-// and its work is limited.
+// lstrip_blocks, in its immutable sandbox. It also has transformers' tojson, loop controls and generation tag. It
+// implements only the part of the language that chat templates use. It does not load other templates, and lacks
+// autoescape and a few filters. If a template uses one of these, Parse returns an error with its name. A template is
+// not trusted: it cannot read files, and its work is limited.
 package jinja
 
 import (
@@ -117,8 +117,8 @@ func (m *machine) made(v any) any {
 	return v
 }
 
-// size returns the length of values for which the time to read them depends on their length: the bytes of a text, or
-// the elements of a list or dict. It returns 0 for other values.
+// size returns the length of a text in bytes, or of a list or dict in elements. The time to read these values depends
+// on their length. It returns 0 for other values.
 func size(v any) int {
 	switch v := v.(type) {
 	case string:

@@ -167,8 +167,8 @@ func capitalize(s string) string {
 	return upper(s[:n]) + lower(s[n:])
 }
 
-// titled returns Python's s.title(), except that no letter becomes two: letters that follow a letter with a case become
-// lower case, others title case.
+// titled returns Python's s.title(), except that no letter becomes two. A letter after another letter with a case
+// becomes lower case. All others become title case.
 func titled(s string) string {
 	before := ' '
 	return strings.Map(func(r rune) rune {

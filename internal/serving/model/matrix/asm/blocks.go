@@ -106,10 +106,10 @@ func (b *block) all(w Register, body func(w, n Register)) {
 }
 
 // pass emits a loop over blocks. For each block, the loop loads the scales and minima into registers, and then runs the
-// code that body emits, for the n inputs whose weights start at w. The scales and minima are in the head at the
-// beginning of a block or unit (see headBytes). Register from has the address of the end of the first head. If diff is
-// nil, the loop loads from the beginning of each head. Otherwise it loads from the address diff after the head's end,
-// where the scales of the current pass's outputs begin; diff is negative.
+// code of body. n is the number of the block's inputs, and w the address of their weights. The scales and minima are in
+// the head at the beginning of a block or unit (see headBytes). Register from has the address of the end of the first
+// head. If diff is nil, the loop loads from the beginning of each head. Otherwise it loads the scales of the current
+// pass's outputs, at address diff after the head's end; diff is negative.
 func (b *block) pass(from, diff Register, body func(w, n Register)) {
 	w, head, n, rest, count := asm.GP64(), asm.GP64(), asm.GP64(), asm.GP64(), asm.GP64()
 	asm.MOVQ(from, w)

@@ -19,14 +19,14 @@ const dotProduct = "func(sums *float32, x *int8, xStride uintptr, steps *uint64,
 	"wStride uintptr, " +
 	"scales *byte, scalesStride uintptr, blocks, quads, shift, minima uintptr)"
 
-// A dot generates an AVX2 kernel that multiplies rows of 8-bit activations by the weights of 16 outputs, block by
-// block, and adds the products to sums in memory. The rows of these sums are 64 values apart.
+// A dot generates an AVX2 kernel. The kernel multiplies rows of 8-bit activations by the weights of 16 outputs, block
+// by block, and adds the products to sums in memory. The rows of these sums are 64 values apart.
 //
-// The weights are unsigned, because an offset, 2 to the power of shift, was added to each of them; the comment of each
-// kernel says how it corrects for that. The sum of a block is exact. The kernel converts this sum to a float and
-// multiplies it by the weights' scale. It multiplies the result by the activations' scale and adds it to the sum in
-// memory, with one rounding. If minima is not 0, the minima of the weights follow their scales, and the kernel adds the
-// products of the minima and the sums of the activations.
+// The weights are unsigned, because an offset, 2 to the power of shift, was added to each of them. The comment of each
+// kernel says how the kernel corrects for the offset. The sum of a block is exact. The kernel converts this sum to a
+// float and multiplies it by the weights' scale. It multiplies the result by the activations' scale and adds it to the
+// sum in memory, with one rounding. If minima is not 0, the minima of the weights follow their scales, and the kernel
+// adds the products of the minima and the sums of the activations.
 type dot struct {
 	width
 	x, steps     *assembly.Rows
@@ -42,8 +42,8 @@ func newDot(w width, name string, rows, vectors int) *dot {
 	return d
 }
 
-// blocks emits a loop over all blocks, and the end of the kernel. The loop runs, for each block, the code that first
-// emits, then for every 4 inputs the code that quad emits, then the code that last emits.
+// blocks emits a loop over all blocks, and the end of the kernel. For each block, the loop runs the code of first, then
+// the code of quad once for every 4 inputs, then the code of last.
 func (d *dot) blocks(w Register, first, quad, last func()) {
 	blocks, n := arg("blocks"), asm.GP64()
 	loop("block", blocks, 1, func() {

@@ -80,11 +80,11 @@ func half512(rows int, kind string) {
 	sums.store(dst)
 }
 
-// prefetch is the distance in bytes between the weights that a kernel reads and those that it prefetches. Kernels
-// prefetch because the processor's own prefetcher stops at the end of each page of 4 KB. Some kernels for one row are
-// limited by the speed of memory. They prefetch to the second-level cache, from which the weights reach the first-level
-// cache in time. Prefetches to the first-level cache occupy its few line buffers while they wait for memory; with them,
-// reading was 6 % slower on one core and 8 % on two.
+// prefetch is the distance in bytes from the weights that a kernel reads to the prefetched weights. Kernels prefetch
+// because the processor's own prefetcher stops at the end of each page of 4 KB. Some kernels for one row are limited by
+// the speed of memory. They prefetch to the second-level cache. From there, the weights reach the first-level cache in
+// time. Prefetches to the first-level cache occupy its few line buffers while they wait for memory. With them, reading
+// was 6 % slower on one core and 8 % on two.
 const prefetch = 4096
 
 func blocks512(rows int, kind kind) {

@@ -2,9 +2,9 @@
 //
 //	go run ./internal/serving/model/matrix/asm -o internal/serving/model/matrix
 //
-// Every kernel adds the products of an output in the order of the inputs, with one fused multiply-add each, so that
-// all kernels give the same bits. In kernels for pairs of BF16, an instruction does two multiply-adds, first for the
-// high halves. Kernels for 8-bit activations compute exact sums of blocks and add these.
+// Every kernel adds the products of an output in the order of the inputs, with one fused multiply-add each. All kernels
+// therefore give the same bits. In kernels for pairs of BF16, an instruction does two multiply-adds, first for the high
+// halves. Kernels for 8-bit activations compute exact sums of blocks and add these.
 package main
 
 import (

@@ -33,8 +33,8 @@ func broadcastX(bits uint32) VecVirtual {
 	return x
 }
 
-// factors emits the code that computes, from the largest magnitude of a block, the block's scale and the factor by
-// which its values are multiplied before they are rounded.
+// factors emits the code for the factors of a block, computed from the block's largest magnitude. scale is the block's
+// scale. The values are multiplied by inverse before they are rounded.
 func (k *quantizer) factors(largest Register) (scale, inverse VecVirtual) {
 	finite, size := asm.XMM(), asm.GP32()
 	scale, inverse = asm.XMM(), asm.XMM()
@@ -51,8 +51,8 @@ func (k *quantizer) factors(largest Register) (scale, inverse VecVirtual) {
 	return scale, inverse
 }
 
-// half emits the code that adds the 4 integers in each of x and other, which together are the sum of half a block,
-// and stores the half's step: the scale, the negated sum, and their product.
+// half emits the code for the step of half a block. The sum of this half is the sum of the 4 integers in x and the 4 in
+// other. The code stores the scale, the negated sum, and their product.
 func (k *quantizer) half(i int, scale VecVirtual, x, other Register) {
 	sum := asm.GP32()
 	asm.VPADDD(other, x, x)

@@ -9,9 +9,9 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// A resultSums has the sums of a kernel that keeps them in registers from the first to the last input: a register for
-// each row and vector of outputs. Its methods emit the code that sets the registers at the beginning, and the code that
-// stores them in the result at the end.
+// A resultSums has the sums of a kernel, a register for each row and vector of outputs. The kernel keeps them in
+// registers from the first to the last input. The methods emit the code to set the registers at the beginning, and to
+// store them in the result at the end.
 type resultSums struct{ sums }
 
 // resultParameters are the parameters of kernels with resultSums. The sums start with the values at from, or with 0

@@ -88,7 +88,7 @@ func newUnpacking(p packing, width width) *unpacking {
 	return u
 }
 
-// expand emits the code that completes the weights in z: each byte of z has the low 4 bits of a weight, and is replaced
+// expand emits the code that completes the weights in z. Each byte of z has the low 4 bits of a weight, and is replaced
 // by the whole weight. high has the bits above the low 4 of the group's weights; quad is the index of the quad in the
 // group.
 func (u *unpacking) expand(z, high VecVirtual, quad int) {

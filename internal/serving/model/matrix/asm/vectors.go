@@ -8,8 +8,8 @@ import (
 )
 
 // An exponential emits the code that computes exp(x) as 2^n × p(r), with n = round(x/ln 2) and r = x − n ln 2. p is
-// the Taylor polynomial of degree 7; for |r| ≤ ln 2/2, its error is smaller than the rounding of f32. ln 2 is the
-// sum of two numbers, of which the first has so few bits that its product with n is exact.
+// the Taylor polynomial of degree 7; for |r| ≤ ln 2/2, its error is smaller than the rounding of f32. ln 2 is the sum
+// of two numbers. The first has so few bits that its product with n is exact.
 type exponential struct {
 	log2e, high, low VecVirtual
 	coefficients     [8]VecVirtual
@@ -43,7 +43,8 @@ func (e *exponential) exp(x VecVirtual) VecVirtual {
 }
 
 // exp512 generates the kernel that replaces each of n values by exp((x − top) × scale). n is a multiple of 16.
-// Exponents below −1,000 are replaced by −1,000, for which the result is 0, so that −∞ does not become NaN.
+// Exponents below −1,000 are replaced by −1,000. Their result is 0; without the replacement, −∞ would become
+// NaN.
 func exp512() {
 	begin("expAVX512", "func(x *float32, n uintptr, top float32, scale float32)")
 	asm.Pragma("noescape") // callers may have x on the stack
