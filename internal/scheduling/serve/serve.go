@@ -9,8 +9,8 @@
 //		answered = scheduler.Finish(answered[:0], the requests that have generated their last token)
 //	}
 //
-// A scheduler may rely on this order. Step assumes that the unfinished requests of the previous iteration have
-// generated their tokens. This package must not contain scheduling rules.
+// A scheduler may rely on this order. Step assumes that each request of the previous iteration has generated its token,
+// unless Finish ended it. This package must not contain scheduling rules.
 package serve
 
 import (

@@ -158,8 +158,7 @@ func (c *Cache) StartStep(seq uint64) {
 }
 
 // EndStep says that the steps up to number seq have run. It frees the blocks that Release and Take have kept for these
-// steps. It frees kept blocks in the order of their keeping, and stops at the first block for a later step, as vLLM
-// does.
+// steps. It starts with the blocks kept first, and stops at the first block for a later step, as vLLM does.
 func (c *Cache) EndStep(seq uint64) {
 	c.pool.SetStamp(uint32(seq))
 	for len(c.deferred) > 0 && c.deferred[0].step <= seq {

@@ -257,8 +257,8 @@ func loadsIntoBlocks() Config {
 	return c
 }
 
-// A hit ends inside a block. Ensure that the connector loads this block only if the load brings more of its tokens than
-// the hit (vllm/v1/RULES.md §19).
+// A hit ends inside a block. Ensure that the connector loads this block only if the load brings more of the block's
+// tokens than the hit (vllm/v1/RULES.md §19).
 func TestALoadReplacesAPartOfABlockIfItIsMore(t *testing.T) {
 	for external, want := range map[int][2]int{12: {12, 0}, 13: {13, 5}} {
 		h := newHost(t, loadsIntoBlocks())

@@ -142,8 +142,7 @@ func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 	}
 }
 
-// A request loses its blocks and waits. Ensure that its row in flight is void if the row read a block that was not
-// loaded.
+// A request loses its blocks and waits. Ensure that its row in flight is void if it read a block that was not loaded.
 func TestARowOfAWaitingRequestIsVoid(t *testing.T) {
 	for _, test := range []struct {
 		name   string
