@@ -51,7 +51,7 @@ func table(line cost.Linear, noise float64) string {
 	return b.String()
 }
 
-// Ensure that the fit is exact if the measurements have no noise, and that otherwise the stated errors are as
+// Ensure that the fit is exact if the measurements have no noise. With noise, the stated errors must be about as
 // large as the noise.
 func TestTheFitFindsTheLine(t *testing.T) {
 	line := cost.Linear{Base: 6.1, Seq: 0.02, Context: 5e-5, Prompt: 0.03}
@@ -68,7 +68,7 @@ func TestTheFitFindsTheLine(t *testing.T) {
 	require.True(t, c.Fit.Median > 0.01 && c.Fit.Median < 0.1, "%v", c.Fit)
 }
 
-// Ensure that no coefficient is negative, and that a quantity that is 0 in all points has the coefficient 0.
+// Ensure that no coefficient is negative. If a quantity is 0 in all points, its coefficient must be 0.
 func TestPartsAreNotNegative(t *testing.T) {
 	c, err := Fit([]Point{{Steps: 1, Seqs: 1, Seconds: 0.02}, {Steps: 1, Seqs: 8, Seconds: 0.019},
 		{Steps: 1, Seqs: 16, Seconds: 0.018}})
@@ -164,8 +164,8 @@ func TestACostFileTimesASetup(t *testing.T) {
 	require.Contains(t, b.String(), "an iteration takes, in ms, 6.1 + 0.02 for each sequence")
 }
 
-// Ensure that iterations with the same work become one point, so that many small batches do not outweigh a
-// few large ones.
+// Ensure that iterations with the same work become one point. Otherwise many small batches would outweigh a few large
+// ones.
 func TestATraceIsMergedByWork(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("batch,context,prompt,seconds\n")

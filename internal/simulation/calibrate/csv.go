@@ -13,9 +13,9 @@ import (
 
 var columns = []string{"batch", "context", "prompt", "seconds"}
 
-// parseCSV reads iterations. The columns are the number of sequences that decode, the number of tokens to
-// which each of them attends, the number of computed prompt tokens, and the seconds. They are separated by
-// commas or, as spreadsheets write them, by semicolons or tabs, with decimal commas. Empty rows are skipped.
+// parseCSV reads iterations. The columns are the number of decoding sequences, the context length of each of them,
+// the number of computed prompt tokens, and the seconds. They are separated by commas or, as spreadsheets write them,
+// by semicolons or tabs, with decimal commas. Empty rows are skipped.
 func parseCSV(text []byte) (points []Point, err error) {
 	c := csv.NewReader(bytes.NewReader(text))
 	c.Comma = separator(text)
@@ -89,8 +89,8 @@ func number(text string, separator rune) (float64, error) {
 // minTrace is the smallest number of iterations in a trace of a server. A file with fewer is a table of measurements.
 const minTrace = 200
 
-// merge combines the iterations of a trace that have about the same work into one point: the same number of
-// sequences, and numbers of context and prompt tokens that differ by at most a factor of √2. Otherwise the
+// merge combines the iterations of a trace with about the same work into one point. Their numbers of sequences are
+// equal. Their numbers of context tokens and of prompt tokens differ by at most a factor of √2. Otherwise the
 // thousands of small batches in a trace would determine the line.
 func merge(points []Point) []Point {
 	if len(points) < minTrace {

@@ -11,8 +11,7 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// Ensure that tables are read in the formats that spreadsheets and other programs write, and that errors name
-// the part that cannot be read.
+// Ensure that tables are read as spreadsheets and other programs write them. An error must name the unreadable part.
 func TestTablesAreReadAsProgramsWriteThem(t *testing.T) {
 	const plain = "batch,context,prompt,seconds\n4,128,16,0.0125\n"
 	var packed bytes.Buffer
@@ -53,7 +52,7 @@ func TestTablesAreReadAsProgramsWriteThem(t *testing.T) {
 	}
 }
 
-// Ensure that a fit lists the times that the measurements cannot determine, even if its errors are small.
+// Ensure that a fit lists undetermined times, even if its errors are small.
 func TestAFitSaysWhatItCannotKnow(t *testing.T) {
 	line := cost.Linear{Base: 8, Seq: 0.15, Context: 4e-5, Prompt: 0.03}
 	measure := func(batches, contexts, prompts []float64) (points []Point) {
@@ -95,7 +94,7 @@ func TestAFitSaysWhatItCannotKnow(t *testing.T) {
 	}
 }
 
-// Ensure that results of several models in one file are refused, and that failed requests are reported.
+// Ensure that results of several models in one file are refused. Ensure that failed requests are reported.
 func TestACostFileIsOfOneModel(t *testing.T) {
 	serve := func(model string, seconds string) string {
 		return `{"model_id": "` + model + `", "num_prompts": 100, "completed": 90, "duration": ` + seconds +

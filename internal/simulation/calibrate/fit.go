@@ -134,9 +134,9 @@ func at(x [4]float64, p Point) float64 {
 	return x[0]*t[0] + x[1]*t[1] + x[2]*t[2] + x[3]*t[3]
 }
 
-// solve fits a line by least squares of errors relative to the line itself: in each round, errors are
-// relative to the line of the previous round. If they were relative to the measured times, measurements that
-// are too long would count less than those that are too short, and the line would be too low.
+// solve fits a line by least squares of errors relative to the line itself: in each round, errors are relative to the
+// line of the previous round. If they were relative to the measured times, too long times would count less than too
+// short times. The line would be too low.
 func solve(points []Point) (best [4]float64, ok bool) {
 	scaled := slices.Clone(points)
 	for range rounds {

@@ -39,8 +39,9 @@ func decodes(n, context, steps float64) Point {
 	return Point{Steps: steps, Seqs: n * steps, Context: n * steps * (context + (steps-1)/2)}
 }
 
-// weight returns the weight of a point in the fit. A point of more measurements has more weight, but less than in
-// proportion: its mean is more exact, but the line is only an approximation, even of exact times.
+// weight returns the weight of a point in the fit. A point of more measurements has more weight, because its mean is
+// more exact. But the weight grows less than in proportion, because the line is only an approximation, even of exact
+// times.
 func (p Point) weight() float64 { return math.Sqrt(float64(max(1, len(p.lines)))) }
 
 func (p Point) measured() []Point {

@@ -74,7 +74,7 @@ func slo(t require.TestingT, text string) SLO {
 
 // Ensure that Knee finds the highest rate of an M/D/1 queue: Poisson arrivals, one request at a time, 0.1 s of
 // service for each. At a load rho, the mean wait is rho/(2(1-rho)) times the service time. A request has 10 tokens.
-// A limit on the mean latency that leaves 5 ms a token for waiting is reached at rho = 1/2, which is 5 requests a
+// If the limit on the mean latency leaves 5 ms a token for waiting, it is reached at rho = 1/2, or 5 requests a
 // second. Even with a loose objective, the server sustains only ten requests a second. The number of concurrent runs
 // does not change the result.
 func TestTheKneeOfMD1IsFound(t *testing.T) {
@@ -189,7 +189,7 @@ func TestPercentilesAreTakenByRank(t *testing.T) {
 	require.Equal(t, 999, rank(level, 1000))
 }
 
-// Ensure that one refused request in a hundred is ignored, and that two make the value of an objective infinite.
+// Ensure that one refused request in a hundred is ignored. With two, the value of an objective must be infinite.
 func TestOnePercentMayBeRefused(t *testing.T) {
 	const n = 100
 	w := &run{rate: 1, requests: make([]workload.Request, n), first: make([]float64, n), done: make([]float64, n),
@@ -205,7 +205,7 @@ func TestOnePercentMayBeRefused(t *testing.T) {
 	}
 }
 
-// Ensure that a capacity is below the lowest rate that missed the objective, even if a higher rate met it.
+// Ensure that a capacity is below the lowest failing rate, even if a higher rate met the objective.
 func TestTheLowestFailureCounts(t *testing.T) {
 	s := one(t, scenario.Scenario{}, "0.1s/token")
 	s.points = []Point{{Rate: 0.5, Holds: true}, {Rate: 0.6}, {Rate: 0.61, Holds: true}, {Rate: 3}}
@@ -219,7 +219,7 @@ func TestTheLowestFailureCounts(t *testing.T) {
 	require.Equal(t, 2.0, Median([]float64{4, 3, 1, 2}), "the lower one")
 }
 
-// Ensure that a run that ended early is repeated up to the horizon before its rate becomes the capacity.
+// Ensure that the capacity is not taken from a run with an early end. Such a run must be repeated up to the horizon.
 func TestARateThatFailsAfterItsRunWasCutIsNotAnswered(t *testing.T) {
 	s := one(t, scenario.Scenario{}, "0.1s/token")
 	most := 3 * s.estimate

@@ -26,13 +26,13 @@ const (
 	maxOthers       = 16
 )
 
-// Confirm replaces c.Rate, a result of Find, by a rate at which the objective is met for the whole horizon h
-// (default DefaultHorizon), or for the scenario's Duration or Requests if these are longer.
+// Confirm replaces c.Rate, a result of Find, by a rate that meets the objective for the whole horizon h (default
+// DefaultHorizon). If the scenario's Duration or Requests are longer, the rate must meet it for these.
 //
-// It finds the highest rate of a grid that meets the objective under most seeds: those of the search and some
-// others. It begins one step below this rate and lowers the rate until the objective is met under all seeds of the
-// search, and the number of other seeds that miss it is at most a sixteenth of all seeds. So the more the seeds
-// differ, for example because of bursts, the lower the final rate.
+// It finds the highest rate of a grid that meets the objective under most seeds: those of the search and some others.
+// It begins one step below this rate and lowers the rate until it meets the objective under all seeds of the search.
+// Other seeds may miss the objective, but at most a sixteenth of all seeds. So the more the seeds differ, for example
+// because of bursts, the lower the final rate.
 func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon, pool Pool, c *Capacity) error {
 	if h == (Horizon{}) {
 		h = DefaultHorizon
@@ -65,9 +65,10 @@ func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon
 	return nil
 }
 
-// A confirmation has the results of runs up to the horizon under several seeds. It assumes that a seed that met the
-// objective at a rate meets it at all lower rates, and that a seed that missed it at a rate misses it at all higher
-// rates. It does not run these rates.
+// A confirmation has the results of runs up to the horizon under several seeds. To count the seeds at a rate, it
+// assumes that latencies grow with the rate. If a seed met the objective at a higher rate, or missed it at a lower
+// rate, it is not run. The method reported checks this assumption, but only at the final rate and for the seeds of
+// the search.
 type confirmation struct {
 	runAt   func(i int, rate float64, e effort) (Point, error) // runs a rate under the i-th seed
 	own     int                                                // the last own seeds are those of the search

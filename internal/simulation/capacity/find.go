@@ -51,8 +51,9 @@ func (p Pool) Give() {
 // A Capacity is the highest rate that meets the objective, in requests a second.
 type Capacity struct {
 	// Rate is the median over the seeds. After Confirm, a server meets the objective at Rate for the whole horizon
-	// under all seeds of the search, and under all other seeds except a few: at most a sixteenth of all seeds. For a
-	// workload, Rate is then at least 3 % below Most. Rate is 0 if even a single request misses the objective.
+	// under all seeds of the search. Under other seeds it may miss the objective, but at most under a sixteenth of
+	// all seeds. For a workload, Rate is then at least 3 % below Most. Rate is 0 if even a single request misses the
+	// objective.
 	Rate      float64 `json:"rate"`
 	Low       float64 `json:"low"`  // least of the seeds
 	High      float64 `json:"high"` // greatest of the seeds

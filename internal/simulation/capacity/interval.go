@@ -19,9 +19,9 @@ type statistic struct {
 	count           int
 }
 
-// minRequests returns how many values a run needs so that every objective has a confidence interval, and at least
-// 100. For a quantile q, this is the smallest n for which at least one of n values exceeds the quantile with a
-// probability (1 - qⁿ) of 97.5 %.
+// minRequests returns the number of values that a run needs for a confidence interval of every objective, but at
+// least 100. At least one of n values exceeds a quantile q with the probability 1 - qⁿ. For a quantile, n is the
+// least number for which this probability is 97.5 %.
 func (s SLO) minRequests() int {
 	n := 100
 	for _, o := range s {
@@ -43,10 +43,10 @@ func minValues(level float64) int {
 // estimateOf returns the mean (level 0) or a quantile of values, and its confidence interval. The values are
 // in the order of time, and neighbours are correlated.
 //
-// For a quantile, it computes the confidence interval of the fraction of values above the quantile, and
-// converts the ends of that interval back to values (Woodruff, Confidence intervals for medians and other
-// position measures, JASA 47, 1952). It uses the quantile of all values, because quantiles of parts of a run
-// are biased. The tests count how often the interval contains the true value.
+// For a quantile, it computes the confidence interval of the fraction of values above the quantile. It then converts
+// the ends of that interval back to values (Woodruff, Confidence intervals for medians and other position measures,
+// JASA 47, 1952). It uses the quantile of all values, because quantiles of parts of a run are biased. The tests count
+// how often the interval contains the true value.
 func estimateOf(values []float64, level float64) statistic {
 	n := len(values)
 	if n == 0 {
@@ -84,9 +84,9 @@ func estimateOf(values []float64, level float64) statistic {
 }
 
 // The effective sample size is the number of independent values that would give as exact an estimate as the
-// correlated values of a run. An interval is rough if the effective sample size is below minIndependent, or if fewer
-// than minAbove of so many values are expected on either side of the quantile. With these numbers, at most 5 % of
-// all runs have an interval that is not rough and does not contain the true value.
+// correlated values of a run. An interval is rough if the effective sample size n is below minIndependent. It is also
+// rough if fewer than minAbove of n values are expected on either side of the quantile. With these numbers, at most
+// 5 % of all runs have an interval that is not rough and does not contain the true value.
 const (
 	minIndependent = 40
 	minAbove       = 5

@@ -72,9 +72,9 @@ func (w *run) judgeEarly(now float64) verdict {
 	return open
 }
 
-// lost reports whether a run in progress must miss the objective o, which is a limit for a quantile: more requests
-// are above the limit already than the quantile allows at the end of the run. For the number of requests at the end,
-// lost takes a generous upper estimate.
+// lost reports whether a run in progress must miss the objective o, a limit for a quantile. This is so if more
+// requests are above the limit already than the quantile allows at the end of the run. For the number of requests at
+// the end, lost takes a generous upper estimate.
 func (w *run) lost(o Objective, from, to int) bool {
 	if !w.set.steady() || o.Level == 0 {
 		return false

@@ -12,9 +12,9 @@ import (
 
 const kneePrecision = 0.01
 
-// Knee finds the highest rate at which the requests that arrive in the scenario's Duration meet the objective. It
-// then runs multiples of this rate, as the paper does to compare systems; parts has the factors. Unlike Find, it
-// does not check that the rate would meet the objective for longer.
+// Knee finds the highest rate that meets the objective. It judges only the arrivals within the scenario's Duration:
+// unlike Find, it does not check that the rate would meet the objective for longer. It then runs multiples of this
+// rate, as the paper does to compare systems; parts has the factors.
 func (l *Load) Knee(ctx context.Context, p *scenario.Plan, slo SLO, parts []float64, pool Pool) (Capacity, error) {
 	if !l.sets[0].steady() {
 		return Capacity{}, fmt.Errorf("%w: a trace may end before the time of a run does; name a workload", ErrLoad)

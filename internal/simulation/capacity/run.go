@@ -68,8 +68,8 @@ type Horizon struct {
 }
 
 // DefaultHorizon is for Confirm. SearchHorizon is for Find if Confirm follows. CompareHorizon is for capacities that
-// are only compared with each other. Only long runs show that a rate is slightly too high: at a rate 1 % above what
-// the server sustains, requests wait for 36 s after an hour, but only 6 s after ten minutes.
+// are only compared with each other. Only long runs show that a rate is slightly too high. At 1 % above the sustained
+// rate, requests wait for 36 s after an hour, but only 6 s after ten minutes.
 var (
 	DefaultHorizon = Horizon{Seconds: 3600, Answers: 40}
 	SearchHorizon  = Horizon{Seconds: 600, Answers: 20}
@@ -288,8 +288,8 @@ func (w *run) meanAnswer() float64 {
 	return w.answering / float64(w.answered)
 }
 
-// answer estimates the mean time of an answer, in seconds: the mean of the finished answers or, by Little's
-// law, the mean time that requests stay in the system, whichever is longer.
+// answer estimates the mean time of an answer, in seconds. It returns the mean of the finished answers or the mean
+// time of requests in the system by Little's law, whichever is longer.
 func (w *run) answer(now float64) float64 {
 	return max(w.meanAnswer(), float64(w.next-w.departed)/max(float64(w.next), 1)*now)
 }
@@ -348,7 +348,7 @@ func (w *run) latency(m Metric, i int) (seconds float64, counts bool) {
 	return w.done[i] - arrival, true
 }
 
-// tooShort returns an error that wraps ErrShort, for a point that has too few requests. It has the point's reason.
+// tooShort returns the error for a point with too few requests. It wraps ErrShort and has the point's reason.
 func (p Point) tooShort() error {
 	return fmt.Errorf("%w: %s; take a longer trace, or --workload", ErrShort, p.Reason)
 }

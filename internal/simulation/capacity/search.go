@@ -69,7 +69,8 @@ func (s *search) monotone() bool {
 	return !slices.ContainsFunc(s.points, func(p Point) bool { return p.Holds && p.Rate > high })
 }
 
-// lowestRate returns a rate at which requests do not overlap, except those of a trace that arrive at the same time.
+// lowestRate returns a rate at which requests do not overlap. In a trace, only requests with the same arrival time
+// overlap.
 func (s *search) lowestRate() float64 { return s.estimate * 1e-6 }
 
 // cut reports whether the run at a rate was ended before its horizon because its outcome was clear.
@@ -87,10 +88,11 @@ func (s *search) short(high float64) error {
 	return s.points[i].tooShort()
 }
 
-// settle narrows the bracket until it is as small as the precision. The first rate is start. Until the search knows
-// a rate that meets the objective and one that misses it, each rate is the previous one multiplied or divided by
-// step; each time, step is squared, but it stays at most 2. If even lowestRate misses the objective, the capacity is
-// 0.
+// settle narrows the bracket until it is as small as the precision. The first rate is start. While all rates meet the
+// objective, the next rate is the previous one multiplied by step. While all miss it, the next rate is the previous
+// one divided by step, or lowestRate below a fiftieth of the estimate. In both cases step is squared each time, but
+// it stays at most 2. When one rate has met the objective and another has missed it, settle bisects. If even
+// lowestRate misses the objective, the capacity is 0.
 func (s *search) settle(ctx context.Context, start, step float64) error {
 	alone, limit := s.lowestRate(), s.estimate*1e5
 	for range 200 {

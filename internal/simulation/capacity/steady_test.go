@@ -62,10 +62,10 @@ var (
 
 const plannedMemory = 0.95
 
-// Ensure that a server meets the objective at a planned rate for an hour (half an hour in make test) under seeds
-// that the plan has not used. At the planned rate, at least four of five seeds must meet it; in make test, two must
-// before two miss it. At 1.1 times the rate that most seeds of the plan sustain, at least three must miss it; in
-// make test, two must before two meet it. In make test-long, at least one must also miss it at the planned rate
+// Ensure that a server meets the objective at a planned rate for an hour (half an hour in make test). The seeds are
+// not those of the plan. At the planned rate, at least four of five seeds must meet it; in make test, two must before
+// two miss it. Most is the highest rate under most seeds of the plan. At 1.1 times Most, at least three must miss it;
+// in make test, two must before two meet it. In make test-long, at least one must also miss it at the planned rate
 // divided by 0.85.
 func TestAPlanLastsForAnHour(t *testing.T) {
 	level.SkipQuick(t)
@@ -292,7 +292,7 @@ func TestARunHasEnoughRequestsAtAnyRate(t *testing.T) {
 	}
 }
 
-// Ensure that a workload always has enough requests, even at rates at which answers begin to take longer.
+// Ensure that a workload always has enough requests, even at rates with growing latency.
 func TestAWorkloadIsNeverTooShort(t *testing.T) {
 	s := one(t, scenario.Scenario{Machine: scenario.Machine{Model: "llama-3-8b", GPU: "l4", Workers: 2}},
 		"ttft<1s@p99,tpot<80ms@p99")
@@ -328,8 +328,8 @@ func TestOneSeedOfSixteenMayFail(t *testing.T) {
 	}
 }
 
-// Ensure that all reported runs meet the objective, even if a seed that met it at a higher rate misses it at the
-// final rate.
+// Ensure that all reported runs meet the objective. A seed may miss it at the final rate although it met it at a
+// higher rate.
 func TestWhatIsReportedHolds(t *testing.T) {
 	const gap = 1.9 // just below it nothing holds under the second seed
 	k := newConfirmation(2, 2, func(i int, rate float64, _ effort) (Point, error) {

@@ -29,8 +29,8 @@ const (
   }
   return bad
 })()`
-	// twice is JavaScript that finds ids that several elements have. With such an id, a label could refer to the
-	// wrong element.
+	// twice is JavaScript that finds ids used by several elements. With such an id, a label could refer to the wrong
+	// element.
 	twice = `[...document.querySelectorAll('[id]')].map(e => e.id).filter((id, i, all) => all.indexOf(id) != i)`
 )
 

@@ -72,7 +72,7 @@ func TestAPNGHasTwoPixelsForEachPoint(t *testing.T) {
 	require.InDelta(t, 2*float64(p.height), float64(c.Height), 1)
 }
 
-// Ensure that a picture contains its title, its kind and its runs, so that it can be understood without the page.
+// Ensure that a picture contains its title, its kind and its runs. A reader must understand it without the page.
 func TestAPictureSaysWhatItShows(t *testing.T) {
 	for _, f := range small() {
 		svg := texts(t, drawn(t, f))
@@ -336,8 +336,8 @@ func TestWhatIsValidCanBeDrawn(t *testing.T) {
 	})
 }
 
-// Ensure that the standard deviation is the one of a sample, which divides by n - 1. Ensure that it is 0 if values
-// differ only by rounding.
+// Ensure that the standard deviation of a sample divides by n - 1. Ensure that it is 0 if values differ only by
+// rounding.
 func TestTheSpreadIsThatOfASample(t *testing.T) {
 	require.Equal(t, Value{}, Average(nil))
 	require.Equal(t, Value{Mean: 7, Seeds: 1}, Average([]float64{7}))

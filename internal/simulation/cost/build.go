@@ -52,9 +52,9 @@ func (s Setup) times(block int) *Model {
 	return m
 }
 
-// roofline sets the times of m that follow from the data sheet: each is a number of bytes divided by a bandwidth, or
-// a number of operations divided by a rate. The workers run at the same time, each with its share of the heads, so
-// each time is the time that one worker takes.
+// roofline sets the times of m from the data sheet of the GPU and from the engine's constants. A time from the data
+// sheet is a number of bytes divided by a bandwidth, or a number of operations divided by a rate. The workers run at
+// the same time, each with its share of the heads, so each time is for one worker.
 func (s Setup) roofline(m *Model) {
 	l, e := s.LLM, s.Engine
 	bandwidth, flops, attention := giga*s.GPU.Bandwidth, tera*s.GPU.rate(l.Computed), tera*s.GPU.FP16
@@ -92,10 +92,10 @@ func (s Setup) roofline(m *Model) {
 	m.rounded = e.Rounded
 }
 
-// allReduce adds the times of all-reduces to m. With tensor parallelism, the workers' parts of each token's state
-// are summed twice in a layer, after attention and after the feed-forward part, or once if the model runs both in
-// parallel. In a ring of w workers, each sends 2(w-1)/w of the state. With GPU.ThroughHost, the workers share the
-// link to the CPU's memory: each of two workers has its full rate, and each of w workers has 2/w of this rate.
+// allReduce adds the times of all-reduces to m. With tensor parallelism, each worker has a part of each token's
+// state. The parts are summed twice in a layer, after attention and after the feed-forward part, or once if the model
+// runs both in parallel. In a ring of w workers, each sends 2(w-1)/w of the state. With GPU.ThroughHost, the workers
+// share the link to the CPU's memory. Each of two workers has its full rate. Each of w workers has 2/w of this rate.
 func (s Setup) allReduce(m *Model) {
 	if s.Workers == 1 {
 		return

@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the engine's constants, fitted to one half of the published points")
 
-// Ensure that the stored constants are the result of the fit to one half of the points, and that the errors
-// on the other half are at most 15 % in the median and at most 35 % for each point.
+// Ensure that the stored constants fit their half of the points better than constants with 30 % less Weights and
+// Compute. The stated errors on the other half must be at most 15 % in the median and at most 35 % for each point.
 func TestTheEngineIsNearItsPublishedFigures(t *testing.T) {
 	if *update {
 		fitEngine(t)
@@ -69,8 +69,8 @@ func withoutEach(t *testing.T) map[string]Fit {
 	return all
 }
 
-// Ensure that the errors that are stated for GPUs without points are the errors of fits that leave out one GPU each,
-// as withoutEach computes them. Ensure that published/README.md has these errors.
+// Ensure that the errors stated for a GPU without points are the errors of a fit without this GPU, as withoutEach
+// computes them. Ensure that published/README.md has these errors.
 func TestV1IsPredictedOnGPUsItWasNotFittedTo(t *testing.T) {
 	without, stated := withoutEach(t), openVLLM().Elsewhere.LeftOut
 	require.Len(t, stated, len(without))
@@ -89,7 +89,7 @@ func TestV1IsPredictedOnGPUsItWasNotFittedTo(t *testing.T) {
 	}
 }
 
-// Ensure that held-out.json has the predictions of the points that the fit did not use. -update writes the file.
+// Ensure that held-out.json has the predictions of the points outside the fit. -update writes the file.
 func TestHeldOutPointsHaveTheirPredictions(t *testing.T) {
 	var text bytes.Buffer
 	for _, gpu := range MeasuredGPUs() {
@@ -141,7 +141,7 @@ func heldOutOn(t *testing.T, gpu string, e Engine) gpuPoints {
 	return all
 }
 
-// Ensure that the error for a GPU without constants names all GPUs that have some.
+// Ensure that the error for a GPU without constants names all GPUs with constants.
 func TestTheEngineIsRefusedWhereItHasNoConstants(t *testing.T) {
 	_, err := OpenVLLM("mi300x")
 	require.ErrorIs(t, err, ErrUnknown)

@@ -15,8 +15,8 @@ func writeConfig(t *testing.T, name, text string) string {
 	return path
 }
 
-// Ensure that a config.json suffices to describe a model, and that the number of parameters is the one on the
-// model's page.
+// Ensure that a config.json suffices to describe a model. The number of parameters must be the one on the model's
+// page.
 func TestConfigsOfHuggingFaceAreRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		text       string

@@ -148,9 +148,9 @@ func (l LLM) activationElements(tokens, workers int) float64 {
 	return max(2*n*float64(l.Vocabulary), 2*n*(wide/float64(workers)+float64(l.Hidden)))
 }
 
-// activationsV1 returns the bytes, other than weights, that vLLM V1's profiling run finds in use: the input
-// and output of the activation function in a feed-forward part; the states, residuals and norms; and the
-// logits of seqs sequences in fp32.
+// activationsV1 returns the bytes that vLLM V1's profiling run finds in use, without the weights. These are the input
+// and output of the activation function in a feed-forward part, the states, residuals and norms, and the logits of
+// seqs sequences in fp32.
 func (l LLM) activationsV1(tokens, seqs, workers int) float64 {
 	wide := 1.5 * float64(l.FFN) / float64(workers)
 	if l.Gated {

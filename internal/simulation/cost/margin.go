@@ -21,8 +21,8 @@ type Margin struct {
 	gpu   string     // "" if the margin is that of all GPUs, because this GPU has too few points
 }
 
-// FirstToken has the part of the time to the first token that is spent outside iterations, in ms: for HTTP,
-// for tokenization, and to send the token to the client. It depends more on the server than on the GPU.
+// FirstToken has a server's time outside iterations until the first token, in ms: for HTTP, for tokenization, and to
+// send the token to the client. It depends more on the server than on the GPU.
 type FirstToken struct {
 	Least      float64  `json:"least_ms"`
 	Likely     float64  `json:"likely_ms"`

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that Within multiplies all iteration times, and that FirstToken is not part of them.
+// Ensure that Within multiplies all iteration times. They must not include FirstToken.
 func TestWithinAMarginAllTimesAreMultiplied(t *testing.T) {
 	s := roofline(t, "mixtral-8x7b", "h100-80gb", 4)
 	m := timed(t, s)
@@ -21,7 +21,7 @@ func TestWithinAMarginAllTimesAreMultiplied(t *testing.T) {
 	require.Zero(t, m.FirstToken(), "constants by hand say nothing of a server")
 }
 
-// Ensure that a margin names the GPU whose points it comes from, and is wider for a GPU without points.
+// Ensure that the margin of a GPU with points names this GPU. The margin of a GPU without points must be wider.
 func TestTheMarginIsWiderWhereNobodyElsePublished(t *testing.T) {
 	of := func(gpu string) *Margin { return roofline(t, "llama-3-8b", gpu, 1).On(engineOn(t, gpu)).Margin() }
 	own, none := of("h100-80gb"), of("b200-180gb")

@@ -75,7 +75,7 @@ func TestEachPartOfARooflineIsCountedByHand(t *testing.T) {
 	require.InEpsilon(t, linear+ps*512*1e12, m.Seconds(Work{Seqs: 1, Prompt: 1e6, PromptContext: 1e12}), 1e-9)
 }
 
-// Ensure that a head that is also the embedding is read like a separate head. Ensure that a third feed-forward
+// Ensure that a head is read like a separate head even if it is also the embedding. Ensure that a third feed-forward
 // matrix counts.
 func TestTiedHeadsAndThirdMatricesAreRead(t *testing.T) {
 	s := tiny(1)
@@ -165,8 +165,8 @@ func TestWorkersShareWeightsHeadsAndBlocks(t *testing.T) {
 		1e-12, "one all-reduce in a layer")
 }
 
-// Ensure that without peer access, each of two workers has the full rate of the link to the host, and each of four
-// workers has half of this rate.
+// Ensure that workers without peer access share the link to the host. Each of two workers has its full rate, and each
+// of four workers has half of this rate.
 func TestWorkersWithoutPeerAccessShareTheirLink(t *testing.T) {
 	state := func(workers int, throughHost bool) float64 {
 		s := tiny(workers)

@@ -64,7 +64,7 @@ func TestTheReadmeNamesEveryField(t *testing.T) {
 	}
 }
 
-// Ensure that the error for an unknown model says which files can be given instead.
+// Ensure that the error for an unknown model names the files to give instead.
 func TestAnUnknownModelIsAnsweredWithTheKnownOnes(t *testing.T) {
 	_, unknownSetup := Open("opt-13b")
 	_, unknownGPU := New("opt-13b", "a100", 1)
@@ -140,8 +140,9 @@ func TestEachPartOfAFileIsChecked(t *testing.T) {
 
 func openGPU(path string) error { _, err := OpenGPU(path); return err }
 
-// Ensure that a number of workers is refused unless all workers get equally many whole KV heads, or each of them
-// gets a copy of one KV head and each head has equally many copies.
+// Ensure that a number of workers is refused if the KV heads cannot be shared equally. All workers must get equally
+// many whole KV heads. With more workers than heads, each worker must get a copy of one head, and all heads must have
+// equally many copies.
 func TestHeadsThatCannotBeSharedOutAreRefused(t *testing.T) {
 	s, err := New("llama-3-70b", "h100-80gb", 1) // 64 heads, 8 KV heads
 	require.NoError(t, err)
@@ -165,7 +166,7 @@ func TestHeadsThatCannotBeSharedOutAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "heads is 28, must be a multiple of kv_heads, which is 5")
 }
 
-// Ensure that numbers of parameters that contradict the dimensions are refused, such as 13 for 13 billion.
+// Ensure that a number of parameters is refused if it contradicts the dimensions, for example 13 for 13 billion.
 func TestParametersFitTheDimensions(t *testing.T) {
 	l := llm(t, "llama-3-8b")
 	for name, change := range map[string]func(*LLM){

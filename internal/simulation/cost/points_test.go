@@ -58,9 +58,9 @@ var publishedPoints = sync.OnceValue(func() (all []measurement) {
 	return all
 })
 
-// halves divides the points of a GPU into two halves, regardless of the measured values: it sorts them by the
-// SHA-256 of their descriptions, and the first, the third and so on are fitted. A description contains the
-// GPU, so a load may be fitted on one GPU and held out on another.
+// halves divides the points of a GPU into two halves, regardless of the measured values. It sorts them by the SHA-256
+// of their descriptions. The first, the third and so on are fitted. A description contains the GPU, so a load may be
+// fitted on one GPU and held out on another.
 func halves(gpu string) (fitted, heldOut []measurement) {
 	var all []measurement
 	for _, p := range publishedPoints() {
@@ -125,8 +125,8 @@ func (p measurement) setup(e Engine) (Setup, error) {
 	return s.Quantised(p.DType, p.KV)
 }
 
-// on returns the time that a model predicts for the point. Times are nearly linear in the context, so the time of
-// one iteration in the middle of an answer is about the mean over all iterations of the answer. If answers differ in
+// on returns the time that a model predicts for the point. Times are nearly linear in the context. Therefore an
+// iteration in the middle of an answer takes about the mean of all iterations of the answer. If answers differ in
 // length, the mean batch is smaller and its sequences are longer. Prompts are computed together with decodes.
 func (p measurement) on(m *Model) float64 {
 	switch p.Metric {
@@ -167,8 +167,8 @@ func (p measurement) prefill(m *Model) float64 {
 	return chunks * m.Seconds(w)
 }
 
-// batch returns the time of a batch whose prompts arrive at once: the iterations that the prompts fill, in
-// which the first sequences already decode, and one iteration for each further token of the longest answer.
+// batch returns the time of a batch whose prompts arrive at once. The prompts fill some iterations, in which the
+// first sequences already decode. Each further token of the longest answer takes one more iteration.
 func (p measurement) batch(m *Model) float64 {
 	n := float64(p.Batch)
 	tokens, _ := p.computed()
@@ -179,8 +179,8 @@ func (p measurement) batch(m *Model) float64 {
 }
 
 // cycle returns the time in which every client gets one answer. The clients are at different points of their answers,
-// so the number of new prompts in an iteration is random: if its mean is x, it is 0 with the probability e^-x. If the
-// prompts of a cycle do not fit in the iterations that the answers take, there are more iterations.
+// so the number of new prompts in an iteration is random. If its mean is x, it is 0 with the probability e^-x. If the
+// answers take too few iterations for the prompts of a cycle, there are more iterations.
 func (p measurement) cycle(m *Model) float64 {
 	clients := float64(p.Batch)
 	tokens, _ := p.computed()

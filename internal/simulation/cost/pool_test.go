@@ -18,7 +18,7 @@ func TestKVBytesPerToken(t *testing.T) {
 	}
 }
 
-// Ensure that pools have the sizes that the paper states: 983 blocks for OPT-13B, and Table 1 for other models
+// Ensure that pools have the sizes in the paper: 983 blocks for OPT-13B, and Table 1 for other models
 // (simulation/PAPER.md §1).
 func TestThePoolsAreThePapers(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -100,7 +100,7 @@ func TestPoolWithCopiesOfHeads(t *testing.T) {
 	require.Greater(t, many, four)
 }
 
-// Ensure that the error for a model that does not fit also says how many workers would suffice.
+// Ensure that the error for a model too large for the memory also says how many workers would suffice.
 func TestTheErrorForAModelThatDoesNotFitStatesTheMissingBytes(t *testing.T) {
 	s := roofline(t, "opt-66b", "a100-40gb", 1)
 	_, _, err := s.Pool(16)

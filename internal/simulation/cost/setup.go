@@ -26,8 +26,8 @@ type Setup struct {
 	// memory for so many sequences (activationsV1). If Sequences is 0, memory is reserved as in the paper's
 	// artifact.
 	Sequences int
-	// Sorts means that vLLM V1's sampler sorts the logits of all sequences, which takes more memory.
-	// PyTorch's sampler does so; vLLM up to 0.15 uses it if FlashInfer is not installed.
+	// Sorts means that vLLM V1's sampler sorts the logits of all sequences. This takes more memory. PyTorch's sampler
+	// does so; vLLM up to 0.15 uses it if FlashInfer is not installed.
 	Sorts bool
 }
 
@@ -67,13 +67,14 @@ type Engine struct {
 	Copy    float64 `json:"per_copy_us" range:"0 1e9"` // of one copy between GPU and CPU
 }
 
-// DefaultEngine has constants for vLLM of 2023, for all models. They were chosen by hand and compared with times of
-// OPT-13B on an A100 with 40 GB (simulation/PAPER.md §1, §3: the calibrated line, FasterTransformer's logs), and
-// with times of OPT-13B and OPT-66B on an A100 with 80 GB (DistServe's published profiles of vLLM and of its own
-// engine). README.md has the errors.
+// DefaultEngine has constants for vLLM of 2023, for all models. They were chosen by hand. They were compared with
+// times of OPT-13B on an A100 with 40 GB (simulation/PAPER.md §1, §3: the calibrated line, FasterTransformer's logs).
+// They were also compared with times of OPT-13B and OPT-66B on an A100 with 80 GB (DistServe's published profiles of
+// vLLM and of its own engine). README.md has the errors.
 //
-// For Layer and Seq the sources disagree, and the values are in between: a sequence takes 0.30 ms in the calibrated
-// line, and 0.06 to 0.12 ms in DistServe's profile of vLLM. HostLink, WorkerLink, Base and Copy are assumptions.
+// For Layer and Seq the sources disagree, and the values are in between. For example, a sequence takes 0.30 ms in the
+// calibrated line, and 0.06 to 0.12 ms in DistServe's profile of vLLM. HostLink, WorkerLink, Base and Copy are
+// assumptions.
 var DefaultEngine = Engine{
 	Weights:         0.90,
 	Compute:         0.60,

@@ -18,8 +18,7 @@ func spreadModel(t *testing.T, s *Spread) *Model {
 	return m
 }
 
-// Ensure that iterations with prompts have factors of their own, and that a run has the same times when it is
-// repeated.
+// Ensure that iterations with prompts have factors of their own. A repeated run must have the same times.
 func TestIterationsDifferByTheSpread(t *testing.T) {
 	m := spreadModel(t, &Spread{Decodes: []float64{0.5, 0.75, 1.75}, Prompts: []float64{0.25, 1.75}})
 	for _, c := range []struct {

@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that all checks pass, and that neither the number of concurrent runs nor stored runs change a
-// report. make test omits slow figures whose systems also occur in other figures.
+// Ensure that all checks pass. Neither the number of concurrent runs nor stored runs may change a report. make test
+// omits slow figures if their systems also occur in other figures.
 func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	level.SkipQuick(t)
 	o := Options{Quick: true, Only: []string{"table1", "fig1", "fig11", "fig12", "fig17", "cost"}}

@@ -16,8 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the pictures of the READMEs anew")
 
-// Ensure that the experiments draw exactly the two figures in the READMEs, and that all checks of these experiments
-// pass.
+// Ensure that the experiments draw exactly the two figures in the READMEs. All checks of these experiments must pass.
 func TestPicturesOfTheREADMEs(t *testing.T) {
 	level.SkipQuick(t)
 	if runtime.GOARCH != "amd64" {

@@ -81,8 +81,8 @@ func (b *bench) sampling() error {
 	return nil
 }
 
-// saved runs the paper's vLLM with n samples or beams. It returns the memory that sharing saves, in percent
-// of the blocks that would be needed without sharing.
+// saved runs the paper's vLLM with n samples or beams. It returns the memory saved by sharing, in percent of the
+// blocks needed without sharing.
 func (b *bench) saved(workload string, rate float64, n int, beam bool, paper *chart.Range) (chart.Value, error) {
 	const seconds = 900
 	return b.averageOverSeeds(scenario.Scenario{

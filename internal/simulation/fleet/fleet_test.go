@@ -108,7 +108,7 @@ func TestRoundRobinSharesRequestsOut(t *testing.T) {
 	}
 }
 
-// Ensure that routers that consider the load of replicas give a shorter tail latency than a random choice does.
+// Ensure that a router with knowledge of the replicas' load gives a shorter tail latency than a random choice does.
 func TestTheLessLoadedGetMore(t *testing.T) {
 	kinds := []Kind{replicas(t, 2, "l4"), replicas(t, 2, "h100-80gb")}
 	random := run(t, Config{Kinds: kinds, Router: Random}, singles(t, "sharegpt", 25, 600))
@@ -120,8 +120,8 @@ func TestTheLessLoadedGetMore(t *testing.T) {
 	}
 }
 
-// Ensure that the prefix router sends the turns of a conversation to the replica that has its blocks cached,
-// and does so less often if the router gets the cache events late.
+// Ensure that the prefix router sends the turns of a conversation to the replica with its cached blocks. If the
+// router gets the cache events late, fewer blocks must be found.
 func TestPrefixAwareRoutingFindsWhatIsCached(t *testing.T) {
 	hits := func(router Router, delay float64) float64 {
 		r := run(t, Config{Kinds: []Kind{replicas(t, 4, "l4")}, Router: router, EventDelay: delay}, talks(t, 3, 150))

@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// An index records which replicas have cached which blocks. It learns this from the replicas' cache events,
-// each of which takes delay seconds to arrive.
+// An index records, for each block, the replicas that have cached it. It learns this from the replicas' cache events.
+// Each event takes delay seconds to arrive.
 type index struct {
 	delay   float64           // s until an event arrives
 	holders map[uint64]uint64 // sets of replicas as bits, by hash

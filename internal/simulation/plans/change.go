@@ -180,8 +180,8 @@ func tooFewRequests(err error) bool {
 	return errors.Is(err, capacity.ErrUnbounded) || errors.Is(err, capacity.ErrShort)
 }
 
-// scale converts the rates of a change, which short runs found, to rates that long runs would confirm: it
-// applies the change's gains to the report's capacity.
+// scale converts the rates of a change from short runs to the expected rates of long runs. It applies the change's
+// gains to the report's capacity.
 func (s *sizer) scale(c *Change) {
 	if c.Trouble != "" {
 		return

@@ -1,11 +1,13 @@
-// Package plans answers, for a model, GPUs and a workload: how many requests a second the server sustains, what
-// limits this rate, which block size and system to use, and how much memory or how many GPUs a given rate needs.
+// Package plans answers questions about a server for a model, GPUs and a workload. How many requests a second does it
+// sustain, and what limits this rate? Which block size and system are best? How much memory or how many GPUs does a
+// given rate need?
 //
 //	report, err := plans.Size(ctx, plans.Question{Scenario: s, SLO: slo})
 //	report.Write(os.Stdout)
 //
-// To find what limits the rate, and better settings, it changes one thing at a time and searches for the capacity
-// again, with the same requests. A change counts if it gains more than the precision of the search under every seed.
+// To find the limit and better settings, it changes one thing at a time. For each change, it searches for the
+// capacity again, with the same requests. A change counts if it gains more than the precision of the search under
+// every seed.
 //
 // Package capacity does the searches.
 package plans

@@ -30,7 +30,7 @@ func kept(t *testing.T, path string) int {
 	return bytes.Count(text, []byte("\n"))
 }
 
-// Ensure that a plan that was interrupted and resumed gives the same answer as one without interruption.
+// Ensure that a plan gives the same answer if it is interrupted and resumed.
 func TestAPlanGoesOnWhereItWasStopped(t *testing.T) {
 	level.SkipQuick(t)
 	q := small(t)

@@ -53,9 +53,9 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 	return r, nil
 }
 
-// searches finds the capacity. If it is not 0, it then does three things concurrently: it confirms the
-// capacity with long runs, tries the changes of limits, blockSizes, systems and bounds (returned in this
-// order) with short runs, and tries other numbers of GPUs if the target will need them.
+// searches finds the capacity. If it is not 0, it then does three things concurrently. It confirms the capacity with
+// long runs. It tries the changes of limits, blockSizes, systems and bounds with short runs, and returns them in this
+// order. It tries other numbers of GPUs if the target will need them.
 func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 	trials := slices.Concat(s.limits(), s.blockSizes(), s.systems(), s.bounds())
 	s.total = 1 + len(trials)

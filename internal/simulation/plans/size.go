@@ -23,8 +23,7 @@ type Question struct {
 	Target    float64          // requests/s; 0 if there is no target
 	Lasts     capacity.Horizon // how long a rate must hold; default capacity.DefaultHorizon
 
-	// Folder is where the results of runs are kept, so that an interrupted Size can resume. If it is "", they
-	// are not kept.
+	// Folder has the results of runs, so that an interrupted Size can resume. If it is "", results are not stored.
 	Folder string
 
 	Runs     int                   // concurrent runs; default one for each processor. They do not change the results

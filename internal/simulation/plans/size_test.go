@@ -118,8 +118,8 @@ func limitOf(t *testing.T, q Question) *Report {
 	return r
 }
 
-// Ensure that if even a single request misses an objective, the report says so, and says that no rate meets the
-// objective.
+// Ensure that the report says so if even a single request misses an objective. It must also say that no rate meets
+// the objective.
 func TestAnObjectiveThatOneRequestMissesIsSaid(t *testing.T) {
 	q := question(t, "tpot<20ms", scenario.Scenario{})
 	r := size(t, q)
@@ -158,8 +158,8 @@ func TestOnlyAGainAbovePrecisionReplacesTheDefault(t *testing.T) {
 	}
 }
 
-// Ensure that large blocks give a lower capacity because they waste memory, and that the report then
-// recommends the default size.
+// Ensure that large blocks give a lower capacity because they waste memory. The report must then recommend the
+// default size.
 func TestLargeBlocksWasteMemory(t *testing.T) {
 	level.SkipQuick(t)
 	q := question(t, "0.1s/token", scenario.Scenario{Load: scenario.Load{Workload: "alpaca", Requests: 400},
@@ -181,7 +181,7 @@ func TestLargeBlocksWasteMemory(t *testing.T) {
 	require.Contains(t, text, "not modelled")
 }
 
-// Ensure that Target.Blocks are enough for the target rate, and that 3 % fewer are not.
+// Ensure that Target.Blocks are enough for the target rate. With 3 % fewer they must not be enough.
 func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 	level.SkipQuick(t)
 	target := func(rate float64, s scenario.Scenario) (*sizer, *Target) {
@@ -227,8 +227,8 @@ func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 	require.Contains(t, never.Note, "--model")
 }
 
-// Ensure that the report does not advise more memory for a server whose limit of 4 sequences leaves 98 % of
-// the memory unused.
+// Ensure that the report does not advise more memory if memory is not the limit. The server's limit of 4 sequences
+// leaves 98 % of the memory unused.
 func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 	q := question(t, "0.1s/token", scenario.Scenario{Machine: scenario.Machine{Setup: "roofline-opt-13b"},
 		Load: scenario.Load{Workload: "alpaca"}, Server: sim.Server{MaxNumSeqs: 4}})
@@ -281,8 +281,8 @@ func TestAChangeThatGainsNothingIsDrawnAsTheServer(t *testing.T) {
 	require.Contains(t, r.text("verdict"), "2.00 requests/s under (seeds 1-2, whose shorter runs hold 2.10 to 2.30); ")
 }
 
-// Ensure that the text of a report equals the golden file, and that Save writes all figures and a plan.json that can
-// be read. In make test-long, ensure that the number of concurrent runs does not change the report.
+// Ensure that the text of a report equals the golden file. Save must write all figures and a readable plan.json. In
+// make test-long, ensure that the number of concurrent runs does not change the report.
 func TestTheReportIsTheSameHoweverManyRunsGoOn(t *testing.T) {
 	level.SkipQuick(t)
 	// The batch is small, so that runs are short.

@@ -107,9 +107,9 @@ func (s *sizer) take(ctx context.Context, sizes, systems []Change) (Take, error)
 	return t, err
 }
 
-// With one or two seeds, a gain counts only if it exceeds fewSeedsWorth: a percentile near the highest rate
-// depends on a few requests, so even a change without effect may move the rate by up to 5 %. With
-// enoughSeeds, such a change gains under some seeds and loses under others.
+// With one or two seeds, a gain counts only if it exceeds fewSeedsWorth. A percentile near the highest rate depends
+// on a few requests, so even a change without effect may move the rate by up to 5 %. With enoughSeeds, such a change
+// gains under some seeds and loses under others.
 const (
 	enoughSeeds   = 3
 	fewSeedsWorth = 0.07

@@ -108,9 +108,9 @@ type otherServer struct {
 	found   capacity.Capacity
 }
 
-// otherServers finds the capacities, in short runs, of servers with other numbers of GPUs. It omits servers in which
-// the model does not fit, and servers that sustain no rate. It stops after the first server that sustains the target
-// rate.
+// otherServers finds the capacities, in short runs, of servers with other numbers of GPUs. It omits a server if the
+// model does not fit or cannot be divided among the GPUs. It also omits servers with the capacity 0 or with too few
+// requests for a search. It stops after the first server that sustains the target rate.
 func (s *sizer) otherServers(ctx context.Context) ([]otherServer, error) {
 	all := []otherServer{}
 	if s.fixed() != "" {

@@ -37,8 +37,8 @@ func (f facts) Seeds() string { return f.Load.seeds() }
 func (f facts) Several() bool { return len(f.Capacity.Seeds) > 1 }
 func (f facts) Span() string  { return fmt.Sprintf("%.0f", f.atCapacity().Span) }
 
-// Alone returns the values of the objectives at the lowest rate that was tried, at which requests do not overlap. It
-// returns "" if some requests were not answered at this rate.
+// Alone returns the values of the objectives at the lowest rate of the search. Requests do not overlap at this rate.
+// It returns "" if some of them were not answered.
 func (f facts) Alone() string {
 	p := f.Capacity.Seeds[0].At()
 	if p.Result == nil || p.Result.Answered != p.Result.Arrived {
@@ -72,8 +72,7 @@ func (f facts) NotMemory() bool {
 	return f.Limiting().Kind == Time && f.change(KVMemory).GainLow <= f.Capacity.Precision
 }
 
-// MoreMemory returns the result of the trial with more memory. It returns nil if this is the change that shows the
-// limit, which Limiting returns.
+// MoreMemory returns the result of the trial with more memory. It returns nil if Limiting returns this change.
 func (f facts) MoreMemory() *Change {
 	if memory := f.change(KVMemory); memory.Name != f.Limit {
 		return &memory
@@ -82,7 +81,7 @@ func (f facts) MoreMemory() *Change {
 }
 
 // Settings returns the changes of scheduler limits (--max-seqs, --max-tokens) that raise the capacity. It omits the
-// change that shows the limit, which Limiting returns.
+// change returned by Limiting.
 func (f facts) Settings() (all []Change) {
 	for _, c := range f.Limits {
 		if (c.Kind == Sequences || c.Kind == Budget) && c.Name != f.Limit && c.Trouble == "" && c.GainLow > f.Capacity.Precision {

@@ -66,7 +66,7 @@ func TestWhatFailsIsRunAgain(t *testing.T) {
 	require.Equal(t, 9, got)
 }
 
-// Ensure that a process that is killed while it writes loses at most one result.
+// Ensure that a process loses at most one result if it is killed during a write.
 func TestALineThatIsCutOffIsRunAgain(t *testing.T) {
 	dir := t.TempDir()
 	s, file := open(t, dir, ""), filepath.Join(dir, "runs.jsonl")

@@ -10,9 +10,8 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// A Machine says which model runs on which GPUs, and where the times of iterations come from. It is either a named
-// setup, or Model on GPU with the further fields. The value of Setup, Model or GPU is a name in llmsim list, or a
-// file.
+// A Machine has a model, its GPUs and the source of the times of iterations. It is either a named setup, or Model on
+// GPU with the further fields. The value of Setup, Model or GPU is a name in llmsim list, or a file.
 type Machine struct {
 	Setup string `json:"setup,omitempty"` // default PaperSetup
 	Model string `json:"model,omitempty"`

@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that margins.json is the output of the program margins, and that the README has the counts that the
-// program prints.
+// Ensure that margins.json is the output of the program margins. The README must have the counts that the program
+// prints.
 func TestTheMarginsAreThoseOfOtherPublishers(t *testing.T) {
 	level.SkipQuick(t)
 	if runtime.GOARCH != "amd64" {

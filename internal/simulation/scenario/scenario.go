@@ -23,8 +23,8 @@ import (
 // of other packages.
 var ErrScenario = errors.New("bad scenario")
 
-// A Scenario describes one run. Open sets fields that are zero to the defaults that the comments of these fields
-// state.
+// A Scenario describes one run. Open sets fields that are zero to their defaults. The comments of the fields state
+// the defaults.
 type Scenario struct {
 	Load
 	Clients
@@ -272,9 +272,9 @@ func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Obser
 	}, source)
 }
 
-// Within returns a copy of the plan whose iteration times are multiplied by factor, and whose first tokens take
-// first seconds outside iterations. A cost.Margin has two such pairs of factor and first: one for the fastest times
-// and one for the slowest.
+// Within returns a copy of the plan with other times. The times of iterations are multiplied by factor, and a first
+// token takes first seconds outside iterations. A cost.Margin has two such pairs of factor and first: one for the
+// fastest times and one for the slowest.
 func (p *Plan) Within(factor, first float64) *Plan {
 	q := *p
 	q.Model = p.Model.Within(factor, first)

@@ -54,8 +54,8 @@ func TestAModelDecidesLengthsAndMemory(t *testing.T) {
 	require.Equal(t, 300, p.Scenario.Server.MaxNumBatchedTokens)
 }
 
-// Ensure that Model on GPU has vLLM's default memory utilization, and that a setup has its own, unless the scenario
-// states a utilization.
+// Ensure that Model on GPU has vLLM's default memory utilization, and a setup has its own. A utilization in the
+// scenario replaces both.
 func TestTheMemoryThatMayBeUsedIsVLLMsOrTheSetups(t *testing.T) {
 	last := 0
 	for _, c := range []struct {
@@ -213,8 +213,8 @@ func TestArrangementsOfAModelReachTheSetup(t *testing.T) {
 	}
 }
 
-// Ensure that vLLM V1 is the default engine on GPUs with constants, that the plan names it, and that another
-// engine can be chosen.
+// Ensure that vLLM V1 is the default engine on GPUs with constants. The plan must name it, and a scenario can choose
+// another engine.
 func TestTheEngineWithDataIsTheDefault(t *testing.T) {
 	for _, c := range []struct {
 		name, gpu, engine string

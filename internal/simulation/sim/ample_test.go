@@ -82,7 +82,8 @@ func TestCountingOnMemoryChangesNothing(t *testing.T) {
 	require.Positive(t, short)
 }
 
-// Ensure that a run with Ample has the results of a run without it for ShareGPT, at a rate that fills the batch.
+// Ensure that a run of ShareGPT has the same results with Ample as without it. The rate is high enough to fill the
+// batch.
 func TestCountingOnMemoryChangesNothingOfShareGPT(t *testing.T) {
 	config := Config{Server: Server{NumGPUBlocks: 20_000}, Cost: paperCost(t)}
 	want, err := runOf(config, poisson(t, "sharegpt", 12, 0, 1500, 1))

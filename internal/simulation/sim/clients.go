@@ -65,7 +65,8 @@ func (c *Clients) Arrival() float64 {
 	return due
 }
 
-// Full reports whether so many requests are live, that is, sent and not answered, that no other may be sent.
+// Full reports whether the limit on live requests is reached, so that no other may be sent. A request is live from
+// when it is sent until it is answered.
 func (c *Clients) Full(live int) bool { return c.limit > 0 && live >= c.limit }
 
 // SendDue calls send for each request that is due at the time now, until the limit on live requests is reached. send
@@ -100,9 +101,9 @@ func (c *Clients) take(r *workload.Request) (ofSource bool) {
 	return !turn
 }
 
-// Answered records that a request of a session has left the server at the time now, and that live requests remain
-// there. It schedules the session's next turn. Session 0 means that the request belongs to no conversation and has
-// no next turn.
+// Answered records that a request of a session has left the server at the time now. live is the number of live
+// requests that remain. Answered schedules the session's next turn. Session 0 means that the request belongs to no
+// conversation and has no next turn.
 func (c *Clients) Answered(session int64, now float64, live int) {
 	if live == c.limit-1 {
 		c.freed = now

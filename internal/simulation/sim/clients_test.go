@@ -20,8 +20,8 @@ func alpacaAtOnce(t *testing.T, count int) workload.Source {
 	return workload.AtOnce(s)
 }
 
-// Ensure that the number of unanswered requests reaches the limit and never exceeds it, and that latency does
-// not include the time before a request is sent.
+// Ensure that the number of unanswered requests reaches the limit and never exceeds it. Ensure that the latency of a
+// request does not include its wait at the client.
 func TestAClosedLoopKeepsItsConcurrency(t *testing.T) {
 	for _, most := range []int{1, 8} {
 		underWay, highest := 0, 0
@@ -104,7 +104,7 @@ func (*talks) Follow(session int64, answered float64, r *workload.Request) bool 
 	return session > 0
 }
 
-// Ensure that the next turn of a conversation is sent before a new request that is due at the same time.
+// Ensure that the next turn of a conversation is sent before a new request if both are due at the same time.
 func TestARequestIsSentWhenThereIsAPlace(t *testing.T) {
 	c, err := NewClients(&talks{[]workload.Request{{Session: 1, Arrival: 2}, {Session: 2, Arrival: 2.5}}}, 2)
 	require.NoError(t, err)

@@ -1,5 +1,5 @@
-// Package sim runs any scheduler of the project in simulated time. Requests arrive from a workload, a cost model says
-// how long each iteration takes, and the run measures latency and the use of memory as the PagedAttention paper does.
+// Package sim runs any scheduler of the project in simulated time. Requests arrive from a workload, and a cost model
+// gives the time of each iteration. The run measures latency and the use of memory as the PagedAttention paper does.
 //
 // Time advances in iterations. In each, requests that have arrived are added, the scheduler chooses the work,
 // and tokens are generated at the end. Only the workload, beams and drafts are random, and their random

@@ -245,8 +245,8 @@ func (r *run) notify(session int64) {
 	}
 }
 
-// delivered returns the time at which clients receive the tokens of the iteration that has just ended.
-// Cost.FirstToken is the time that the server needs outside iterations. It delays all tokens of an answer equally.
+// delivered returns the time at which clients receive the tokens of the last iteration. Cost.FirstToken is the
+// server's time outside iterations. It delays all tokens of an answer equally.
 func (r *run) delivered() float64 { return r.now + r.config.Cost.FirstToken() }
 
 // drop removes the request at index i, which is too large for the scheduler to run.

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// A Replica is a server whose time and requests the caller controls, so that several can run on one clock.
+// A Replica is a server whose time and requests the caller controls. So several replicas can run on one clock.
 type Replica struct {
 	r       *run
 	running bool
@@ -24,8 +24,8 @@ func NewReplica(config Config) (*Replica, error) {
 	return &Replica{r: r}, nil
 }
 
-// Start begins an iteration if none is running and there are requests. Call it after adding all requests that
-// arrive at one time, so that they share the iteration.
+// Start begins an iteration if none is running and there are requests. Call it after adding all requests of one
+// arrival time, so that they share the iteration.
 func (p *Replica) Start() error {
 	if p.running || p.r.requests.live == 0 {
 		return nil
@@ -38,7 +38,8 @@ func (p *Replica) Start() error {
 	return nil
 }
 
-// Advance ends all iterations that end by the given time, and begins those that begin before this time.
+// Advance ends the running iteration if it ends at the time until or earlier. If it ends before until, Advance begins
+// the next iteration at its end, and so on.
 func (p *Replica) Advance(until float64) error {
 	for p.running && p.end <= until {
 		p.running, p.r.now = false, p.end

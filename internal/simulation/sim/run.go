@@ -33,9 +33,8 @@ type Config struct {
 
 	Goodput Goodput
 
-	// Ample asks for a faster scheduler, which assumes that memory is never short and that requests share no
-	// blocks. If this is so, the results are the same. If not, Run returns ErrAmple, and the caller must run
-	// again without Ample.
+	// Ample asks for a faster scheduler. It assumes that memory is never short and no request shares a block. If this
+	// is so, the results are the same. If not, Run returns ErrAmple, and the caller must run again without Ample.
 	Ample bool
 
 	// Functions that are called during the run; each may be nil. Observe is called once, before the first request.
@@ -45,8 +44,8 @@ type Config struct {
 	Progress func(now float64, arrived, answered int) // called from time to time
 }
 
-// ErrStuck is wrapped when requests can never be answered: none of those that wait can ever run, or those
-// that run never generate a token.
+// ErrStuck is wrapped when requests can never be answered. Either none of the waiting requests can ever run, or the
+// running requests never generate a token.
 var ErrStuck = errors.New("nothing can run")
 
 // Run serves the requests of a source. If ctx is canceled, Run returns ctx's error and the result so far.

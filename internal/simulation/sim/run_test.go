@@ -84,8 +84,8 @@ func TestOneRequestTakesWhatTheModelSays(t *testing.T) {
 	require.InDelta(t, 1-7*16/15728.0, r.Window.External, 1e-12)
 }
 
-// Ensure that Cost.FirstToken, the time outside iterations, delays the first token once, and also the next
-// request of a client that waits for the answer.
+// Ensure that Cost.FirstToken, the time outside iterations, delays an answer once: its first token, and not the later
+// ones again. With a limit on concurrent requests, it also delays the next request.
 func TestTheWayThroughAServerComesOnce(t *testing.T) {
 	const way = 0.5
 	r := served(t, Config{Server: Server{System: "sosp"}, Cost: paperCost(t).Within(1, way), MaxConcurrency: 1},
@@ -169,7 +169,7 @@ func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	require.Equal(t, 110, r.Prompted)
 }
 
-// Ensure that draft tokens that are always right are always accepted: an answer of 9 tokens then takes the
+// Ensure that draft tokens are always accepted if they are always right. An answer of 9 tokens then takes the
 // prompt's iteration and 2 decodes of 4 tokens.
 func TestRightDraftsAreAlwaysUsed(t *testing.T) {
 	run := func(accept float64) *Result {
@@ -251,7 +251,7 @@ type failing struct{ err error }
 
 func (f failing) Next(*workload.Request) error { return f.err }
 
-// Ensure that requests that are too long are counted, and that Result.Refusal says why the first of them was refused.
+// Ensure that too long requests are counted. Result.Refusal must say why the first of them was refused.
 func TestRequestsThatAreTooLongAreCounted(t *testing.T) {
 	r := served(t, Config{Server: Server{System: "orca-oracle"}}, workload.Request{Prompt: 2000, Output: 100},
 		workload.Request{Prompt: 10, Output: 10})

@@ -106,8 +106,8 @@ func drive(t require.TestingT, r *run, iterate func() error, check func()) {
 	}
 }
 
-// Ensure that after every iteration the totals of the request table equal the sums over its requests, and
-// that the fractions of the memory are from 0 to 1.
+// Ensure that the totals of the request table equal the sums over its requests after every iteration. The fractions
+// of the memory must be from 0 to 1.
 func TestMemoryAndRequestsAddUpAfterEveryIteration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := Config{

@@ -35,9 +35,9 @@ type State struct {
 	Outcomes []*Outcome
 }
 
-// Run runs the jobs that the store does not have, those that take longest first, at most maxRuns concurrently
-// (0 means one for each processor). It calls done for each outcome, also of a job that failed; calls do not
-// overlap. Run returns an error if ctx is canceled or a result cannot be stored.
+// Run runs the jobs without a result in the store, the longest first. At most maxRuns of them run concurrently (0
+// means one for each processor). Run calls done for each outcome, also of a job that failed; calls do not overlap. It
+// returns an error if ctx is canceled or a result cannot be stored.
 func (s *Sweep) Run(ctx context.Context, store *runs.Store, maxRuns int, done func(o *Outcome, ran bool)) (*State, error) {
 	if maxRuns < 1 {
 		maxRuns = runtime.GOMAXPROCS(0)

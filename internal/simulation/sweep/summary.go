@@ -64,7 +64,8 @@ func (c cell) under(slo float64) bool {
 	return !c.failed && c.latency.Seeds > 0 && c.latency.Mean <= slo
 }
 
-// sustained returns the number of rates, from the lowest on, that meet the SLO before the first that does not.
+// sustained returns the number of rates below the first rate that misses the SLO. If none misses it, sustained
+// returns the number of all rates.
 func (r row) sustained(slo float64) int {
 	for n, c := range r.cells {
 		if !c.under(slo) {
@@ -74,8 +75,8 @@ func (r row) sustained(slo float64) int {
 	return len(r.cells)
 }
 
-// WriteSummary writes a table with the mean normalized latency of each system and block size at each rate,
-// and the highest rate up to which all rates meet slo, in seconds per token. For concurrencies it writes
+// WriteSummary writes a table with the mean normalized latency of each system and block size at each rate. Its last
+// column is the highest rate up to which all rates meet slo, in seconds per token. For concurrencies it writes
 // throughput and latencies instead.
 func (st *State) WriteSummary(out io.Writer, slo float64) error {
 	if st.Grid.closed() {

@@ -8,8 +8,8 @@ import (
 )
 
 // Gamma returns requests that arrive at a mean rate per second. The gaps between them are gamma distributed, as in
-// vLLM's "bench serve --burstiness". With shape 1 requests arrive independently (Poisson), with a smaller shape in
-// bursts, and with a larger shape more evenly: the variance of a gap is its squared mean divided by shape. The
+// vLLM's "bench serve --burstiness". The variance of a gap is its squared mean divided by shape. With shape 1
+// requests arrive independently (Poisson), with a smaller shape in bursts, and with a larger shape more evenly. The
 // source ends at the time until, in seconds, or after count requests; 0 means no limit. The error wraps ErrSetting.
 //
 // The paper's artifact draws Poisson counts for every 10 ms, which is the same process with a coarser clock

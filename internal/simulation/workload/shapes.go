@@ -50,10 +50,10 @@ func (wmt16) Draw(r *rand.Rand) (prompt, output int) {
 // chat draws the requests of the paper's chatbot (Fig. 17). The prompt is the last 1,024 tokens of a
 // conversation followed by a query, and the answer has at most 1,024 tokens.
 //
-// Only the lengths of the first rounds of ShareGPT's conversations are known. Two things are therefore
-// assumed: all rounds have the distribution of first rounds, and the number of rounds before the query is
-// geometrically distributed with mean 4, at least 1. The paper says that prompts have about 1,024 tokens
-// (simulation/PAPER.md §2, Fig. 17). Here 66 % have exactly 1,024, and the mean is 862.
+// Only the lengths of the first rounds of ShareGPT's conversations are known. Two things are therefore assumed. All
+// rounds have the distribution of first rounds. The number of rounds before the query is geometrically distributed
+// with mean 4, at least 1. The paper says that prompts have about 1,024 tokens (simulation/PAPER.md §2, Fig. 17).
+// Here 66 % have exactly 1,024, and the mean is 862.
 type chat struct{ rounds Lengths }
 
 func (c chat) Draw(r *rand.Rand) (prompt, output int) {

@@ -182,7 +182,7 @@ func TestAlpacaHasThePapersLengths(t *testing.T) {
 	}
 }
 
-// Ensure that most prompts of the chatbot are cut to 1,024 tokens, and that none is longer than that.
+// Ensure that most prompts of the chatbot are cut to 1,024 tokens. None may be longer.
 func TestMostChatPromptsAreCut(t *testing.T) {
 	l, info, err := Named("chat")
 	require.NoError(t, err)

@@ -3,10 +3,10 @@ package workload
 // Tokens appends the ids of a request's prompt and output to dst. index is the request's number in its
 // workload, below 2^30.
 //
-// Ids are at least 0 and below 2^31. Prompts of two requests have equal ids in their first Shared tokens. If the
-// requests have hashes, they have equal ids for their equal leading hashes instead, and the first id after these
-// differs, provided that hashes are in 0..2^30-1 as Mooncake's are. A turn of a session without hashes begins with
-// all ids of the previous turn. All other ids, including those of outputs, occur in one request only.
+// Ids are at least 0 and below 2^31. If two requests have hashes, their prompts have equal ids for their equal
+// leading hashes. The first id after these differs if hashes are in 0..2^30-1, as Mooncake's are. Without hashes, a
+// turn of a session begins with all ids of the previous turn, and other requests have equal ids in their first Shared
+// tokens. All other ids, including those of outputs, occur in one request only.
 func Tokens(dst []int32, r *Request, index int) []int32 {
 	at := 0
 	if r.Session > 0 && len(r.Hashes) == 0 {

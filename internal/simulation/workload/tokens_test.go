@@ -45,7 +45,7 @@ func TestRequestsShareTheTokensThatTheirHashesSay(t *testing.T) {
 	})
 }
 
-// Ensure that the tokens of a block depend on the blocks before it, and that outputs are not shared.
+// Ensure that the tokens of a block depend on the blocks before it. Ensure that outputs are not shared.
 func TestTokensOfABlockDependOnTheBlocksBefore(t *testing.T) {
 	a := Request{Prompt: 1024, Output: 600, Hashes: []int64{1, 7}}
 	b := Request{Prompt: 1024, Output: 600, Hashes: []int64{2, 7}}

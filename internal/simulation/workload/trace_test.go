@@ -226,7 +226,7 @@ func TestAnErrorOfATraceIsRepeated(t *testing.T) {
 	require.Equal(t, err, trace.Next(&r))
 }
 
-// Ensure that errors say why a file cannot be read, and that only damaged files give ErrTrace.
+// Ensure that an error says why a file cannot be read. Only damaged files may give ErrTrace.
 func TestUnreadableFilesSayWhy(t *testing.T) {
 	_, err := Open(filepath.Join(t.TempDir(), "none.csv"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
@@ -353,8 +353,7 @@ func TestAPipeWithoutAnEndIsGivenUp(t *testing.T) {
 	require.ErrorContains(t, err, "write it to one")
 }
 
-// FuzzRead checks that for any file, the requests are valid and in the order of arrival, and that errors wrap
-// ErrTrace.
+// FuzzRead checks that the requests of any file are valid and in the order of arrival. Errors must wrap ErrTrace.
 func FuzzRead(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join("testdata", "traces", "*"))
 	require.NoError(f, err)

@@ -1,10 +1,10 @@
-// Command forward measures this project's forward pass in the way that ../llamacpp/bench.cpp measures llama.cpp's:
+// Command forward measures this project's forward pass. ../llamacpp/bench.cpp measures llama.cpp's in the same way:
 //
 //	go run ./testdata/bench/forward MODEL THREADS ROUNDS [bf16|int8]
 //
-// With int8, activations are rounded to 8 bits, as llama.cpp does with Q8_0 and Q4_0. With bf16, activations
-// and F16 weights are rounded to BF16. With one thread, it measures processor time, which depends less on
-// other work on the machine.
+// With int8, activations are rounded to 8 bits. llama.cpp does so with Q8_0 and Q4_0. With bf16, activations and F16
+// weights are rounded to BF16. With one thread, it measures processor time, which depends less on other work on the
+// machine.
 package main
 
 import (

@@ -112,8 +112,8 @@ func (t *batch) check() (worst float64) {
 	return worst
 }
 
-// row computes one head's row of the output in float64. spread has, for each element of the row, the sum of p |v -
-// output| over the tokens; p and v are the weight and the value of a token.
+// row computes one head's row of the output in float64. Each element of spread is the sum of p |v - output| over the
+// tokens. p and v are the weight and the value of a token.
 func (t *batch) row(sequence, tokens, keyHead, query int) (out, spread []float64) {
 	weights, most := make([]float64, tokens), math.Inf(-1)
 	place := func(token int) int {
@@ -185,8 +185,8 @@ func (t *batch) chunk(sequence, tokens int) bool {
 //
 // Decoding must reach a fraction of the rate of copies, and 0.98 of FlashInfer's rate; prefill must reach 0.85 of
 // FlashInfer's rate. This program does not run FlashInfer. Its rates on an H200 (commit fb28d724) are converted to
-// multiples of two rates that are measured here: the rate of copies, which was 4,220 GB/s on the H200, and the rate
-// of PyTorch's flash attention.
+// multiples of two rates: the rate of copies and the rate of PyTorch's flash attention. Both are measured here. On
+// the H200, the rate of copies was 4,220 GB/s.
 func attentions(small bool) (all []benchmark) {
 	add := func(a attended, required goal) {
 		if small {

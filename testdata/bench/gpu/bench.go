@@ -162,8 +162,8 @@ func (b *bench) time(launch func() error) float64 {
 	return max(times[len(times)/2], 1e-9)
 }
 
-// copyRate returns the rate of a copy inside the GPU, in bytes per second, counting the bytes that are read
-// and those that are written.
+// copyRate returns the rate of a copy inside the GPU, in bytes per second. Each byte counts twice, because it is read
+// and written.
 func (b *bench) copyRate() (rate float64, err error) {
 	defer func() { err = errors.Join(err, b.memory.close()) }()
 	defer caught(&err)

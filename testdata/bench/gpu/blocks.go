@@ -9,8 +9,9 @@ import (
 	"llmmemory/internal/serving/cuda/kernels"
 )
 
-// swap returns a case that copies blocks between random places in an array on the GPU and consecutive places
-// in pinned host memory: to the GPU if in is true, and otherwise to the host.
+// swap returns a case that copies blocks between an array on the GPU and pinned host memory. The blocks are at random
+// places in the array and at consecutive places in host memory. The copy is to the GPU if in is true, and otherwise
+// to the host.
 func swap(blocks, size int, in bool) benchmark {
 	way := "out"
 	if in {

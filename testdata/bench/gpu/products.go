@@ -109,9 +109,9 @@ func (m *matrix) compute(b *bench, first, rows int) []byte {
 	return contents(out, 0, out.Size())
 }
 
-// worst checks some outputs of some rows, and returns the largest error as a multiple of the allowed error. The
-// first row in got is the output for row first of the inputs. worst fails if any output is NaN, which means that no
-// kernel wrote it.
+// worst checks some outputs of some rows, and returns the largest error as a multiple of the allowed error. The first
+// row in got is the output for row first of the inputs. worst fails if any output is NaN, because then no kernel
+// wrote it.
 //
 // An output may differ from a float64 sum by one unit in the last place, and by the float32 rounding errors of a
 // long sum. The kernels also round GGUF weights to F16. The errors of these weights are independent, so 4 times

@@ -1,8 +1,8 @@
 //go:build ignore
 
 // Command llmd tests the KV events of llmserve with llm-d's indexer: it starts two replicas of llmserve demo, passes
-// their events to the indexer, and checks its scores, which are the numbers of blocks of a prompt's start that each
-// replica has cached. ../llmd.sh builds it with the modules of a checkout of llm-d-kv-cache. Usage: llmd LLMSERVE
+// their events to the indexer, and checks its scores. The score of a replica is the number of its cached blocks from
+// the start of a prompt. ../llmd.sh builds it with the modules of a checkout of llm-d-kv-cache. Usage: llmd LLMSERVE
 package main
 
 import (

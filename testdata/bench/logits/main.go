@@ -1,11 +1,11 @@
-// Command logits compares this project's log probabilities after 50 tokens with the log probabilities that
-// ../llamacpp/logits.cpp writes:
+// Command logits compares this project's log probabilities after 50 tokens with llama.cpp's. llama.cpp's are in FILE,
+// an output of ../llamacpp/logits.cpp:
 //
 //	go run ./testdata/bench/logits MODEL [FILE]
 //
-// It prints the largest difference over the vocabulary, and the mean difference for the actual next tokens. Without
-// FILE, it prints what rounding activations, keys and values to other types changes over 512 tokens: the table of
-// cmd/llmserve/README.md. With -driver LIBRARY and -tokens N before MODEL, it compares a GPU, too.
+// It prints the largest difference over the vocabulary. It also prints the mean difference for the actual next
+// tokens. Without FILE, it prints what rounding activations, keys and values to other types changes over 512 tokens:
+// the table of cmd/llmserve/README.md. With -driver LIBRARY and -tokens N before MODEL, it compares a GPU, too.
 package main
 
 import (

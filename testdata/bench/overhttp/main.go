@@ -1,6 +1,7 @@
-// Command overhttp measures llmserve over HTTP. It uses the loads of ../llamacpp/bench.cpp, which measures llama.cpp
-// through its library: 16 concurrent requests that share a prompt of 2,048 tokens, and 8 completions of a prompt of
-// 1,024 tokens, with 64 new tokens each. Usage: overhttp LLMSERVE MODEL THREADS ROUNDS
+// Command overhttp measures llmserve over HTTP. ../llamacpp/bench.cpp measures llama.cpp with the same loads through
+// its library. One load is 16 concurrent requests of 2,048 tokens. Their prompts differ only in the last token. The
+// other is 8 completions of a prompt of 1,024 tokens. Every answer has 64 tokens. Usage: overhttp LLMSERVE MODEL
+// THREADS ROUNDS
 package main
 
 import (

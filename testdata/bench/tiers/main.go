@@ -3,10 +3,11 @@
 //
 //	go run ./testdata/bench/tiers [-redis URL] [-rounds N] LLMSERVE MODEL.gguf
 //
-// In each round, a server without tiers computes a prompt of 2,048 random tokens. A server with a tier computes the
-// same prompt, and is killed when it has stored all blocks. New servers then load the blocks: from files in the page
-// cache, from files that were dropped from the page cache, and from Redis. After the rounds, a new replica gets 16
-// requests at once that share a prompt, and decoding is timed alternately with and without a tier.
+// Each round has a prompt of 2,048 random tokens. A server without tiers computes it. A server with a tier computes
+// it, too, and is killed when it has stored all blocks. New servers then load the blocks from files in the page
+// cache, from files dropped from the page cache, and from Redis. After the rounds, each of two new replicas gets 16
+// requests with one prompt at once, one replica after the other. Decoding is timed alternately with and without a
+// tier.
 package main
 
 import (

@@ -24,8 +24,8 @@ func (b *bench) engine(m *model.Model, d engine.Device, c engine.Config, o engin
 	return engine.New(c, o)
 }
 
-// answers sends all requests at once, and returns n answers to each. If until is not zero, it cancels the
-// requests that are not answered at that time.
+// answers sends all requests at once, and returns n answers to each. If until is not zero, it cancels the unfinished
+// requests at that time.
 func answers(e *engine.Engine, requests []request, n int, until time.Time) ([][][]int32, error) {
 	ctx := context.Background()
 	if !until.IsZero() {

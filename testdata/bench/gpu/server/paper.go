@@ -164,8 +164,8 @@ func (c *comparison) one(requests []request, first *progress, tokens [][][]int32
 	return errors.Join(errs...)
 }
 
-// check returns an error if an answer and the wanted answer differ before the shorter of the two ends, or if an
-// answer is incomplete although there was no time limit.
+// check compares each answer with the wanted answer, up to the end of the shorter one. It returns an error if they
+// differ. Without a time limit, it also returns an error if an answer is incomplete.
 func (c *comparison) check(name string, requests []request, got, want [][][]int32) error {
 	for i, answers := range got {
 		for k, answer := range answers {
