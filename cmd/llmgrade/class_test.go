@@ -196,8 +196,7 @@ func TestWhatAKilledRunLeftIsRemovedByTheNext(t *testing.T) {
 	}
 }
 
-// Ensure that the pages and rows that an interrupted run has written are complete, and that the same command grades
-// only the rest.
+// Ensure that the pages and rows of an interrupted run are complete. The same command must then grade only the rest.
 func TestAnInterruptedClassGoesOn(t *testing.T) {
 	t.Parallel()
 	students := t.TempDir()

@@ -139,7 +139,7 @@ func TestAFindingIsPrintedAndCanBeReplayed(t *testing.T) {
 	require.Contains(t, said, "line 2: \"grow\" is none of init, create")
 }
 
-// Ensure that each error says what is wrong, and that a removed command or flag names its replacement.
+// Ensure that each error says what is wrong. The error for a removed command or flag must say what to use instead.
 func TestTroubleIsStatusTwo(t *testing.T) {
 	level.SkipQuick(t)
 	t.Parallel()

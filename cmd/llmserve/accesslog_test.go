@@ -31,7 +31,7 @@ func TestALineOfTheLogHasWhatAnOperatorNeeds(t *testing.T) {
 	require.Less(t, len(accessLine(&r)), 450)
 }
 
-// Ensure that a few errors are logged at once, then one per second, and that the log says how many were omitted.
+// Ensure that a few errors are logged at once, then one per second. The log must say how many were omitted.
 func TestTheLogOfErrorsIsBounded(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		var out bytes.Buffer

@@ -106,7 +106,8 @@ func (b *benchOptions) fits(longest int, o *modelOptions) error {
 	return nil
 }
 
-// writable checks that a file can be written, so that no measurement is lost. It does not change the file.
+// writable returns an error if a file cannot be written. It does not change the file. It is called before measuring, so
+// that no measurement is lost.
 func writable(path string) error {
 	info, missing := os.Stat(path)
 	if missing == nil && info.Mode()&os.ModeNamedPipe != 0 {

@@ -62,10 +62,10 @@ func (s *server) streams() {
 	}
 }
 
-// Ensure that bodies of the largest sizes that the limits allow, 16 at a time, take little memory. Ensure also that
-// a stream that runs beside them gets at least 15 % of the processor time. The test measures how much processor time
-// a token of the stream takes when the stream runs alone. It multiplies this time by the number of tokens that the
-// stream gets while the bodies are handled.
+// Ensure that 16 bodies of the largest sizes within the limits, sent at the same time, take little memory. A stream
+// beside them must get at least 15 % of the processor time. The test measures how much processor time a token of the
+// stream takes when the stream runs alone. It multiplies this time by the number of the stream's tokens during the
+// handling of the bodies.
 func TestTheLargestBodiesTakeLittleMemoryAndLeaveAStreamItsPace(t *testing.T) {
 	const maxBody, values, tokens = 1 << 19, 1 << 16, 1 << 17
 	const atATime, maxMemory, share = 16, 160 << 20, 0.15

@@ -181,12 +181,12 @@ func slow(part string) *time.Timer {
 	return time.AfterFunc(slowAfter, func() { fmt.Fprintf(os.Stderr, "llmserve: %s takes longer than %v\n", part, slowAfter) })
 }
 
-// failureShown is the time for which a server still answers after its device has failed, so that /health can
-// report the failure.
+// failureShown is how long a server still answers after its device has failed. In this time /health can report the
+// failure.
 const failureShown = 2 * time.Second
 
-// deviceFailure returns a channel that receives an error when the GPU has failed, or when a step takes longer than limit,
-// which ends all requests. It is nil on the CPU.
+// deviceFailure returns a channel that receives an error when the GPU has failed, or when a step takes longer than
+// limit. In the second case deviceFailure also ends all requests. The channel is nil on the CPU.
 func (l *loaded) deviceFailure(e *engine.Engine, limit time.Duration) <-chan error {
 	if l.device == nil {
 		return nil
@@ -209,8 +209,8 @@ func (l *loaded) deviceFailure(e *engine.Engine, limit time.Duration) <-chan err
 	return failed
 }
 
-// abandonDevice gives up a device that has failed, which the end of the process closes. If the device still reports
-// errors, the engine gets a short time to stop, in which it writes blocks to the tiers.
+// abandonDevice gives up a failed device without closing it. The end of the process closes it. If the device still
+// reports errors, the engine gets a short time to stop. In this time it writes blocks to the tiers.
 func (l *loaded) abandonDevice(failure error, stopped <-chan error) {
 	if f := (*engine.DeviceFailure)(nil); !errors.As(failure, &f) || !f.Stalled {
 		select {

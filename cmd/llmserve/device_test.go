@@ -56,7 +56,8 @@ func TestRunOnAGPU(t *testing.T) {
 	require.Equal(t, launched, d.Calls("cuLaunchKernel"))
 }
 
-// Ensure that a server says what uses the GPU's memory, and whether that makes the longest sequence shorter.
+// Ensure that a server says what uses the GPU's memory. If that makes the longest sequence shorter, the server must say
+// so.
 func TestTheStartSaysWhatUsesTheMemoryOfTheGPU(t *testing.T) {
 	emulated(t, 64)
 	path := tinyFile(t)
@@ -86,7 +87,8 @@ func TestTheDeviceAutoIsAGPUThatTheModelFitsOn(t *testing.T) {
 	require.Zero(t, d.Calls("cuLaunchKernel"))
 }
 
-// Ensure that the CPU computes a model whose weights fit on the GPU if something else does not.
+// Ensure that the CPU computes a model if the weights or something else do not fit on the GPU. The CPU must also
+// compute it if sending the weights fails.
 func TestAModelThatTheGPUCannotServeRunsOnTheCPU(t *testing.T) {
 	d := emulated(t, 64)
 	path := tinyFile(t)
@@ -114,7 +116,7 @@ func TestAModelThatTheGPUCannotServeRunsOnTheCPU(t *testing.T) {
 	}
 }
 
-// Ensure that the CPU's type of activations is named, and that a type that only a GPU has is refused there.
+// Ensure that a server on the CPU names its type of activations. It must refuse a type that only a GPU has.
 func TestTheTypeOfActivationsIsThatOfTheDevice(t *testing.T) {
 	d := emulated(t, 64)
 	args := []string{"run", tinyFile(t), "x", "--max-tokens", "1", "--max-num-batched-tokens", "16", "--device", "auto"}
@@ -134,7 +136,8 @@ func TestTheTypeOfActivationsIsThatOfTheDevice(t *testing.T) {
 		refusedHere(t, append(args, "--activation-dtype", "f16")...))
 }
 
-// Ensure that the error for a model that does not fit says what is missing.
+// Ensure that settings are refused if a GPU cannot run with them. The error for a too large model must say what is
+// missing.
 func TestWhatCannotRunOnAGPUIsRefused(t *testing.T) {
 	d := emulated(t, 64)
 	for _, test := range []struct{ args, want string }{
@@ -209,8 +212,8 @@ func TestAFailureOfTheGPUEndsTheServer(t *testing.T) {
 	s.end(t)
 }
 
-// Ensure that a step that never ends makes /health report an error, ends its request with the same code, and then ends
-// the server, although the device never returns.
+// Ensure that /health reports an error if a step never ends. The request must end with the same code, and then the
+// server must end, although the device never returns.
 func TestAStepThatDoesNotEndEndsTheServer(t *testing.T) {
 	d := emulated(t, 64)
 	s := serveHere(t, tinyFile(t), "--kv-cache-gb", kvOfBlocks(20), "--iteration-timeout", "1s")
@@ -228,7 +231,7 @@ func TestAStepThatDoesNotEndEndsTheServer(t *testing.T) {
 	require.Regexp(t, `^503.*The server ends: GPU 0 \(Emulated GPU 0\) has not finished a step for .*"engine_stalled"`, <-answered)
 }
 
-// Ensure that a step that never ends cannot keep the server from ending after a signal.
+// Ensure that a server can end after a signal even if a step never ends.
 func TestAStepThatDoesNotEndEndsADrainingServer(t *testing.T) {
 	d := emulated(t, 64)
 	s := serveHere(t, tinyFile(t), "--kv-cache-gb", kvOfBlocks(20), "--iteration-timeout", "1s")

@@ -69,8 +69,8 @@ func tinySafetensors(vocab int, more ...string) []byte {
 	return weightfile.Safetensors(tensors...)
 }
 
-// Ensure that an answer ends not only at the end token that the GGUF file or config.json names, but also at the
-// token that ends a message of a chat, as in llama.cpp and vLLM.
+// Ensure that an answer ends at the end token in the GGUF file or config.json. It must also end at the end token of a
+// chat message, as in llama.cpp and vLLM.
 func TestAnAnswerEndsWithTheTokensThatTheStartNames(t *testing.T) {
 	for _, test := range []struct {
 		name, path, says string

@@ -33,9 +33,9 @@ func tinyFile(t *testing.T) string {
 	return path
 }
 
-// Ensure that a server with too few blocks, which preempts sequences, gives the same bits as a server with enough
-// blocks. The requests have several answers, or beams. Ensure that a request that is aborted while steps run leaves
-// all blocks free.
+// Ensure that a server with too few blocks gives the same bits as a server with enough blocks, although it preempts
+// sequences. The requests have several answers, or beams. Ensure also that all blocks are free after a request was
+// aborted during a step.
 func TestAGPUServesOverHTTP(t *testing.T) {
 	emulated(t, 64)
 	path := tinyFile(t)
@@ -77,8 +77,8 @@ func TestAGPUServesOverHTTP(t *testing.T) {
 	s.end(t)
 }
 
-// Ensure that a server finds in a tier only the blocks that a server with the same type of keys and values has
-// stored there.
+// Ensure that a server finds another server's blocks in a tier if both have the same type of keys and values. Otherwise
+// it must not find them.
 func TestAGPUFindsInATierOnlyItsTypeOfKeysAndValues(t *testing.T) {
 	emulated(t, 64)
 	path, dir := tinyFile(t), t.TempDir()
@@ -106,7 +106,8 @@ func TestAGPUFindsInATierOnlyItsTypeOfKeysAndValues(t *testing.T) {
 	}
 }
 
-// Ensure that a start that waits for the GPU says so, and that a signal ends it, whatever call of the driver does not return.
+// Ensure that a start says so if it waits for the GPU. A signal must end it, whatever call of the driver does not
+// return.
 func TestASignalEndsAStartThatWaitsForTheGPU(t *testing.T) {
 	path, model := cudatest.Library(t), tinyFile(t)
 	for _, test := range []struct {
@@ -146,8 +147,8 @@ func TestASignalEndsAStartThatWaitsForTheGPU(t *testing.T) {
 	}
 }
 
-// Ensure that a terminal shows how many layers were sent to the GPU, in a line that is removed, and that a pipe gets
-// nothing.
+// Ensure that a terminal shows how many layers were sent to the GPU. The line must be removed at the end. A pipe must
+// get nothing.
 func TestATerminalShowsTheProgressOfLoading(t *testing.T) {
 	emulated(t, 64)
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)

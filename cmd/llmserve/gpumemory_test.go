@@ -12,7 +12,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// Ensure that the weights of a model that does not fit are as large as those of one that fits.
+// Ensure that the error for a too large model names the size of the weights. It must be the same as at a start with
+// enough memory.
 func TestTheErrorOfMissingMemoryNamesTheSizeOfTheWeights(t *testing.T) {
 	d := emulated(t, 64)
 	for _, kind := range []string{"F16", "Q8_0"} {
@@ -27,8 +28,8 @@ func TestTheErrorOfMissingMemoryNamesTheSizeOfTheWeights(t *testing.T) {
 	}
 }
 
-// Ensure that an error of missing memory names all that is needed, and flags with whose values the memory suffices, and
-// with whose next larger values it does not.
+// Ensure that an error of missing memory names everything needed. It must suggest values of flags. With these values
+// the memory must suffice, and with the next larger values it must not.
 func TestTheErrorOfMissingMemorySaysWhatSuffices(t *testing.T) {
 	d := emulated(t, 64)
 	path := tinyFile(t)

@@ -188,8 +188,8 @@ func (l *loaded) open(path string, o *modelOptions) error {
 	return l.openGGUF(path, o)
 }
 
-// oneOfMany returns an error for a path that is not a whole model: a file of a model that is a folder, or a
-// folder of GGUF files.
+// oneOfMany returns an error for a path that is not a whole model. This is one file of a model's folder, or a folder of
+// GGUF files.
 func oneOfMany(path string, info os.FileInfo) error {
 	if info.IsDir() {
 		files, _ := filepath.Glob(filepath.Join(path, "*.gguf"))

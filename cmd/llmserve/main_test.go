@@ -205,7 +205,8 @@ func TestBenchSaysByItsStatusThatItWasInterrupted(t *testing.T) {
 	require.Equal(t, 130, c.ProcessState.ExitCode())
 }
 
-// Ensure that requests that do not end during --drain are aborted with an error that says so.
+// Ensure that requests are aborted if they do not end during --drain. The error must say that the server is shutting
+// down.
 func TestRequestsThatDoNotEndAreCutOff(t *testing.T) {
 	s := serveDemo(t, "--drain", "10ms")
 	const body = `{"model": "demo", "prompt": "abc abc", "max_tokens": 4000, "ignore_eos": true, "stream": `

@@ -45,8 +45,8 @@ func waitFor(t *testing.T, tab context.Context, script string) {
 		50*time.Millisecond, script)
 }
 
-// Ensure that the page shows which requests share blocks, that it stays at a step that the user has chosen,
-// and that it shows no block tables after the requests have ended.
+// Ensure that the page shows which requests share blocks. It must stay at a step chosen by the user. It must show no
+// block tables after the requests have ended.
 func TestTheMemoryPageShowsWhatRequestsShare(t *testing.T) {
 	in := browsertest.Start(t)
 	s := serveDemo(t)

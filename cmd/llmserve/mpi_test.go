@@ -116,8 +116,7 @@ func TestRanksAnswerAsOneProcess(t *testing.T) {
 	}
 }
 
-// Ensure that all ranks end if they differ in a setting that must be the same, and that only rank 0 reports
-// it.
+// Ensure that all ranks end if a setting must be the same but differs between them. Only rank 0 may report it.
 func TestWhatRanksCannotShareIsRefused(t *testing.T) {
 	path, other := randomModel(t, "F16"), randomModel(t, "Q8_0")
 	for _, test := range []struct {
@@ -152,8 +151,8 @@ func TestWhatRanksCannotShareIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that a server of ranks finds the blocks that a server of one process has stored. Ensure that after a rank
-// was killed, a new server of ranks finds the blocks that the first one has stored.
+// Ensure that a server of ranks finds the blocks stored by a server of one process. After a rank was killed, a new
+// server of ranks must find the blocks stored by the first one.
 func TestRanksKeepBlocksOutside(t *testing.T) {
 	path := randomModel(t, "F16")
 	question := `{"model": "m", "prompt": [` + strings.TrimSuffix(strings.Repeat("5,6,7,9,", 60), ",") +
@@ -238,7 +237,7 @@ func (j *job) ranks(t *testing.T) []int {
 	return all
 }
 
-// Ensure that the loss of a rank ends all other ranks with a message that names it. The rank is killed or
+// Ensure that the loss of a rank ends all other ranks. Their message must name the lost rank. The rank is killed or
 // stopped during a step, between two steps, or while blocks are stored or loaded.
 func TestALostRankEndsTheOthers(t *testing.T) {
 	dir, prompt := t.TempDir(), strings.Repeat("5,", 400)+"5"

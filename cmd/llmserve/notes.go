@@ -25,8 +25,8 @@ func (l *loaded) computes(o *modelOptions, e *engine.Engine) string {
 		cuda.BytesText(u.Batches), cuda.BytesText(u.KVCache), cuda.BytesText(u.Free), cuda.BytesText(u.Total))
 }
 
-// notes prints which device computes the model, and facts that a user may not expect: why the model runs on the CPU,
-// which weights are converted, and which parts of the model's files are not used or missing.
+// notes prints which device computes the model. It also prints unexpected facts: the reason for using the CPU, the
+// converted weights, and parts of the model's files that are missing or not used.
 func (l *loaded) notes(to io.Writer, o *modelOptions, e *engine.Engine) {
 	fmt.Fprintln(to, "  "+l.computes(o, e))
 	if o.device.why != "" {

@@ -19,8 +19,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// refused runs the command and requires that it ends with one line on standard error. It also requires that the
-// command used little memory, so that it packed no weights before it refused.
+// refused runs the command and requires that it ends with one line on standard error. The command must have used little
+// memory. So it cannot have packed weights before it refused.
 func refused(t *testing.T, args ...string) (line string) {
 	debug.FreeOSMemory()
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // resets the peak of this process, which Linux counts as the command's
@@ -57,8 +57,8 @@ func hole(t *testing.T) string {
 	return path
 }
 
-// Ensure that bad settings are refused with an error that names them. Flags are checked first, then the header
-// or the configuration, and missing tensors last.
+// Ensure that the error for a bad setting names the setting. Flags are checked first, then the header or the
+// configuration, and missing tensors last.
 func TestWhatCannotWorkIsRefusedInOneLine(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {

@@ -130,7 +130,7 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 	return serve(ctx, out, o, l)
 }
 
-// check checks the flags before a model is loaded. It opens the port to check that it is free, and closes it
+// check checks the flags before a model is loaded. It opens the port to check that it is free. It closes the port
 // again, so that no client connects before the server can answer.
 func (o *options) check() error {
 	if err := o.readKeys(); err != nil {

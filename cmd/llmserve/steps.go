@@ -40,8 +40,9 @@ func (s *stepTimes) overhead() float64 {
 	return 100 * s.other.Seconds() / max(s.model.Seconds(), 1e-9)
 }
 
-// csv returns a line for each step: the number of sequences that sample a token, the mean number of tokens in the
-// context of a sequence that decodes, the number of prompt tokens, and the time in seconds.
+// csv returns a line for each step. The first column is the number of sequences that sample a token. The second is the
+// context of all decodes divided by this number. The third is the number of tokens beyond one for each decode. The last
+// is the time in seconds. Without drafts, the third column is the number of prompt tokens.
 func (s *stepTimes) csv() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

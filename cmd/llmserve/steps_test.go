@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that bench writes the steps that a GPU computes to the file for llmsim calibrate, and that these steps have
-// all tokens.
+// Ensure that bench writes the steps of a GPU to the file for llmsim calibrate. These steps must have all tokens.
 func TestBenchWritesTheStepsOfAGPU(t *testing.T) {
 	d := emulated(t, 64)
 	file := filepath.Join(t.TempDir(), "steps.csv")

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that if a model has several named templates, the server uses the template that transformers and vLLM use
-// for a chat without tools.
+// Ensure that if a model has several named templates, the server uses the same one as transformers and vLLM. They use
+// this one for a chat without tools.
 func TestTheTemplateOfAFolderIsFound(t *testing.T) {
 	tests := []struct {
 		name   string

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refused has command lines that must fail, and a part of the error that each must give.
+// refused has command lines that must fail. Each has a part of the expected error.
 var refused = []struct{ args, says string }{
 	{"fly", "unknown command"},
 	{"run --ratee 3", "did you mean --rate?"},

@@ -17,7 +17,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that equal commands print the same output, and that the output names what was run.
+// Ensure that equal commands print the same output. The output must name what was run.
 func TestRunIsReproducible(t *testing.T) {
 	args := []string{"run", "--system", "sosp", "--rate", "2", "--duration", "200", "--seed", "5"}
 	status, first, stderr := llmsim(t, args...)
@@ -35,7 +35,7 @@ func TestRunIsReproducible(t *testing.T) {
 	require.Contains(t, stopped, "tokens/s of answers, until the run was stopped\n")
 }
 
-// Ensure that the scenario in the JSON output has everything on which the result depends.
+// Ensure that the scenario in the JSON output is complete: running it again must give the same result.
 func TestRunAsJSON(t *testing.T) {
 	for _, args := range [][]string{
 		{"--system", "orca-pow2", "--rate", "3", "--duration", "100"},
@@ -58,7 +58,7 @@ func TestRunAsJSON(t *testing.T) {
 	}
 }
 
-// Ensure that a trace can be run, and that the error for a bad row comes before any output.
+// Ensure that a trace can be run. The error for a bad row must come before any output.
 func TestATraceRunsAndABadRowIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	good := filepath.Join(dir, "good.csv")
@@ -172,8 +172,8 @@ func TestClientsThatWait(t *testing.T) {
 	require.Contains(t, out, "prefix hits")
 }
 
-// Ensure that the output states what is assumed about drafts: the probability that a draft is right, and that
-// drafting takes no time by default.
+// Ensure that the output states its assumptions. For drafts, these are the probability of a right draft, and by default
+// that drafting takes no time. Those about beams and samples must be stated too.
 func TestRunSaysWhatItAssumesOfAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -109,8 +109,8 @@ func TestAKilledSweepGoesOn(t *testing.T) {
 	require.Len(t, sweepCSV(t, dir), 13)
 }
 
-// Ensure that a list of concurrencies prints a table without a folder, and that more clients get more answers
-// per second.
+// Ensure that a list of concurrencies prints a table without a folder. With more clients there must be more answers per
+// second.
 func TestASweepOverConcurrenciesIsATable(t *testing.T) {
 	t.Parallel()
 	args := strings.Fields("sweep --model llama-3-8b --gpu a100-80gb --input-len 64 --output-len 16 --requests 40")
@@ -130,8 +130,8 @@ func TestASweepOverConcurrenciesIsATable(t *testing.T) {
 	require.Contains(t, rows[4], "Each client sends its next request when it has an answer, seed 1; in parentheses: ")
 }
 
-// Ensure that the table and sweep.csv have the ranges of results that llmsim run states. If the model's setup has no
-// margin of error, they must have no ranges.
+// Ensure that the table and sweep.csv have the same ranges of results as llmsim run. If the model's setup has no margin
+// of error, they must have no ranges.
 func TestARowOfConcurrenciesHasItsRange(t *testing.T) {
 	t.Parallel()
 	args := strings.Fields("--input-len 64 --output-len 16 --requests 20 --max-concurrency 2")

@@ -280,8 +280,7 @@ func appended(q *Sequence, before, after *Frame) string {
 	}
 }
 
-// freed returns a sentence about a removed sequence. It says which of its blocks became free, and which are still in
-// use.
+// freed returns a sentence about a removed sequence. It lists the blocks that became free, and the blocks still in use.
 func freed(q *Sequence, after *Frame) string {
 	used := after.used(false)
 	free, kept := mapped(q.Table), mapped(q.Table)

@@ -59,8 +59,9 @@ func (b *blocks) all() kernels.Blocks {
 	return kernels.Blocks{Arrays: b.arrays.Pointer(), Count: 2 * len(b.caches), BlockBytes: b.store.Shape.BlockBytes() / 2}
 }
 
-// CopyBlocks implements engine.ModelRunner. A kernel copies its pairs in any order. If a pair reads or writes a block
-// that an earlier pair has written, or writes a block that an earlier pair has read, a later kernel copies it.
+// CopyBlocks implements engine.ModelRunner. A kernel copies its pairs in any order. So a later kernel copies a pair if
+// it reads or writes a block that an earlier pair has written. A later kernel also copies a pair if it writes a block
+// that an earlier pair has read.
 func (r *Runner) CopyBlocks(pairs []kvstore.Pair) error {
 	if len(pairs) == 0 {
 		return nil

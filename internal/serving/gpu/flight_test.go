@@ -43,11 +43,10 @@ func copiesOf(turn int) []kvstore.Pair {
 	return []kvstore.Pair{{Src: int32(10 + turn), Dst: int32(11 + turn)}}
 }
 
-// Ensure that a batch that is launched while the GPU still computes the batch before it has the same logits
-// as when it is launched later. So its inputs and its copies of blocks must not overwrite memory that the GPU
-// has not read, its results must not overwrite results that were not taken, and its placeholders must become
-// the tokens that the batch before it chooses. The second round sends all inputs except the tokens earlier,
-// with Prepare.
+// Ensure that a batch gives the same logits whether it is launched during or after the batch before. So its inputs and
+// its copies of blocks must not overwrite memory that the GPU has not read. Its results must not overwrite results that
+// were not taken. Its placeholders must become the tokens chosen by the batch before. The second round sends all inputs
+// except the tokens earlier, with Prepare.
 func TestABatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
 	driver, d := openDriver(t)
 	m, w := load(t, d, openSmall(small))
@@ -106,7 +105,7 @@ func launchNext(t *testing.T, r engine.DeviceRunner, k int, known, batches [turn
 	}
 }
 
-// Ensure that larger inputs do not free memory that a batch still reads.
+// Ensure that larger inputs do not free memory while a batch still reads it.
 func TestALargerBatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
 	d := openDevice(t)
 	m, w := load(t, d, openSmall(small))

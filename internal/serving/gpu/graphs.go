@@ -11,8 +11,8 @@ import (
 // maxGraphs is the largest number of graphs that are kept. One more graph removes all others.
 const maxGraphs = 128
 
-// graphs holds the captured decoding steps of each shape. The first step of a shape launches its kernels one
-// by one, so that the driver compiles them, which it cannot do during a capture. The second step is captured.
+// graphs holds the captured decoding steps of each shape. The first step of a shape launches its kernels one by one.
+// The driver compiles them then, because it cannot compile during a capture. The second step is captured.
 type graphs struct {
 	of map[string]*cuda.Graph // by shape; nil after the first step
 }
@@ -56,10 +56,10 @@ func (g *graphs) close() error {
 // powerOfTwo returns the smallest power of two that is at least n.
 func powerOfTwo(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
 
-// padded returns a decoding step with more sequences, so that few shapes of graphs occur: the numbers of
-// sequences and of entries of a block table become powers of two. The keys and values of the added sequences
-// are not stored. If b is not a decoding step, in which each sequence has one token, or if the padded batch
-// would be too large, padded returns b and false.
+// padded returns a decoding step with more sequences, so that few shapes of graphs occur. The numbers of sequences and
+// of entries of a block table become powers of two. The keys and values of the added sequences are not stored. In a
+// decoding step, each sequence has one token. If b is another step, or if the padded batch would be too large, padded
+// returns b and false.
 func (r *Runner) padded(b *model.Batch) (p *model.Batch, decode bool) {
 	n := len(b.SeqLens)
 	rows := powerOfTwo(n)

@@ -43,9 +43,9 @@ func bytesOf[T uint16 | int32 | int64 | float32 | cuda.Pointer](values []T) []by
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(T(0))))
 }
 
-// fill sends the inputs of a batch to the GPU, through the memory of f. For a decoding step, it returns a
-// text that is the same for all steps with the same kernels and addresses, so that they can share a graph.
-// For other batches it returns "".
+// fill sends the inputs of a batch to the GPU, through the memory of f. For a decoding step, it returns a text for the
+// step's shape. Steps with the same text have the same kernels and addresses, so they can share a graph. For other
+// batches it returns "".
 func (in *inputs) fill(r *Runner, f *flight, b *model.Batch, decode bool) (shape string, err error) {
 	fields := []field{fieldOf(&in.tokens, b.Tokens), fieldOf(&in.positions, b.Positions), fieldOf(&in.queryStart, b.QueryStart),
 		fieldOf(&in.seqLens, b.SeqLens)}

@@ -41,8 +41,8 @@ func requireClose(t *testing.T, m *model.Model, kind string, want, got [][]float
 	require.Less(t, worst, 6*math.Sqrt(2*14*float64(m.NumLayers))*u*size, "logits of size %v", size)
 }
 
-// Ensure that models of all families without experts have the same logits as on the CPU, up to rounding, and
-// that models with experts are refused. All these models have heads that need padding.
+// Ensure that models of all families without experts have the same logits as on the CPU, up to rounding. Models with
+// experts must be refused. All these models have heads that need padding.
 func TestLogitsAreThoseOfTheCPU(t *testing.T) {
 	d := openDevice(t)
 	computed := 0
@@ -84,9 +84,9 @@ func built(c model.Config, tensors *weights.Tensors) opener {
 	}
 }
 
-// randomWeights returns random tensors. The parameter each lists the tensors that every layer has, and others the
-// tensors that the model has once. A line of a list has the name, the rows and the columns of a tensor; % in a name
-// stands for the number of the layer. Tensors of one row are norms and biases.
+// randomWeights returns random tensors. The parameter each lists the tensors of every layer, and others the tensors
+// outside the layers. A line of a list has the name, the rows and the columns of a tensor. % in a name stands for the
+// number of the layer. Tensors of one row are norms and biases.
 func randomWeights(layers int, each, others string) *weights.Tensors {
 	rnd := rand.New(rand.NewPCG(8, 1))
 	var all []*weights.Tensor
@@ -164,9 +164,9 @@ func TestLogitsOfFamiliesWithLayerNorm(t *testing.T) {
 		model.decoder.final_layer_norm.bias 1 64`)))
 }
 
-// typesOfGGUF describes types of weights: the number of the type in a file, the elements and bytes of a
-// block, the offsets of scales in it, and the size of random scales. Q8_0 and Q4_0, the types of queries and
-// keys, get small scales, because a softmax of large logits amplifies errors.
+// typesOfGGUF describes types of weights. An entry has the number of the type in a file and the elements and bytes of a
+// block. It also has the offsets of scales in a block, and the size of random scales. Q8_0 and Q4_0 are the types of
+// queries and keys. They get small scales, because a softmax of large logits amplifies errors.
 var typesOfGGUF = map[string]struct {
 	number          uint32
 	elements, bytes int
@@ -228,8 +228,8 @@ func TestQuantizedWeights(t *testing.T) {
 	require.Equal(t, []string{"weights in Q5_0 and embeddings in Q8_0 are kept as F16"}, w.Notes())
 }
 
-// Ensure that decoding steps run as graphs from the second step of a shape on, that 3 and 4 sequences have the same
-// shape, and that a graph gives logits with the same bits as other steps.
+// Ensure that decoding steps run as graphs from the second step of a shape on. Steps of 3 and 4 sequences must have the
+// same shape. A graph must give logits with the same bits as other steps.
 func TestDecodingStepsAreGraphs(t *testing.T) {
 	driver, d := openDriver(t)
 	m, w := load(t, d, openSmall(small))

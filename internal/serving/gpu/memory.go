@@ -179,10 +179,10 @@ func (m *Model) batches(c engine.RunnerConfig) int {
 
 func ceil(n, unit int) int { return (n + unit - 1) / unit }
 
-// profile computes the largest batches with a store of one block, and returns how much free memory this takes
-// (vLLM's profile_run). Besides the runner's buffers, this includes the memory that the driver takes for
-// compiled kernels, for registers that do not fit, and for graphs, which is known only afterwards. Graphs of
-// other shapes take more memory later. Therefore a part of the memory must remain unused.
+// profile computes the largest batches with a store of one block. It returns how much free memory this takes (vLLM's
+// profile_run). This includes the runner's buffers. It also includes the driver's memory for compiled kernels, for
+// registers that do not fit, and for graphs. The driver's memory is known only afterwards. Graphs of other shapes take
+// more memory later. Therefore a part of the memory must remain unused.
 func (m *Model) profile(c engine.RunnerConfig) (bytes int, err error) {
 	before, _, err := m.device.context.MemoryLeft()
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 	"llmmemory/internal/testkit/cudatest"
 )
 
-// Ensure that keys and values get the memory that is left beside the largest batches and the kernels that the
-// driver has compiled.
+// Ensure that keys and values get the rest of the memory. The largest batches and the compiled kernels must still fit.
 func TestTheLargestBatchesFitBesideKeysAndValues(t *testing.T) {
 	driver := cudatest.Open(t)
 	driver.Set(t, "memory", 48<<20)

@@ -79,9 +79,9 @@ func (d *Device) NewModel(c *model.Config, cache kernels.CacheType) (*Model, err
 var types = map[string]kernels.Type{"f16": kernels.F16, "bf16": kernels.BF16}
 
 // Load puts the weights on the GPU, layer by layer as they are read. The goroutines of pool convert them. The type of
-// activations, dtype, is f16, bf16 or auto. With auto it is bf16 if the weights are BF16, or if the model has norms
-// around attention and MLP (Gemma), because its activations exceed the range of F16. After each layer, Load calls sent
-// with the number of layers sent so far and the number of all layers.
+// activations, dtype, is f16, bf16 or auto. With auto it is bf16 if the weights are BF16. It is also bf16 if the model
+// has norms around attention and MLP (Gemma), because its activations exceed the range of F16. After each layer, Load
+// calls sent with the number of layers sent so far and the number of all layers.
 func (m *Model) Load(s *model.Sources, dtype string, pool *parallel.Pool, sent func(layers, all int)) error {
 	kind, ok := types[dtype]
 	switch {

@@ -20,7 +20,7 @@ import (
 	"llmmemory/internal/serving/model/induction"
 )
 
-// small is a model whose tokens are the bytes of the byte tokenizer, and whose heads need no padding.
+// small is a model with the bytes of the byte tokenizer as tokens. Its heads need no padding.
 var small = model.Config{Family: "llama", VocabSize: 256, HiddenSize: 64, NumLayers: 1, NumHeads: 2, NumKVHeads: 1, HeadDim: 64, IntermediateSize: 96,
 	MaxModelLen: 256, NormEps: 1e-5, Rope: &model.Rope{Theta: 1000}}
 
@@ -240,7 +240,7 @@ func requireBlocksFromTier(t *testing.T, cache string) {
 	require.Equal(t, int64(32), counts.external.Load())
 }
 
-// Ensure that a pair reads what an earlier pair has written, and that the blocks of all layers are copied.
+// Ensure that a pair reads what an earlier pair has written. The blocks of all layers must be copied.
 func TestBlocksAreCopiedInOrder(t *testing.T) {
 	driver, d := openDriver(t)
 	driver.Order(1) // a kernel copies the last pair first

@@ -2,8 +2,8 @@
 // (libcuda.so.1). The library exports the driver functions that the product uses. It contains the kernels, compiled for
 // the host.
 //
-// The threads of a block are fibers. Only one runs at a time. Some mistakes of a kernel end its launch: for example an
-// access outside memory, a barrier that some threads do not reach, or a missing wait for a copy. Driver.Failure says
+// The threads of a block are fibers. Only one runs at a time. Some mistakes of a kernel end its launch. Examples are an
+// access outside memory, a barrier that some threads do not reach, and a missing wait for a copy. Driver.Failure says
 // which mistake it was. New memory, shared memory and the surroundings of an allocation hold NaN in every type. So does
 // the destination of a copy, until the kernel has waited for it. Work in a stream is done only when something waits for
 // it. Driver.Order changes the order of threads and blocks. If a result depends on this order, the kernel lacks a

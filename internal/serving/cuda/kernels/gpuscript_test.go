@@ -98,9 +98,8 @@ func cases(t *testing.T, folder string, options ...string) (all [][]string) {
 	return all
 }
 
-// requireComparisonOfCases requires that compare.py has a function for each kernel, except those that PyTorch cannot
-// compute. The function's parameters must be the sizes of the kernel's cases. Each kernel must have as many small cases
-// as other cases.
+// requireComparisonOfCases requires a function of compare.py for each kernel that PyTorch can compute. The function's
+// parameters must be the sizes of the kernel's cases. Each kernel must have as many small cases as other cases.
 func requireComparisonOfCases(t *testing.T, folder string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "compare.py"))

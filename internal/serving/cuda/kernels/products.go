@@ -75,10 +75,9 @@ func (w Weights) Plan(device cuda.Device, rows int) (ProductPlan, error) {
 	return p, nil
 }
 
-// many chooses p.threads, the number of threads of a block. This is also the number of rows in a tile. If a block adds
-// all parts of the sums of its tile, it needs more shared memory, and there are fewer blocks. many takes the largest
-// number that gives every multiprocessor a block and lets a block fit into shared memory. If there is no such number, a
-// block of its own computes each part of the sums.
+// many chooses p.threads, the number of threads of a block and of rows in a tile. It takes the largest number that
+// gives every multiprocessor a block. A block must fit into shared memory while it adds all parts of the sums of its
+// tile. If there is no such number, each part of the sums is computed by a block of its own.
 func (p *ProductPlan) many(device cuda.Device, parts int) {
 	for p.threads = 256; p.threads >= 64; p.threads /= 2 {
 		if p.threads/2 < p.rows && p.blocks(p.threads) >= device.Multiprocessors && p.manyMemory(parts)+productShared <= device.SharedMemory {
