@@ -23,7 +23,7 @@ type Remote interface {
 	Abort(cause error)
 }
 
-// A Leader connects a process to process 0, which schedules. The process calls Follow.
+// A Leader connects a process that calls Follow to process 0, the scheduling process.
 type Leader interface {
 	model.Group
 	Size() int // number of processes, with this one

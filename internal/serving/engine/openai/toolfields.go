@@ -24,7 +24,7 @@ var (
 )
 
 // knownFields returns an error if an object has a field that is not in names. The object may have a field named
-// function with a second object. The fields of the second object must be in the parameter function.
+// function, with another object as its value. The fields of that object must be in the parameter function.
 func knownFields(field, name string, value json.RawMessage, names, function []string) error {
 	fields, err := Object(field, name, value, names...)
 	if err != nil || IsNull(fields["function"]) {
