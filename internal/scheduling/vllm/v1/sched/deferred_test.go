@@ -118,8 +118,8 @@ func TestAPreemptedProducerComputesAgain(t *testing.T) {
 	}
 }
 
-// Ensure that a connector that loads delays the release of both blocks of a copy. They become free only after the
-// update of the copying step.
+// Here a connector loads blocks. Ensure that both blocks of a copy become free only after the update of the copying
+// step.
 func TestBothEndsOfACopyWaitForItsStep(t *testing.T) {
 	for consumer, want := range map[bool]int{true: 2, false: 0} {
 		c := small(20)

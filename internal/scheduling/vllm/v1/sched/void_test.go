@@ -142,7 +142,8 @@ func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 	}
 }
 
-// A request loses its blocks and waits. Ensure that its row in flight is void if it read a block that was not loaded.
+// A request loses its blocks and waits, while its row is in flight. Ensure that this row is void if the load of a block
+// fails.
 func TestARowOfAWaitingRequestIsVoid(t *testing.T) {
 	for _, test := range []struct {
 		name   string
