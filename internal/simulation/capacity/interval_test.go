@@ -55,8 +55,8 @@ func lognormal(correlation float64) process {
 }
 
 // A coverage describes the confidence intervals of one level by fractions of the runs. inside counts the intervals
-// with the true value. stated counts the intervals that are not rough, and missed those of them without the true
-// value. A rough interval is computed from too few values.
+// with the true value. stated counts the intervals that are not rough. missed counts the intervals that are neither
+// rough nor contain the true value. A rough interval is computed from too few values.
 type coverage struct {
 	inside float64 // contain the truth
 	stated float64 // are not called rough

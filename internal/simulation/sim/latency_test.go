@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that an answer of one token has no time between tokens. Ensure that a latency is within a limit if it is
-// equal to it.
+// Ensure that an answer of one token has no time between tokens. Ensure that a latency equal to a limit is within the
+// limit.
 func TestLatenciesAreReportedByRank(t *testing.T) {
 	l := NewLatencies(Goodput{TTFT: 1, TPOT: 2, E2E: 5})
 	l.Add(Departure{First: 1, Done: 5, Output: 3, Answered: true}) // each at its limit

@@ -84,8 +84,8 @@ func TestOneRequestTakesWhatTheModelSays(t *testing.T) {
 	require.InDelta(t, 1-7*16/15728.0, r.Window.External, 1e-12)
 }
 
-// Ensure that Cost.FirstToken, the time outside iterations, delays an answer once: its first token, and not the later
-// ones again. With a limit on concurrent requests, it also delays the next request.
+// Ensure that Cost.FirstToken, the time outside iterations, does not change the time between tokens. It must delay
+// all tokens of an answer equally. With a limit on concurrent requests, it must also delay the next request.
 func TestTheWayThroughAServerComesOnce(t *testing.T) {
 	const way = 0.5
 	r := served(t, Config{Server: Server{System: "sosp"}, Cost: paperCost(t).Within(1, way), MaxConcurrency: 1},
@@ -251,7 +251,7 @@ type failing struct{ err error }
 
 func (f failing) Next(*workload.Request) error { return f.err }
 
-// Ensure that too long requests are counted. Result.Refusal must say why the first of them was refused.
+// Ensure that requests are counted if they are too long. Result.Refusal must say why the first of them was refused.
 func TestRequestsThatAreTooLongAreCounted(t *testing.T) {
 	r := served(t, Config{Server: Server{System: "orca-oracle"}}, workload.Request{Prompt: 2000, Output: 100},
 		workload.Request{Prompt: 10, Output: 10})
