@@ -71,7 +71,7 @@ func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) boo
 // unpackTails converts the end of each value, for tokens from to to-1. The head size is not a multiple of a chunk, so
 // the last chunk of a value is only half used. unpackTails leaves the other half in w.values unchanged, because its
 // sums are not part of the output. The kernels convert whole chunks, so unpackTails converts the values of two tokens
-// at a time. readable has the values in a type of the kernels. bytes is the size of a number of this type.
+// at a time. readable has the values in a type that the kernels read. bytes is the size of a number of this type.
 func (r *Runner) unpackTails(w *scratch, value, readable unsafe.Pointer, bytes, from, to int) {
 	c := r.cache
 	size, n := c.HeadSize, to-from

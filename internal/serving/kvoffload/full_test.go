@@ -75,8 +75,8 @@ func TestAFolderOfWhichNothingCanBeRemovedStoresNothing(t *testing.T) {
 	})
 }
 
-// Ensure that a folder stores blocks beside files without permission to remove them, if there is space. The folder must
-// look for files to remove at most once a minute.
+// Ensure that a folder with unremovable files still stores blocks if there is space. The folder must look for files to
+// remove at most once a minute.
 func TestAFolderUsesTheSpaceBesideFilesThatCannotBeRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const maxBytes = 100 * blockBytes

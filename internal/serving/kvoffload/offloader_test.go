@@ -195,7 +195,8 @@ func TestAChainStoresInAllAndLoadsFromTheFirst(t *testing.T) {
 	requireLoads(t, far, blocks, 10)
 }
 
-// Ensure that blocks are stored again if a tier has lost them. Find or Load must first have missed them.
+// Ensure that blocks are stored again if a tier has lost them. The Offloader learns of the loss when Find or Load does
+// not find them.
 func TestBlocksThatAreGoneAreStoredAgain(t *testing.T) {
 	for name, notice := range map[string]func(o *kvoffload.Offloader, blocks []blockhash.Hash){
 		"looking": func(o *kvoffload.Offloader, blocks []blockhash.Hash) { require.Zero(t, o.Find(blocks, 0)) },

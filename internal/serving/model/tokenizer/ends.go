@@ -26,7 +26,7 @@ func isEnd(text string, kind int) bool {
 	return slices.Contains(endTexts, text) && (text != endOfText || kind == ggufControl)
 }
 
-// setEnds sets the tokens that end an answer. Keys of the file name some of them. Others are found by their text, which
+// setEnds sets the tokens that end an answer. Some are named by keys of the file. Others are found by their text, which
 // is in endTexts. The key eos_token_ids is written by ollama. In Harmony (gpt-oss), <|end|> ends a message but not the
 // answer.
 func (t *Tokenizer) setEnds(meta map[string]weights.Value, tokens []string, kinds []float64) error {

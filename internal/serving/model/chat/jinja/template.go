@@ -1,8 +1,8 @@
 // Package jinja renders chat templates as Python's jinja2 does in Hugging Face's transformers: with trim_blocks and
 // lstrip_blocks, in its immutable sandbox. It also has transformers' tojson, loop controls and generation tag. It
-// implements only the part of the language that chat templates use. It does not load other templates, and lacks
-// autoescape and a few filters. If a template uses one of these, Parse returns an error with its name. A template is
-// not trusted: it cannot read files, and its work is limited.
+// implements only the part of the language that chat templates use. It does not load other templates. It lacks
+// autoescape and some filters, functions and methods. If a template uses one of these, Parse returns an error with its
+// name. A template is not trusted: it cannot read files, and its work is limited.
 package jinja
 
 import (
