@@ -44,7 +44,8 @@ var sanitizedCompanies = [][]string{
 }
 
 // company returns all programs in the executable for name, a list of programs separated by +. This is the group of the
-// first program in name. If the program has no group, the executable contains only the programs in name.
+// first program in name. With plainC, or if the program has no group, the executable contains only the programs in
+// name.
 func (w way) company(name string, sanitized bool) []string {
 	all := companies
 	if sanitized {

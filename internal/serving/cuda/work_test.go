@@ -166,8 +166,8 @@ func TestAStreamSeesWhatWasWrittenBefore(t *testing.T) {
 	require.NoError(t, errors.Join(pinned.Close(), m.Close()))
 }
 
-// Ensure that the emulator, like a GPU, may delay the work of a stream until the program waits for it. An event must
-// order the work of two streams.
+// Ensure that the emulator delays the work of a stream until the program waits for it. A GPU may do this too. An event
+// must order the work of two streams.
 func TestEventsOrderStreams(t *testing.T) {
 	g := newGPU(t)
 	second, err := g.context.NewStream()
