@@ -231,7 +231,7 @@ func TestAStepThatDoesNotEndEndsTheServer(t *testing.T) {
 	require.Regexp(t, `^503.*The server ends: GPU 0 \(Emulated GPU 0\) has not finished a step for .*"engine_stalled"`, <-answered)
 }
 
-// Ensure that a server can end after a signal even if a step never ends.
+// Ensure that a signal ends a server even if a step never ends.
 func TestAStepThatDoesNotEndEndsADrainingServer(t *testing.T) {
 	d := emulated(t, 64)
 	s := serveHere(t, tinyFile(t), "--kv-cache-gb", kvOfBlocks(20), "--iteration-timeout", "1s")

@@ -41,8 +41,8 @@ func (s *stepTimes) overhead() float64 {
 }
 
 // csv returns a line for each step. The first column is the number of sequences that sample a token. The second is the
-// context of all decodes divided by this number. The third is the number of tokens beyond one for each decode. The last
-// is the time in seconds. Without drafts, the third column is the number of prompt tokens.
+// context of all decodes divided by this number. The third is the number of tokens beyond one for each decode, without
+// drafts the number of prompt tokens. The last is the time in seconds.
 func (s *stepTimes) csv() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

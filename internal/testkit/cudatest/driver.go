@@ -53,9 +53,9 @@ func realDriver(path string) *Driver {
 		calls: func(string) int32 { return 0 }, failure: func() string { return "" }, reset: func() int32 { return 0 }, memory: func() int32 { return 0 }}
 }
 
-// Set configures the machine. "compute_capability" 80 means 8.0, and "driver_version" 12040 means CUDA 12.4. "memory"
-// is in bytes. "module_memory" is the number of bytes taken by each loaded module, 0 unless set. The other name is
-// "devices".
+// Set configures the machine. The names are "devices", "compute_capability" (80 means 8.0), "driver_version" (12040
+// means CUDA 12.4), "memory" and "module_memory". "memory" is in bytes. "module_memory" is the number of bytes taken by
+// each loaded module, 0 unless set.
 func (d *Driver) Set(t testing.TB, name string, value int) {
 	t.Helper()
 	if d.Real {

@@ -102,7 +102,8 @@ func (p *AttentionPlan) setPartBytes() {
 	p.PartBytes = p.works * p.shape.PartitionBytes()
 }
 
-// A DecodeShape identifies plans of decoding with equal launches. One graph serves them all.
+// A DecodeShape is the shape of a plan of decoding. Plans with the same shape have equal launches, so one graph serves
+// them all.
 type DecodeShape struct{ tiles, rows, partitions int }
 
 // PadDecode adds partitions up to a power of two, so that few different shapes occur. Their results are not
