@@ -20,8 +20,8 @@ const (
 
 // A Batch describes the attention of one step in one layer. Each sequence attends to its own context: sequence s has
 // SeqLens[s] tokens, and the last QueryStart[s+1]-QueryStart[s] of them are its query tokens. Rows QueryStart[s] to
-// QueryStart[s+1]-1 of Query and Out are for these query tokens, whose keys and values must have been written. A query
-// token attends to itself and to the tokens before it.
+// QueryStart[s+1]-1 of Query and Out are for these query tokens. The keys and values of the tokens must have been
+// written. A query token attends to itself and to the tokens before it.
 type Batch struct {
 	NumHeads   int    // query heads: a multiple of the KV heads
 	Query, Out Tensor // [query tokens, NumHeads, head size]; may be the same memory

@@ -158,9 +158,9 @@ func (c *Cache) CheckStrides() error {
 }
 
 // disjoint reports whether pieces of memory do not overlap. A piece has span bytes and begins at offset i·a + j·b,
-// for each i < n and each j < m. If pitch is not 0, a piece is not contiguous: it consists of rows of row bytes each,
-// which begin pitch bytes apart. Then the gaps between the rows of a piece may contain the rows of pieces with another
-// j.
+// for each i < n and each j < m. If pitch is not 0, a piece is not contiguous: it consists of rows of row bytes each.
+// The rows begin pitch bytes apart. Then the gaps between the rows of a piece may contain the rows of pieces with
+// another j.
 func disjoint(a, n, b, m, row, span, pitch int) bool {
 	if pitch > 0 && b < span {
 		fits := m == 1 || b >= row && (m-1)*b+row <= pitch

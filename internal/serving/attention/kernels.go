@@ -13,7 +13,7 @@ type kernels interface {
 	// addresses in the list k.ahead.
 	scores(k *call, q []float32, rows, size, sumSize int, keys []float32, n int, out []float32)
 
-	// integerScores does what scores does, for queries from quantize and keys from pack, in which each float32 has the
+	// integerScores does what scores does, for queries from quantize and keys from pack. Each float32 of these has the
 	// bits of a pair of integers. The sums are exact until they are rounded to float32.
 	integerScores(k *call, q []float32, rows, pairs int, keys []float32, n int, out []float32)
 
@@ -66,9 +66,9 @@ type kernels interface {
 	convert(k *call, d DType, in unsafe.Pointer, stride, n int, out []float32) (finite bool)
 	halve(k *call, d DType, in unsafe.Pointer, n int, out unsafe.Pointer) (ok bool)
 
-	// narrow converts numbers of x to type d, rounding to nearest, and writes them to out. widen converts numbers of type
-	// d to float32. Both begin with the first number. They return how many numbers they have converted, which can be
-	// fewer than all, because an instruction converts several at once.
+	// narrow converts numbers of x to type d, rounding to nearest, and writes them to out. widen converts numbers of
+	// type d to float32. Both begin with the first number. They return the number of converted numbers. It can be
+	// smaller than the total, because an instruction converts several at once.
 	narrow(d DType, out unsafe.Pointer, x []float32) int
 	widen(d DType, x []float32, in unsafe.Pointer) int
 
@@ -86,11 +86,11 @@ type kernels interface {
 	tileRows() int
 
 	// tileScores and tileValues read keys and values directly from the blocks. tileScores does what scores does or, for
-	// Int8, what integerScores does, for n tiles of keys. tiles has the addresses of these tiles, the last one twice if n
-	// is odd, then those of the tilesAhead tiles that are read next. tileValues does what values does, for n tokens;
-	// offset is the index of the first token in its tile. With F32, tileValues sums the tokens of each tile before it
-	// adds them to out. With E4M3 the products and sums are 1/256 of the exact ones, and both functions return false if a
-	// number is NaN.
+	// Int8, what integerScores does, for n tiles of keys. tiles has the addresses of these tiles, then those of the
+	// next tilesAhead tiles. If n is odd, the last of the n tiles is there twice. tileValues does what values does, for
+	// n tokens; offset is the index of the first token in its tile. With F32, tileValues sums the tokens of each tile
+	// before it adds them to out. With E4M3 the products and sums are 1/256 of the exact ones, and both functions
+	// return false if a number is NaN.
 	tileScores(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int, out []float32) (ok bool)
 	tileValues(k *call, d DType, p []float32, rows, n, offset int, tiles *unsafe.Pointer, size int, out []float32,
 		stride int) (ok bool)

@@ -5,7 +5,7 @@ import "math"
 var negInf = float32(math.Inf(-1))
 
 // initState sets the record state (see recordSize) to the result of a row before its first partition. This is the
-// result of the common prefix if there is one. Otherwise it is the result of the head's sink alone, which counts as a
+// result of the common prefix if there is one. Otherwise it is the result of the head's sink alone. A sink counts as a
 // token with a logit but without a value. Without a sink, it is the result of no tokens.
 func (r *Runner) initState(state []float32, row *row, it *item) {
 	if it.kind == itemWhole && r.plan.prefixParts > 0 {

@@ -83,7 +83,7 @@ func (r *Runner) panelValues(w *scratch, r0, r1, part, from, to int) {
 }
 
 // addAttended adds to sums the p·v of the tokens to which a row attends. It is used for partitions with NaN or
-// infinite values, because the kernels multiply the values of other tokens by 0, which gives NaN.
+// infinite values. The kernels multiply the values of other tokens by 0, and would get NaN.
 func (r *Runner) addAttended(w *scratch, row *row, p []float32, part int, sums []float32) {
 	from, to := row.attendedIn(part)
 	together := w.row[:len(sums)]

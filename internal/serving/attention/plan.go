@@ -55,8 +55,8 @@ type reduction struct {
 // and values to float32 takes little time compared with the multiplications.
 const maxItemRows = 512
 
-// maxSavedBytes limits the bytes of saved results. An item whose results would exceed it is not cut into runs of
-// partitions, because each run must save its results.
+// maxSavedBytes limits the bytes of saved results. Each run of partitions must save its results. An item is not cut
+// into runs if their results would exceed the limit.
 const maxSavedBytes = 1 << 28
 
 func (p *plan) make(c *Cache, b *Batch, workers int) {
@@ -116,8 +116,8 @@ func (p *plan) addSequence(c *Cache, b *Batch, seq, tokens int) int {
 	return total
 }
 
-// cost estimates the work of an item in bytes to read. For many rows, multiplying takes longer than reading; cost
-// then counts one byte for eight multiplications, which take about the same time.
+// cost estimates the work of an item in bytes to read. For many rows, multiplying takes longer than reading. cost then
+// counts one byte for eight multiplications; these take about the same time.
 func cost(c *Cache, tokens, rows int) int {
 	return 2 * tokens * c.HeadSize * max(c.DType.Size(), rows/8)
 }
@@ -193,9 +193,9 @@ func (p *plan) cut(i, group, step, maxRecords int) {
 	}
 }
 
-// ruleV1 reports whether vLLM would choose V1 (use_v1 in PagedAttention.forward_decode). It does if there is only
-// one partition, which needs no reduction, or if there are enough sequences and heads to keep all cores busy. vLLM's
-// V1 kernel accepts contexts of at most 8,192 tokens.
+// ruleV1 reports whether vLLM would choose V1 (use_v1 in PagedAttention.forward_decode). It does if there is only one
+// partition, since no reduction is needed then. It also does if there are enough sequences and heads to keep all cores
+// busy. vLLM's V1 kernel accepts contexts of at most 8,192 tokens.
 func ruleV1(b *Batch) bool {
 	longest := int32(0)
 	for _, n := range b.SeqLens {

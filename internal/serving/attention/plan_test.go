@@ -115,7 +115,7 @@ func TestTheAssemblyKnowsTheFieldsOfACall(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// Ensure that Forward allocates nothing. A worker allocates its scratch memory with its first item, which may come
+// Ensure that Forward allocates nothing. A worker allocates its scratch memory with its first item. This item may come
 // late, so one of ten measurements without an allocation is enough.
 func TestForwardAllocatesNothing(t *testing.T) {
 	for _, d := range []DType{F32, F16, E4M3, Int8} {

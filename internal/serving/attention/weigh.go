@@ -107,8 +107,8 @@ func (r *Runner) modifyPairs(w *scratch, row *row, x, low []float32, factor floa
 	}
 }
 
-// bias returns the row's ALiBi slope, and the distance from the row's query token to the given token, by which the
-// slope is multiplied.
+// bias returns the row's ALiBi slope, and the factor of the slope: the distance from the row's query token to the given
+// token.
 func (r *Runner) bias(row *row, token int) (slope, offset float32) {
 	if r.batch.AlibiSlopes == nil {
 		return 0, 0

@@ -102,8 +102,8 @@ func (f *Folder) open() error {
 }
 
 // checkOwner returns an error if the folder belongs to another user, or if every user can write to it. Otherwise other
-// users could decide what is read from the folder and, through links, which files of this user are removed. Folders of
-// the superuser and group-writable folders are allowed.
+// users could decide what is read from the folder. Through links, they could also decide which files of this user are
+// removed. Folders of the superuser and group-writable folders are allowed.
 func checkOwner(path string, stat func(string) (fs.FileInfo, error)) error {
 	info, err := stat(path)
 	if err != nil {
@@ -322,9 +322,9 @@ func (f *Folder) reserve(size int64) error {
 // files until a tenth of the limit and at least size bytes are free. A file that another process has removed
 // meanwhile counts as removed.
 //
-// Other processes may store blocks in the folder, which this process does not count. So the folder is
-// measured again after this process has stored a tenth of the limit. If too few files can be removed, evict
-// does not try again for a minute, and blocks are stored only in the space that is free.
+// Other processes may store blocks in the folder, which this process does not count. So the folder is measured again
+// after this process has stored a tenth of the limit. If too few files can be removed, evict does not try again for a
+// minute. Until then, blocks are stored only in the free space.
 func (f *Folder) evict(size int64) error {
 	f.evicting.Lock()
 	defer f.evicting.Unlock()

@@ -88,7 +88,7 @@ func BenchmarkPrefill(b *testing.B) {
 
 // BenchmarkCascade decodes 32 sequences that share a prefix of 4,096 tokens. It compares reading the prefix once for
 // all sequences with reading it once for each sequence. When it is read for each sequence, all sequences are computed
-// for one head before the next head, so that the head's prefix stays in the processor's cache.
+// for one head before the next head. The head's prefix then stays in the processor's cache.
 func BenchmarkCascade(b *testing.B) {
 	const seqs, prefix, own = 32, 4096, 64
 	eachThreads(b, func(b *testing.B, threads int) {

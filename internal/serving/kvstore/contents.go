@@ -25,9 +25,9 @@ func (s *Store) WriteBlock(id int32, from []byte) {
 	}
 }
 
-// Poison overwrites device blocks in all layers with the byte 0xff, which is NaN in every floating-point type and in
-// the scales of Int8. A result computed from a freed block is then NaN. Without the build tag invariants, Poison does
-// nothing. It skips invalid block numbers.
+// Poison overwrites device blocks in all layers with the byte 0xff. These bytes are NaN in every floating-point type
+// and in the scales of Int8. A result computed from a freed block is then NaN. Without the build tag invariants, Poison
+// does nothing. It skips invalid block numbers.
 func (s *Store) Poison(blocks []int32) {
 	if !invariants.Enabled {
 		return

@@ -43,7 +43,7 @@ func checkPairs(pairs []Pair, to, from int) error {
 }
 
 // A mover copies blocks on the workers of a pool. Each task copies the same part of every block, one pair after the
-// other, so that a later pair reads what an earlier pair has written.
+// other. A later pair therefore reads what an earlier pair has written.
 type mover struct {
 	to, from []attention.Cache
 	pairs    []Pair

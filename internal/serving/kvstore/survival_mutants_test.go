@@ -42,8 +42,7 @@ var mutants = []mutant{
 		"return int(b.BlockTables[seq*b.TableStride+token/c.BlockSize])", "return int(b.BlockTables[token/c.BlockSize])"},
 }
 
-// dataOnly turns off the checks of the scheduler's state, so that a test fails only if keys or values are
-// wrong.
+// dataOnly turns off the checks of the scheduler's state. A test then fails only if keys or values are wrong.
 var dataOnly = os.Getenv("LLM_SURVIVAL_DATA_ONLY") != ""
 
 // Ensure that the survival tests fail for each mutant. Only make test-long builds and runs the mutants. The normal run

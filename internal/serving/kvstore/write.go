@@ -52,8 +52,8 @@ type side struct {
 	contiguous int       // elements
 }
 
-// bypassBytes is a size that is larger than the caches of a core. Writes of this size or more bypass the
-// caches, so that the processor does not read the memory before it writes.
+// bypassBytes is a size that is larger than the caches of a core. Writes of this size or more bypass the caches. The
+// processor then does not read the memory before it writes.
 const bypassBytes = 4 << 20
 
 // A scratch is the memory in which a worker transposes and converts 16 keys or values.
@@ -219,7 +219,7 @@ func (w *Writer) offset(x *side, block, head, place, element int) int {
 	return w.cache.KeyOffset(block, head, place, element)
 }
 
-// spread copies a piece of 16, 4, 2 or 1 bytes to each of several addresses, which are step bytes apart.
+// spread copies a piece of 16, 4, 2 or 1 bytes to each of several addresses. The addresses are step bytes apart.
 func spread(to []byte, step int, from []byte, size int) {
 	for j, at := 0, 0; j < len(from); j, at = j+size, at+step {
 		switch size {

@@ -86,8 +86,8 @@ func requireNoAllocations(t *testing.T, b *bench, n int) {
 	require.Zero(t, each)
 }
 
-// A reader reads the bytes that decoding one sequence must read: all weights, and the keys and values of the
-// sequence's context. Each worker reads an equal part.
+// A reader reads the bytes needed to decode one sequence: all weights, and the keys and values of the sequence's
+// context. Each worker reads an equal part.
 type reader struct {
 	pool   *parallel.Pool
 	pieces [][]byte
@@ -120,7 +120,7 @@ func newReader(m *model.Model, store *kvstore.Store, pool *parallel.Pool, batch 
 }
 
 // BenchmarkDecodeAgainstReading measures two things in turn: decoding one sequence after 512 tokens, and only reading
-// the bytes that this decoding needs. It reports the median of the ratios, as BenchmarkDecode of kvstore does.
+// the bytes for this decoding. It reports the median of the ratios, as BenchmarkDecode of kvstore does.
 func BenchmarkDecodeAgainstReading(b *testing.B) {
 	threads := []int{1}
 	if n := runtime.NumCPU(); n > 1 {

@@ -97,9 +97,9 @@ func (g *routing) order(e *Experts, rows int) {
 	g.starts[0] = 0
 }
 
-// mixture sets r.sums to the weighted sums of the experts' outputs for the given rows of x. It reads the weights of
-// an expert once for all rows. The outputs for a row are added in the order in which choose lists its experts, so
-// the result does not depend on other rows.
+// mixture sets r.sums to the weighted sums of the experts' outputs for the given rows of x. It reads the weights of an
+// expert once for all rows. The outputs for a row are added in the order of its experts from choose. The result
+// therefore does not depend on other rows.
 func (r *Runner) mixture(l *layer, x []float32, rows int) error {
 	e, g, hidden := r.model.Experts, &r.routing, r.model.HiddenSize
 	n := rows * e.PerToken

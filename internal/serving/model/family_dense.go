@@ -61,8 +61,8 @@ func softCap(name string, raw json.RawMessage, otherwise float64) (float64, erro
 	return *v, nil
 }
 
-// scaleLargestGemma sets the attention scale if the model is the largest of its family, which has the given number
-// of layers. Only this model's scale depends on its size, and GGUF does not state it.
+// scaleLargestGemma sets the attention scale if the model is the largest of its family. The largest model has the given
+// number of layers. Only this model's scale depends on its size, and GGUF does not state it.
 func (c *Config) scaleLargestGemma(layers int) {
 	if c.NumLayers == layers && c.NumHeads > 0 {
 		c.AttentionScale = 1 / math.Sqrt(float64(c.HiddenSize/c.NumHeads))

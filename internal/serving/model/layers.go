@@ -104,8 +104,8 @@ func (l *loader) qkNorm(name string, width int) []float32 {
 	return nil
 }
 
-// An mlpShape describes an MLP or an expert. experts is the number of experts that a tensor contains, and expert is
-// the index of this one; for an MLP they are 1 and 0.
+// An mlpShape describes an MLP or an expert. experts is the number of experts in a tensor, and expert is the index of
+// this one. For an MLP they are 1 and 0.
 type mlpShape struct {
 	experts, expert, inter int
 	bias                   bool

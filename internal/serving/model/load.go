@@ -229,9 +229,8 @@ func Int8Activations(l *loader) { l.rounding = matrix.Rounded }
 var ErrNotHalves = refused("its weights are not F16 or BF16, which are multiplied by BF16 activations")
 
 // BF16Activations is an Option that rounds F16 weights, and the inputs of products with F16 and BF16 weights, to BF16.
-// Such a product multiplies BF16 and adds in float32. Products with other weights do not change, and neither do
-// products with a number of inputs that is not a multiple of 8. If no product changes, the model is refused with
-// ErrNotHalves.
+// Such a product multiplies BF16 and adds in float32. Products with other weights do not change. Neither do products if
+// the number of inputs is not a multiple of 8. If no product changes, the model is refused with ErrNotHalves.
 func BF16Activations(l *loader) { l.rounding = matrix.Shorts }
 
 func (m *Model) forms() matrix.Form {

@@ -145,8 +145,8 @@ func (s *stack) at(i int) (*cut, int) {
 	return s.cuts[c], i
 }
 
-// release tells the system that the memory of rows from to to-1 in the files is not needed, because the rows will
-// not be read again.
+// release tells the system that the memory of rows [from, to) in the files is not needed. The rows will not be read
+// again.
 func (s *stack) release(from, to int) {
 	for i := from; i < to; i++ {
 		c, row := s.at(i)

@@ -180,7 +180,7 @@ func yarnAttention(factor, scale float64) float64 {
 type tables struct{ cos, sin []float32 }
 
 // extend extends the tables to at least n positions, but not beyond limit positions. It extends them by at least half
-// of their length, and to at least 2,048 positions, so that it is seldom necessary.
+// of their length, and to at least 2,048 positions. An extension is therefore seldom necessary.
 func (t *tables) extend(r *Rope, n, limit, headDim int) {
 	half := r.Rotated(headDim) / 2
 	have := len(t.cos) / half

@@ -189,8 +189,8 @@ func (r *Runner) Forward(b *Batch) error {
 	return nil
 }
 
-// Check returns an error if the batch cannot be computed with model m, whose layers are divided into the given
-// number of groups.
+// Check returns an error if the batch cannot be computed with model m. groups is the number of groups of the model's
+// layers.
 func (b *Batch) Check(m *Config, groups int) error {
 	n := len(b.Tokens)
 	switch {

@@ -26,8 +26,8 @@ type LayerSources struct {
 // to the weights.
 type NormSource struct{ Weight, Bias []float32 }
 
-// A LinearSource has one or more matrices with the same inputs, whose outputs are concatenated, and the bias of all
-// outputs, or nil.
+// A LinearSource has one or more matrices with the same inputs. Their outputs are concatenated. It also has the bias of
+// all outputs, or nil.
 type LinearSource struct {
 	Parts []MatrixSource
 	Bias  []float32

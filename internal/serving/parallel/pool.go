@@ -59,9 +59,9 @@ func New(size int, cpus ...int) (*Pool, error) {
 	return newPool(size, size > processors(), cpus)
 }
 
-// NewBesideThreads makes a pool for a program that calls Run on its own threads and uses these threads for other
-// computations between Runs, as C programs do. The pool does not move these threads: the program may be setting their
-// processors itself, and a sandbox may forbid it.
+// NewBesideThreads makes a pool for a program that calls Run on its own threads, such as a C program. Between Runs, the
+// program uses these threads for other computations. The pool does not move these threads: the program may be setting
+// their processors itself, and a sandbox may forbid it.
 func NewBesideThreads(size int) (*Pool, error) {
 	p, err := newPool(size, size >= processors(), nil)
 	if err == nil {

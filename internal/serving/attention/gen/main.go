@@ -191,8 +191,8 @@ func (g *gen) copyOf(r reg.Register) reg.GPVirtual {
 
 func mem(base reg.Register, disp int) operand.Mem { return operand.Mem{Base: base, Disp: disp} }
 
-// loops generates the functions with which package testkit/benchtest measures the limits of a processor: read only
-// reads memory, and multiply only multiplies.
+// loops generates the functions read and multiply. read only reads memory, and multiply only multiplies. Package
+// testkit/benchtest measures the limits of a processor with them.
 func loops(g *gen) {
 	// n is a multiple of 512 bytes.
 	g.function("read", "func(p *byte, n int)")

@@ -82,8 +82,8 @@ func (g *gen) panelTiles(n int, integers bool, keys, out reg.Register) {
 	})
 }
 
-// nextAhead returns a register with the next address of the list ahead. After the end of the list, the register has
-// the address in other, which should be in the processor's cache already.
+// nextAhead returns a register with the next address of the list ahead. After the end of the list, the register has the
+// address in other. The memory there should be in the processor's cache already.
 func (g *gen) nextAhead(other reg.Register) reg.GPVirtual {
 	list, after, ahead := g.arg(atAhead), g.asm.GP64(), g.asm.GP64()
 	g.asm.LEAQ(mem(list, 8), after)

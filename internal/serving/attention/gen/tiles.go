@@ -38,7 +38,8 @@ func tileScores(g *gen) {
 }
 
 // sumElements is how many products of float32 keys are summed before their sum is added to the earlier sums. For
-// narrower types, all products are added to one sum, whose error is small compared with the rounding of the keys.
+// narrower types, all products are added to one sum. The error of this sum is small compared with the rounding of the
+// keys.
 const sumElements = 32
 
 // unroll is the number of elements that one iteration of tileScore multiplies, for types of 16 or 32 bits.

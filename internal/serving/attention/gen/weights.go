@@ -71,8 +71,8 @@ func (g *gen) counting(name string, n int) operand.Mem {
 
 // Coefficients of a polynomial for e^x with |x| at most ln 2 / 2. They begin with the coefficient of x^6; the last two,
 // of x and 1, are 1. In exact arithmetic the relative error would be 3e-9, a tenth of the error of rounding the sum.
-// Adding roundMagic, which is 1.5·2^23, to a number rounds it to an integer, and leaves the integer in the lowest bits
-// of the sum.
+// roundMagic is 1.5·2^23. Adding it to a number rounds the number to an integer, and leaves the integer in the lowest
+// bits of the sum.
 const (
 	log2e      = 1.44269504088896341
 	ln2        = 0.693147180559945309 // as float32, too large by ln2Rest

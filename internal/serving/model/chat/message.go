@@ -28,7 +28,7 @@ func (m *Message) variables() map[string]any {
 	return all
 }
 
-// WithTextArguments returns a copy of messages in which the arguments of tool calls are texts with JSON, as some
+// WithTextArguments returns a copy of messages. In the copy, the arguments of tool calls are texts with JSON, as some
 // templates expect. changed is false if all arguments were texts already.
 func WithTextArguments(messages []Message) (to []Message, changed bool, err error) {
 	asJSON, err := asJSON()

@@ -1,4 +1,4 @@
-// Package chat renders the messages of a chat to a prompt with the model's own template, which is written in Jinja.
+// Package chat renders the messages of a chat to a prompt. It uses the model's own template, which is written in Jinja.
 //
 // A template comes with a model but is not trusted: it cannot read files, and its work is limited. The tokenizer
 // decides which special tokens the prompt contains.
@@ -84,8 +84,8 @@ func Tool(text []byte) (tool any, ok bool) {
 	return tool, function != nil
 }
 
-// named decodes an object that has a function with a name, such as a tool or a call, and also returns the function.
-// function is nil if the object has none.
+// named decodes an object with a named function, such as a tool or a call. It also returns the function. function is
+// nil if the object has none.
 func named(text []byte) (object any, function *jinja.Dict) {
 	object, _ = jinja.FromJSON(text)
 	fields, ok := object.(*jinja.Dict)

@@ -29,8 +29,8 @@ const (
 	theta      = 1e30
 	stillPairs = 64
 
-	// Start begins a text. The first token has no token before it and therefore attends to itself, so it must be one
-	// that no text contains. Begin and End enclose a message of a chat; End also ends a sequence.
+	// Start begins a text. The first token has no token before it and therefore attends to itself. It must be one that
+	// no text contains. Begin and End enclose a message of a chat; End also ends a sequence.
 	Start = 1
 	Begin = 2
 	End   = 3
@@ -150,8 +150,8 @@ func layer(name string, heads int, fill func(*attention)) []*weights.Tensor {
 	}
 }
 
-// inverseRMS returns the inverse of the root mean square of a hidden vector with the given number of codes, whose
-// elements are ±1, and zeros elsewhere.
+// inverseRMS returns the inverse of the root mean square of a hidden vector. The vector has the given number of codes
+// with elements ±1, and zeros elsewhere.
 func inverseRMS(codes float64) float64 { return math.Sqrt(hidden / (codes * code)) }
 
 // Settings of the heads, as differences of logits.
@@ -183,9 +183,9 @@ func lookBack(a *attention) {
 	}
 }
 
-// match sets the first head of layer 1. The query is the sum of the codes of the last tokens, and the key of a
-// position the sum of the codes of the tokens before it. The signs of a code are changed differently for each
-// distance, so that it matches only a code with the same distance.
+// match sets the first head of layer 1. The query is the sum of the codes of the last tokens, and the key of a position
+// the sum of the codes of the tokens before it. The signs of a code are changed differently for each distance. A code
+// therefore matches only a code with the same distance.
 func match(a *attention) {
 	scale := math.Sqrt(unit*math.Sqrt(headDim)/code) / inverseRMS(lags+1)
 	for lag := range lags {

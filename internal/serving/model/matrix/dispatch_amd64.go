@@ -96,8 +96,8 @@ var (
 	}
 )
 
-// multiply sets dst to the products of rows of x and n inputs of a panel, whose packed weights are at w. There are
-// at most direct rows.
+// multiply sets dst to the products of rows of x and n inputs of a panel. The packed weights are at w. There are at
+// most direct rows.
 func (m *Matrix) multiply(dst *float32, dstStride int, x *float32, rows int, w *byte, n int) {
 	to, from, k, kind := uintptr(dstStride*4), uintptr(m.In*4), uintptr(n), m.kernels()
 	switch {
@@ -201,8 +201,8 @@ func largest(x []float32) (n int, top float32) {
 	return n, largestAVX512(&x[0], uintptr(n))
 }
 
-// siluMul does what SiLUMul does and returns the number of values, or returns 0 if there is no kernel. It pads the
-// last values for the kernel, so that the bits of a value do not depend on its index.
+// siluMul does what SiLUMul does and returns the number of values, or returns 0 if there is no kernel. It pads the last
+// values for the kernel. The bits of a value therefore do not depend on its index.
 func siluMul(dst, gate, up []float32) int {
 	n := len(gate) &^ 15
 	if isa != avx512 {

@@ -124,9 +124,9 @@ func (d *dotPart) rows(r int) (q *int8, steps *uint64, stride uintptr) {
 	return &x.q[r*d.m.In+d.k], word(&x.steps(d.m.Block)[r*blocks+d.k/d.m.Block]), uintptr(blocks) * unsafe.Sizeof(step{})
 }
 
-// offset returns the arguments shift and minima of kernels. If weights have an offset, shift is its base-2
-// logarithm, and minima is 0. If they have minima instead, minima is 1, and shift is 32, so that the correction for
-// the offset becomes 0.
+// offset returns the arguments shift and minima of kernels. If weights have an offset, shift is its base-2 logarithm,
+// and minima is 0. If they have minima instead, minima is 1. shift is then 32, and the correction for the offset
+// becomes 0.
 func (d *dotPart) offset() (shift, minima uintptr) {
 	if d.m.Type.hasMinimum() {
 		return 32, 1

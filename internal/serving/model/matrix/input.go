@@ -139,8 +139,8 @@ func (w *words) set(x []float32, rows, in int) {
 	}
 }
 
-// setPairs allocates memory for the given number of rows, each of in BF16. It leaves a cache line between rows, because
-// reading several rows whose distance is a multiple of 4 KB takes a quarter longer.
+// setPairs allocates memory for the given number of rows, each of in BF16. It leaves a cache line between rows. Reading
+// several rows at a distance of a multiple of 4 KB would take a quarter longer.
 func (w *words) setPairs(rows, in int) {
 	w.rows, w.in, w.stride, w.group = rows, in/2, in/2+line/4, 0
 	w.x = grow(w.x, rows*w.stride)
@@ -183,7 +183,7 @@ func add(p *float32, n int) *float32 {
 	return (*float32)(unsafe.Add(unsafe.Pointer(p), n*4))
 }
 
-// grow returns s if it has at least n values, else a copy of s that is extended to n values with zeros.
+// grow returns s if it has at least n values. Otherwise it returns a copy of s, extended to n values with zeros.
 func grow[T any](s []T, n int) []T {
 	if len(s) < n {
 		return append(s, make([]T, n-len(s))...)

@@ -204,6 +204,6 @@ func (m *Matrix) Row(i int, dst []float32) {
 	}
 }
 
-// fma returns a×b + c, rounded to float64 and then to float32. If a and b are small integers or F16, the result is
-// the same as with one rounding, which the processor's instruction does.
+// fma returns a×b + c, rounded to float64 and then to float32. If a and b are small integers or F16, the result is the
+// same as with one rounding. The processor's instruction rounds once.
 func fma(a, b, c float32) float32 { return float32(math.FMA(float64(a), float64(b), float64(c))) }

@@ -79,7 +79,7 @@ func quantizeBlock(q []int8, whole *step, halves []step, x []float32) {
 }
 
 // minShort is the magnitude below which weights and activations of W16A16 become 0. All products and sums are then
-// multiples of 2^-126, so none is a denormal, which VDPBF16PS treats as 0, unlike other instructions.
+// multiples of 2^-126, so none is a denormal. VDPBF16PS treats denormals as 0, unlike other instructions.
 const minShort = 1.0 / (1 << 56)
 
 // short rounds v to BF16 as the kernels do: to nearest, ties to even. Magnitudes below minShort become 0.

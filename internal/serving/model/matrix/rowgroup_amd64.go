@@ -13,8 +13,8 @@ const maxGroupRows = 48
 // takes 8 % longer.
 const pairInputs = 256
 
-// writesResult reports whether the matrix's kernels write complete sums to the result, so that they need not be
-// copied from scratch memory.
+// writesResult reports whether the matrix's kernels write complete sums to the result. The sums then need not be copied
+// from scratch memory.
 func (m *Matrix) writesResult() bool { return m.pairs || m.Type.rounds() && isa == avx512 && hasVNNI }
 
 type rowGroup struct {
@@ -111,9 +111,9 @@ func (s sumAddresses) row(r int) sumAddresses {
 
 func (g *rowGroup) tilesOf(limit int) int { return (g.to - g.from + limit - 1) / limit }
 
-// ahead returns the address from which on tiles should prefetch while they multiply inputs k to k+n-1, and the
-// number of bytes for each tile. If there is only one group of rows, its tiles prefetch the weights of the next n
-// inputs. If there are several, each group prefetches its share of the next panel.
+// ahead returns the address and the number of bytes for each tile to prefetch, while inputs k to k+n-1 are multiplied.
+// If there is only one group of rows, its tiles prefetch the weights of the next n inputs. If there are several, each
+// group prefetches its share of the next panel.
 func (g *rowGroup) ahead(k, n int) (address, share uintptr) {
 	m, bytes := g.m, g.m.bytesOf(n)
 	address = uintptr(unsafe.Pointer(&m.data[g.p*m.panelBytes+m.bytesOf(k)]))

@@ -31,8 +31,8 @@ func (t *Tokenizer) EncodeUpTo(ctx context.Context, text string, addSpecial bool
 	return t.encode(ctx, strings.ToValidUTF8(text, "\uFFFD"), nil, addSpecial, limit)
 }
 
-// encode converts a text to tokens. marked has the sorted byte offsets of the marked characters of the text, which
-// cannot be part of a protected token.
+// encode converts a text to tokens. marked has the sorted byte offsets of the marked characters of the text. These
+// characters cannot be part of a protected token.
 func (t *Tokenizer) encode(ctx context.Context, text string, marked []int, addSpecial bool, limit int) ([]int32, error) {
 	if !t.Fits(limit)(text) {
 		return nil, ErrTooMany

@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/serving/model/marks"
 )
 
-// endsGGUF returns a tokenizer with the tokens a and b and, after them, texts, which are tokens of the given kind.
+// endsGGUF returns a tokenizer with the tokens a and b. After them it has texts as tokens of the given kind.
 func endsGGUF(t *testing.T, kind int32, keys map[string]any, texts ...string) (*Tokenizer, error) {
 	tokens := append([]string{"a", "b"}, texts...)
 	kinds := []int32{1, 1}

@@ -103,8 +103,8 @@ func readQ5_1(block []byte, q []int8, s []matrix.Scale) {
 	readFifthBits(block[4:], q)
 }
 
-// mxScale returns half the scale of MXFP4 with this exponent, whose bias is 127, because the numbers in matrix.FP4's
-// table are twice those of the format.
+// mxScale returns half the scale of MXFP4 with this exponent. The exponent's bias is 127. The scale is halved because
+// the numbers in matrix.FP4's table are twice those of the format.
 func mxScale(exponent byte) float32 { return float32(math.Ldexp(1, int(exponent)-128)) }
 
 func readMXFP4(block []byte, q []int8, s []matrix.Scale) {

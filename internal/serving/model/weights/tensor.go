@@ -123,8 +123,8 @@ func (t *Tensor) Block() int { return layouts[t.DType].scaled }
 // Packed returns the type of matrix that can represent the tensor's weights without rounding, in blocks of Block.
 func (t *Tensor) Packed() matrix.Type { return layouts[t.DType].packed }
 
-// Rounds returns the type of matrix whose products round activations to 8 bits, or F32 if the tensor's type has
-// none.
+// Rounds returns the type of matrix for products with activations rounded to 8 bits. It returns F32 if the tensor's
+// type has none.
 func (t *Tensor) Rounds() matrix.Type { return layouts[t.DType].rounds }
 
 // Raw returns the bytes of row i in the file. The tensor must not be Combined.
@@ -205,8 +205,7 @@ func (t *Tensor) release(data []byte) {
 	}
 }
 
-// Combined reports whether rows of the tensor are computed from one or more tensors of the files that have another
-// shape.
+// Combined reports whether rows of the tensor are computed from tensors of the files with another shape.
 func (t *Tensor) Combined() bool { return t.source != nil }
 
 // CopyTo copies the tensor's data into memory, which must be as large, and returns the copy. It releases the pages
@@ -243,8 +242,8 @@ func Collect(tensors ...*Tensor) *Tensors {
 	return t
 }
 
-// A mapped is a mapped file. The file must not be truncated before it is closed, because the system kills a process
-// that reads memory beyond the file's end.
+// A mapped is a mapped file. The file must not be truncated before it is closed. The system kills a process that reads
+// memory beyond the file's end.
 type mapped struct{ data []byte }
 
 func mapFile(path string) (*mapped, error) {
@@ -270,8 +269,8 @@ func mapFile(path string) (*mapped, error) {
 	return &mapped{data}, nil
 }
 
-// checkPointer returns an error if the file is a pointer of Git LFS, which a clone without git lfs has in place of a
-// large file.
+// checkPointer returns an error if the file is a pointer of Git LFS. A clone without git lfs has such pointers in place
+// of large files.
 func checkPointer(file []byte) error {
 	if bytes.HasPrefix(file, []byte("version https://git-lfs.github.com/spec/")) {
 		return damaged("it is a pointer of Git LFS; git lfs pull fetches the file")

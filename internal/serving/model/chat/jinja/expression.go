@@ -62,8 +62,8 @@ func (p *parser) or() expr { return p.logical("or", true, p.and) }
 
 func (p *parser) and() expr { return p.logical("and", false, p.not) }
 
-// logical parses the operands of word, which is "and" or "or". As in Python, the value of the expression is the
-// first operand whose truth value is stopAt, or the last operand if there is no such operand.
+// logical parses the operands of word, which is "and" or "or". As in Python, the value of the expression is the first
+// operand with the truth value stopAt. If there is none, the value is the last operand.
 func (p *parser) logical(word string, stopAt bool, operand func() expr) expr {
 	operands := []expr{operand()}
 	for p.skip(name, word) {

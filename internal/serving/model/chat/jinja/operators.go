@@ -42,8 +42,8 @@ var arithmetic = map[string]func(m *machine, a, b any) any{
 	"+": add, "-": subtract, "*": multiply, "/": divide, "//": floorDivide, "%": remainder, "**": raise,
 }
 
-// numbers applies the operator symbol to two numbers. If both are integers, it calls ints, which reports an overflow
-// with false; if one is a float or ints is nil, it calls floats.
+// numbers applies the operator symbol to two numbers. If both are integers, it calls ints; ints reports an overflow
+// with false. If one is a float or ints is nil, it calls floats.
 func numbers(symbol string, a, b any, ints func(x, y int64) (int64, bool), floats func(x, y float64) float64) any {
 	if !isNumber(a) || !isNumber(b) {
 		defined(a)

@@ -16,7 +16,7 @@ const (
 
 var sizes = map[string]int{f32: 4, f16: 2, bf16: 2}
 
-// panel is the number of outputs whose weights are interleaved: those of input 0 for all outputs of a panel, then
+// panel is the number of outputs with interleaved weights. A panel has the weights of input 0 for all its outputs, then
 // those of input 1, and so on.
 const panel = 64
 

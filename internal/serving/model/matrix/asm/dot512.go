@@ -68,8 +68,8 @@ func dot512(rows int) {
 // block has 4 quads.
 const quadsPerStep = 4
 
-// A blockSums has two sums for each row and output, whose computation the comment of dot describes: acc for the
-// current block, resultSums for all blocks.
+// A blockSums has two sums for each row and output: acc for the current block, resultSums for all blocks. The comment
+// of dot describes their computation.
 type blockSums struct {
 	resultSums
 	steps *assembly.Rows

@@ -19,8 +19,8 @@ type resultSums struct{ sums }
 // and stores the sums at to. Rows at from, plus and plus2 have 64 values. offset is added to all addresses.
 const resultParameters = "to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr"
 
-// at emits code for each vector of sums. at is the name of an argument with the address of sums in memory; f emits the
-// code for one vector, whose address there is m. The kernel skips all of this code if the argument is nil.
+// at emits code for each vector of sums. at is the name of an argument with the address of sums in memory. f emits the
+// code for one vector; m is its address there. The kernel skips all of this code if the argument is nil.
 func (s resultSums) at(at string, f func(m Mem, z VecVirtual)) {
 	base, label := arg(at), "without_"+at
 	asm.TESTQ(base, base)
