@@ -50,8 +50,8 @@ func (e encoded) Asm() string {
 // encodeDot encodes EVEX.512.F3.0F38.W0 52 /r, with x in the field r/m, w in vvvv and sum in reg.
 func encodeDot(operands []operand.Op) encoded {
 	w, sum := number(operands[1]), number(operands[2])
-	// The EVEX prefix stores the bits of register numbers inverted, so clearing a bit of the prefix sets a bit of a
-	// register number. Its broadcast bit is not inverted.
+	// The EVEX prefix stores the bits of register numbers inverted. Clearing a bit of the prefix therefore sets a bit
+	// of a register number. Its broadcast bit is not inverted.
 	prefix := []byte{0x62, 0xf2, 0x7e, 0x48}
 	clear := func(i int, bit, value byte) { prefix[i] &^= value << bit }
 	clear(1, 7, sum>>3&1)

@@ -29,7 +29,7 @@ type Batch struct {
 	QueryStart []int32 // vLLM's query_start_loc: sequences + 1 entries, from 0 on
 	SeqLens    []int32
 
-	// BlockTables has a row of TableStride entries for each sequence: the block of token t of sequence s is
+	// BlockTables has a row of TableStride entries for each sequence. The block of token t of sequence s is
 	// BlockTables[s·TableStride + t / block size]. Forward ignores the entries of blocks after the last token, and of
 	// blocks that lie before the windows of all query tokens.
 	BlockTables []int32

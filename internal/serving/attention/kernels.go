@@ -50,8 +50,8 @@ type kernels interface {
 	// multiply sets x to x·y, for whole tiles.
 	multiply(k *call, x, y []float32)
 
-	// values adds p·v of n tokens, their weights p times their values v, to sums in out; rows is the number of rows with
-	// their own weights. If firstSum is 0, it adds each token to the sums in out directly. Otherwise it first sums
+	// values adds p·v of n tokens, their weights p times their values v, to sums in out. rows is the number of rows
+	// with their own weights. If firstSum is 0, it adds each token to the sums in out directly. Otherwise it first sums
 	// firstSum tokens, then 16 tokens at a time, and adds each of these sums to out. p has rows of scoreStride floats,
 	// values are chunks of panelValues floats, and the sums of row i start at out[i·stride].
 	values(k *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride, firstSum int)
@@ -72,9 +72,10 @@ type kernels interface {
 	narrow(d DType, out unsafe.Pointer, x []float32) int
 	widen(d DType, x []float32, in unsafe.Pointer) int
 
-	// transpose turns 16 rows, each of size numbers, into rows of 16 numbers. A number has 2 or 4 bytes, the rows of the
-	// input are stride bytes apart, and size is a multiple of 8. copyRows copies n rows of size bytes, stride bytes apart,
-	// to memory without gaps. If bypass is true, both bypass the processor's caches; out must then be aligned to 32 bytes.
+	// transpose turns 16 rows, each of size numbers, into rows of 16 numbers. A number has 2 or 4 bytes. The rows of
+	// the input are stride bytes apart, and size is a multiple of 8. copyRows copies n rows of size bytes, stride bytes
+	// apart, to memory without gaps. If bypass is true, both bypass the processor's caches; out must then be aligned to
+	// 32 bytes.
 	transpose(out, in unsafe.Pointer, stride, size, bytes int, bypass bool)
 	copyRows(out, in unsafe.Pointer, stride, n, size int, bypass bool)
 

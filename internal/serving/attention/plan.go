@@ -17,7 +17,7 @@ type plan struct {
 	running    []item
 }
 
-// An item is a piece of work: the attention of some query tokens, in the query heads of some KV heads, over some
+// An item is a piece of work. It is the attention of some query tokens, in the query heads of some KV heads, over some
 // partitions of the context. An item of many query tokens has one KV head. An item of one query token has several. A
 // core computes all KV heads of an item before it goes on to the next partition. It therefore reads all heads of a
 // block at about the same time.

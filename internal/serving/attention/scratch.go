@@ -112,7 +112,7 @@ func (r *Runner) loadQuery(w *scratch, i int) {
 const largestInteger = 32512
 
 // quantize converts a query x to pairs of integers in q. It returns the factor that turns the integers back into
-// numbers; the factor is NaN if a number of x is NaN or infinite.
+// numbers. The factor is NaN if a number of x is NaN or infinite.
 func (r *Runner) quantize(w *scratch, x, q []float32) (unit float32) {
 	top := math.Float32frombits(r.kernels.largest(&w.call, x))
 	if !isFinite(top) {

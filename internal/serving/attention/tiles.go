@@ -12,9 +12,9 @@ func tiled(c *Cache) bool {
 	return c.Tiled() && c.HeadSize%16 == 0
 }
 
-// attendTiles computes the results in one partition of those rows of an item that belong to one KV head; head is its
-// index in the item. It reads each key and value once. It returns false if a number of E4M3 is NaN, which the kernels
-// would read as a finite number.
+// attendTiles computes the results of an item's rows in one partition and one KV head. head is the index of the KV head
+// in the item. attendTiles reads each key and value once. It returns false if a number of E4M3 is NaN, which the
+// kernels would read as a finite number.
 func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 	c, record := r.cache, recordSize(r.cache)
 	each := len(w.rows) / it.heads

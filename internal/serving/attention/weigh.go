@@ -6,9 +6,9 @@ import (
 )
 
 // sumElements returns how many products of q·k are summed before their sum is added to the sum of the earlier
-// elements. With a single sum over a head of 256 elements, float32 logits up to refineAbove have errors of 3e-6;
-// with sums of 32, of 0.8e-6. Sums of 16 take 3 % more time and are no better. Narrower types need only a single
-// sum, because their rounding errors are larger.
+// elements. With a single sum over a head of 256 elements, float32 logits up to refineAbove have errors of 3e-6. With
+// sums of 32 elements, the errors are 0.8e-6. Sums of 16 take 3 % more time and are no better. Narrower types need only
+// a single sum, because their rounding errors are larger.
 func sumElements(c *Cache) int {
 	if c.DType == F32 {
 		return 32
@@ -17,8 +17,8 @@ func sumElements(c *Cache) int {
 }
 
 // weigh replaces the products q·k of a row by weights p, and returns the largest logit m and the sum l of the weights.
-// A logit is factor times a product. Tokens from lo to hi-1 to which the row does not attend get the weight 0; lo and
-// hi are multiples of 16.
+// A logit is factor times a product. Tokens in [lo, hi) to which the row does not attend get the weight 0. lo and hi
+// are multiples of 16.
 func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int, factor float32) (m, l float32) {
 	from, to := row.attendedIn(part)
 	if from >= to {

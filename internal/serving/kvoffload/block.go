@@ -18,9 +18,9 @@ type Tier interface {
 	// Count returns the number of leading blocks that the tier has.
 	Count(ctx context.Context, blocks []blockhash.Hash) (int, error)
 
-	// Load reads blocks into the slices of to, which have the size of a block. It returns the number of leading
-	// blocks that it has read whole. It removes a damaged block. After an error, or when the context is done, a read
-	// may still write to the memory, so the caller must not reuse it.
+	// Load reads blocks into the slices of to, which have the size of a block. It returns the number of leading blocks
+	// that it has read whole. It removes a damaged block. After an error, or when the context is done, a read may still
+	// write to the memory. The caller must not reuse it then.
 	Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (int, error)
 
 	// Store stores the block in m, unless the tier has this block. It may use the memory even after the context is

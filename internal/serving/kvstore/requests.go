@@ -129,8 +129,8 @@ func (q *Requests) tablesBefore(r *Row, gone []uint64) ([][]int32, error) {
 	return tables, nil
 }
 
-// checkBlocks returns an error if the blocks leave a gap after the table's present entries, or if the table
-// would have too few blocks for the row's tokens.
+// checkBlocks returns an error if the blocks leave a gap after the table's present entries. It also does so if the
+// table would have too few blocks for the row's tokens.
 func (q *Requests) checkBlocks(r *Row, had int, start int64, blocks []int32) error {
 	if start < 0 || start > int64(had) {
 		return fmt.Errorf("%w: blocks of request %#x go from entry %d on, but its table has %d", attention.ErrArgument, r.ID,

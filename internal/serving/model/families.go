@@ -44,7 +44,7 @@ type inFolder struct {
 	after  func(c *Config, p *published) error // reads settings that only this family has
 }
 
-// inGGUF describes how to read a family from GGUF. Some families have the same architecture name in GGUF files: Llama,
+// inGGUF describes how to read a family from GGUF. Some families have the same architecture name in GGUF files. Llama,
 // Mistral and Mixtral have llama, and OLMo 2 and 3 have olmo2. Of these, only Mixtral and OLMo 3 set name, because
 // their settings include those of the others.
 type inGGUF struct {

@@ -153,7 +153,7 @@ func (r *reference) splitExperts() {
 }
 
 // randomMXFP4 returns random experts of the shape [experts, inputs, outputs] in MXFP4, stored as [experts, outputs,
-// groups of inputs, 16], and sets weights to their values after dequantization.
+// groups of inputs, 16]. It sets weights to their values after dequantization.
 func randomMXFP4(rnd *rand.Rand, name string, shape []int, weights []float32) []weightfile.Tensor {
 	numbers := []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
 	n, in, out := shape[0], shape[1], shape[2]

@@ -70,8 +70,8 @@ func TestGGUFBiasesAreUsed(t *testing.T) {
 	require.ErrorContains(t, err, `"blk.0.attn_k.bias" is missing`)
 }
 
-// Ensure that positions are divided by the scaling factor, whether the file has the key with the factor's current
-// name or with its older name (llama.cpp's load_hparams).
+// Ensure that positions are divided by the scaling factor. The file can have its key with the current or with the older
+// name (llama.cpp's load_hparams).
 func TestGGUFLinearRopeScalingIsUsed(t *testing.T) {
 	const linear, factor, kind = "llama.rope.scale_linear", "llama.rope.scaling.factor", "llama.rope.scaling.type"
 	for _, test := range []struct {

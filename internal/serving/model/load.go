@@ -220,7 +220,7 @@ type Option func(*loader)
 var ErrNotQuantized = refused("its weights are not of a quantized type of GGUF, which are multiplied by 8-bit " +
 	"activations")
 
-// Int8Activations is an Option that rounds the inputs of products with quantized weights to 8 bits, in blocks of 32
+// Int8Activations is an Option for products with quantized weights. It rounds their inputs to 8 bits, in blocks of 32
 // with a scale each. Such a product multiplies integers, as in llama.cpp; vLLM calls these products W8A8 and W4A8.
 // Products with other weights do not change. A model without quantized weights is refused with ErrNotQuantized.
 func Int8Activations(l *loader) { l.rounding = matrix.Rounded }

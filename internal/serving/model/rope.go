@@ -138,8 +138,8 @@ func (r *Rope) frequencies(headDim int) []float64 {
 	return f
 }
 
-// scale returns the scaled frequency for f. Frequencies with many turns over OriginalLength positions stay the same,
-// those with few turns are divided by Factor, and those in between are interpolated.
+// scale returns the scaled frequency for f. Frequencies with many turns over OriginalLength positions stay the same.
+// Those with few turns are divided by Factor, and those in between are interpolated.
 func (l *Llama3) scale(f float64) float64 {
 	turns := l.OriginalLength * f / (2 * math.Pi)
 	switch {

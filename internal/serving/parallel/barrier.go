@@ -76,7 +76,7 @@ func (b *Barrier) noteProcessor(number int) {
 }
 
 // separate moves the thread of goroutine number to another processor if another goroutine of the barrier last called
-// Wait on the same processor.
+// Wait on the same one. It moves a thread at most once in betweenMoves.
 func (b *Barrier) separate(number int) {
 	own := &b.members[number]
 	here := own.processor.Load()

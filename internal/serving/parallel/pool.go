@@ -40,11 +40,11 @@ type Pool struct {
 type failure struct{ value any }
 
 // patience is how long a worker polls for the next Run before it sleeps. The caller polls as long for the end of a Run.
-// Waking a sleeping thread takes 20 to 100 µs, and a step of a model consists of a hundred Runs with little work
-// between them. In some pools, polling would take a processor from other work, and the time is only lessPatience. These
-// are pools with more workers than processors, and pools of NewBesideThreads with at least as many workers as
-// processors. In a pool with at least as many workers as GOMAXPROCS, workers that poll longer than lessPatience let
-// other goroutines run.
+// Waking a sleeping thread takes 20 to 100 µs. A step of a model consists of a hundred Runs with little work between
+// them. In some pools, polling would take a processor from other work, and the time is only lessPatience. These are
+// pools with more workers than processors, and pools of NewBesideThreads with at least as many workers as processors.
+// In a pool with at least as many workers as GOMAXPROCS, workers that poll longer than lessPatience let other
+// goroutines run.
 const (
 	patience     = 100 * time.Microsecond
 	lessPatience = 10 * time.Microsecond

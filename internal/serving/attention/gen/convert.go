@@ -86,8 +86,8 @@ type halveKernel struct {
 
 // halve generates the kernel that converts n numbers of 8 bits to float16; n is a multiple of 16. Arguments: in, the
 // 8-bit numbers; out, where the float16 are written. A float16 written for an E4M3 number is 2^-8 of that number. An
-// E4M3 NaN would become a finite float16, so for E4M3 the kernel sets flag: to 0 if there is no NaN, else to another
-// value.
+// E4M3 NaN would become a finite float16. For E4M3 the kernel therefore sets flag to 0 if there is no NaN, and to
+// another value otherwise.
 func halve(g *gen, name string) {
 	g.begin("halve" + name)
 	k := halveKernel{gen: g, e4m3: name == "E4M3", x: 0, bits: 1, mask: 2, nan: 3, sevenths: 4}

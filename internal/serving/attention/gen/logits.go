@@ -14,8 +14,8 @@ func logits(g *gen) {
 	}
 }
 
-// A refineKernel has the numbers of the registers that refine uses. A register of products has 16 float32 (a tile)
-// with AVX-512 and 8 (half a tile) with AVX2; in float64, these products take two registers.
+// A refineKernel has the numbers of the registers that refine uses. A register of products has 16 float32 (a tile) with
+// AVX-512 and 8 (half a tile) with AVX2. In float64, these products take two registers.
 type refineKernel struct {
 	*gen
 	limit, abs, infinite       int
@@ -132,7 +132,7 @@ func (k *refineKernel) refine(out, low, list reg.Register, at int) {
 }
 
 // multiply emits the code that multiplies the query in float64 by some keys of a tile: by as many keys as a register
-// has float32. A row of the tile has one element of each key; the elements of these keys begin at byte at of the row.
+// has float32. A row of the tile has one element of each key. The elements of these keys begin at byte at of the row.
 // Register list points to the address of the tile.
 func (k *refineKernel) multiply(list reg.Register, at int) {
 	g := k.gen

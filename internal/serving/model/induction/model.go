@@ -99,7 +99,7 @@ func tensors(heads int) *weights.Tensors {
 }
 
 // sign returns element i of the code of a byte. The codes are the 128 rows of a Hadamard matrix and the negatives of
-// these rows, so the product of two codes is 128, 0 or −128.
+// these rows. The product of two codes is therefore 128, 0 or −128.
 func sign(b, i int) float32 {
 	odd := b >> 7
 	for bits := b & i & 127; bits > 0; bits &= bits - 1 {
@@ -183,7 +183,7 @@ func lookBack(a *attention) {
 	}
 }
 
-// match sets the first head of layer 1. The query is the sum of the codes of the last tokens, and the key of a position
+// match sets the first head of layer 1. The query is the sum of the codes of the last tokens. The key of a position is
 // the sum of the codes of the tokens before it. The signs of a code are changed differently for each distance. A code
 // therefore matches only a code with the same distance.
 func match(a *attention) {

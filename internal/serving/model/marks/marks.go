@@ -1,7 +1,7 @@
 // Package marks distinguishes a client's characters from the template's in a rendered chat template. Some characters
 // occur in special tokens. Before rendering, the package replaces these characters in the client's texts by private-use
 // characters, their marks. If the text of a special token contains a mark after rendering, the client wrote a part of
-// it, so it is not a special token.
+// it. It is then not a special token.
 package marks
 
 import (

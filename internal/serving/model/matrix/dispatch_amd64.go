@@ -44,7 +44,7 @@ const direct512 = 4
 const tileRows = 6
 
 // direct returns the largest number of rows that kernels multiply directly by packed weights of type t. For more rows,
-// AVX-512 kernels read the rows packed in groups; other kernels read a slab of decoded weights, because decoding it
+// AVX-512 kernels read the rows packed in groups. Other kernels read a slab of decoded weights, because decoding it
 // first is then faster.
 func direct(t Type) int {
 	switch {

@@ -89,7 +89,7 @@ func (x *Input) Pack(call int) {
 	}
 }
 
-// shorten does the work of one call of Pack for Shorts or Pairs: it rounds some rows to BF16 and, if rows are packed in
+// shorten does the work of one call of Pack for Shorts or Pairs. It rounds some rows to BF16 and, if rows are packed in
 // groups, packs them.
 func (x *Input) shorten(call int) {
 	s, n := &x.shorts, rowsPerCall

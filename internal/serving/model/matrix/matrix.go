@@ -130,7 +130,7 @@ const prefetchBytes = 64
 // FP4 have scales and minima in F32. Panels of Int8K, Int8KMin and Int4K consist of units of 64 inputs. A unit has 64
 // factors of scales in F16, 64 of minima if the type has minima, and blocks. Each block has 64 factors of 8 bits, 64
 // more for minima, and the integers. The comment of locate describes the blocks of types that round activations to 8
-// bits, the comment of half the weights of W16A16.
+// bits. The comment of half describes the weights of W16A16.
 type Matrix struct {
 	Type    Type
 	Out, In int

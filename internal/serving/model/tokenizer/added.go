@@ -36,8 +36,7 @@ func (m *matcher) add(text string, id int32, s strip) {
 }
 
 // next finds the first added token in text for which allowed returns true. It returns the text before the token, the
-// token, and the text after it; id is -1 if there is no such token. allowed gets the token and its byte range in
-// text.
+// token, and the text after it. id is -1 if there is no such token. allowed gets the token and its byte range in text.
 func (m *matcher) next(text string, allowed func(from, to int, id int32) bool) (before string, id int32, after string) {
 	for i := range len(text) {
 		for _, token := range m.starts[text[i]] {

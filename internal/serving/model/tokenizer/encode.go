@@ -139,8 +139,8 @@ type sizes struct {
 	mergeable int // bytes of the longest token that merging makes
 
 	// maxBytes is the largest number of bytes of a text that become one token, without white space if strips is true.
-	// It is 0 if there is no limit, because some characters are not in the vocabulary and any number of them becomes
-	// one unknown token or none.
+	// It is 0 if there is no limit. Some characters are then not in the vocabulary, and any number of them becomes one
+	// unknown token or none.
 	maxBytes int
 	strips   bool // added tokens include adjacent white space
 }

@@ -216,8 +216,8 @@ type table struct {
 	rows, cols int
 }
 
-// A quantized is a matrix that is read from several tensors. integers writes the integers of a row to q, and scale
-// returns the scale and the zero of a group of a row's columns.
+// A quantized is a matrix that is read from several tensors. integers writes the integers of a row to q. scale returns
+// the scale and the zero of a group of a row's columns.
 type quantized struct {
 	rows, cols int
 	dtype      DType

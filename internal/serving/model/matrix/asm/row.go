@@ -58,8 +58,8 @@ func newRowDot(p *packing) *rowDot {
 	return r
 }
 
-// fetchScales emits the code that prefetches a later block's scales or minima, prefetch bytes after at, and advances
-// w past those of the current block.
+// fetchScales emits the code that prefetches a later block's scales or minima, prefetch bytes after at. The code also
+// advances w past those of the current block.
 func (r *rowDot) fetchScales(at Register) {
 	for line := range panel * 2 / 64 {
 		r.fetch(Mem{Base: at, Disp: prefetch + line*64})

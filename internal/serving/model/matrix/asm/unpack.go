@@ -25,8 +25,8 @@ func (p packing) pairs() int {
 
 func (p packing) first() int { return min(p.high, 1) * quadBytes }
 
-// unpack generates the kernel that expands weights to bytes. A byte of a pair of quads has two weights: the low half
-// is of the first quad, the high half of the second.
+// unpack generates the kernel that expands weights to bytes. A byte of a pair of quads has two weights. The low half is
+// of the first quad, the high half of the second.
 func unpack(width width, p packing) {
 	begin("unpack"+p.name+width.name, "func(dst, w *byte, wStride, blocks, groups uintptr, table *byte)")
 	dst, w, blocks, stride := arg("dst"), arg("w"), arg("blocks"), arg("wStride")

@@ -97,8 +97,8 @@ func constant(v float64) VecVirtual {
 }
 
 // largest512 generates the kernel that finds the largest of n values, a multiple of 64, or returns NaN if a value is
-// NaN. VMAXPS alone can lose a NaN: if one of its operands is NaN, it returns its second source (the first in Go's
-// order), which may be a number. Therefore VCMPPS also sets bits of a mask where a value is NaN.
+// NaN. VMAXPS alone can lose a NaN. If one of its operands is NaN, it returns its second source (the first in Go's
+// order). This source may be a number. Therefore VCMPPS also sets bits of a mask where a value is NaN.
 func largest512() {
 	begin("largestAVX512", "func(x *float32, n uintptr) float32")
 	x, n := arg("x"), arg("n")
