@@ -33,7 +33,7 @@ type Tier interface {
 // ErrDamaged is wrapped by the error of Load when the bytes read are not those that were stored.
 var ErrDamaged = errors.New("the block is damaged")
 
-// A Space identifies what determines a block's bytes besides the tokens. This is the weights, the shape and type of
+// A Space identifies what determines a block's bytes besides the tokens. These are the weights, the shape and type of
 // keys and values, and the arithmetic. A tier of one space never returns blocks of another.
 type Space [16]byte
 

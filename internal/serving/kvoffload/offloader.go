@@ -315,8 +315,8 @@ func (o *Offloader) logf(doing, format string, args ...any) {
 }
 
 // Load reads blocks in the background. It calls write for each group of blocks as it arrives; i is the index of the
-// group's first block. At the end it calls done with the number n of blocks read. These are the first n of blocks.
-// compute is as in Find: a load that takes longer than computing is cancelled.
+// group's first block. At the end it calls done with the number n of blocks that it has read. These are the first n of
+// blocks. compute is as in Find: a load that takes longer than computing is cancelled.
 func (o *Offloader) Load(
 	blocks []blockhash.Hash, compute time.Duration, write func(i int, data [][]byte), done func(n int),
 ) {

@@ -36,7 +36,8 @@ func (p *placement) woke(since time.Time) {
 }
 
 // check is called at the end of each Run. missing means that a worker called by the Run had not begun by the end of the
-// Run. If this was so in all Runs for at least missingFor, check moves the calling thread.
+// Run. If this was so in all Runs for at least missingFor, check moves the calling thread. It does so at most maxMoves
+// times until a worker wakes from a long sleep again.
 func (p *placement) check(missing bool) {
 	if !missing || p.moves == 0 {
 		p.missing = time.Time{}

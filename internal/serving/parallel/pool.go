@@ -15,7 +15,7 @@ type Task interface {
 	Do(worker, i int)
 }
 
-// A Pool is a fixed number of workers. One of them is the goroutine that calls Run. It is safe for concurrent use;
+// A Pool is a fixed number of workers. One of them is the goroutine that calls Run. A Pool is safe for concurrent use;
 // calls of Run wait for each other. A task must not call Run of the pool that runs it.
 type Pool struct {
 	size     int

@@ -3,7 +3,7 @@ package main
 import "github.com/mmcloughlin/avo/reg"
 
 // A width is an instruction set and its registers. The generators choose the numbers of vector registers themselves.
-// avo may give a register above 15 to an instruction that cannot use it.
+// avo might give a register above 15 to an instruction that cannot use it.
 type width struct {
 	name, suffix string
 	lanes        int // float32 per register

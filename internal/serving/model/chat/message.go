@@ -102,7 +102,7 @@ func (t *Template) marked(messages []Message, o Options) ([]Message, map[string]
 // messages; the final space of endOfMessage is then missing in the prompt.
 const endOfMessage = "\uE03A\uE03B "
 
-// Continue prepares a prompt that ends within the last message. The model then continues this message. It returns
+// Continue prepares a prompt that ends within the last message. The model then continues this message. Continue returns
 // messages with a marker at the end of the last one. The function cut removes the marker and everything after it from
 // the rendered prompt. The result equals that of continue_final_message in Hugging Face's transformers. messages must
 // not be empty.

@@ -29,8 +29,8 @@ const (
 	theta      = 1e30
 	stillPairs = 64
 
-	// Start begins a text. The first token has no token before it and therefore attends to itself. It must be one that
-	// no text contains. Begin and End enclose a message of a chat; End also ends a sequence.
+	// Start begins a text. The first token has no token before it and therefore attends to itself. Start must be a
+	// token that no text contains. Begin and End enclose a message of a chat; End also ends a sequence.
 	Start = 1
 	Begin = 2
 	End   = 3

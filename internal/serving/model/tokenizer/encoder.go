@@ -76,7 +76,7 @@ func (q *candidates) pop() candidate {
 }
 
 // window is the number of bytes of a long word that are merged at a time. The limit keeps memory from growing with the
-// word. It is doubled if the text after these bytes could change all of their tokens.
+// word. window is doubled if the text after these bytes could change all of their tokens.
 const window = 1 << 12
 
 func (c *encoder) word(text string) {

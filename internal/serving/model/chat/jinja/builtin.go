@@ -77,7 +77,7 @@ var tests = map[string]builtin{
 	">=": {"other", compared(">=")}, "ge": {"other", compared(">=")},
 }
 
-// typeTest returns a test for f. f reads only the type of its value.
+// typeTest returns a test that calls f. f reads only the type of its value.
 func typeTest(f func(v any) bool) builtinFunc {
 	return func(_ *machine, v any, _ []any) any { return f(v) }
 }

@@ -118,7 +118,7 @@ func (m *machine) made(v any) any {
 }
 
 // size returns the length of a text in bytes, or of a list or dict in elements. The time to read these values depends
-// on their length. It returns 0 for other values.
+// on their length. size returns 0 for other values.
 func size(v any) int {
 	switch v := v.(type) {
 	case string:

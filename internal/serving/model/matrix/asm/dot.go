@@ -135,9 +135,9 @@ func dotInt8x2(rows int) {
 	}, d.add)
 }
 
-// dotInt4x2 generates the kernel for 4-bit weights. It adds all products of a block in 16 bits. A product is at most 15
-// × 127, so 8 sums of two products fit. It corrects the sum of a block for the offset of the weights: it subtracts the
-// offset times the sum of the activations.
+// dotInt4x2 generates the kernel for 4-bit weights. The kernel adds all products of a block in 16 bits. A product is at
+// most 15 × 127, so 8 sums of two products fit. The kernel corrects the sum of a block for the offset of the weights:
+// it subtracts the offset times the sum of the activations.
 func dotInt4x2(rows int) {
 	d := newDot(avx2, "dotInt4", rows, 2)
 	w, ones, shift := arg("w"), asm.YMM(), asm.XMM()

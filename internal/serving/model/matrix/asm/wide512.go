@@ -13,9 +13,9 @@ const wideProduct = "func(sums *float32, x *float32, w *byte, ahead uintptr, ste
 
 // A wide generates a kernel that multiplies rows of x by a panel and adds the products to sums. The sums have 64 values
 // a row. In x, the values of all rows for one input are adjacent. The kernel makes 2 or 4 passes over the weights. Each
-// computes 32 or 16 of the 64 outputs, as many as fit into registers for all rows. It converts each weight to a float
-// once, and multiplies it by values of x in memory. An iteration is for one input, or for two if weights have 4 bits.
-// In each iteration, the kernel prefetches the memory at ahead and advances ahead by step bytes.
+// computes 32 or 16 of the 64 outputs, as many as fit into registers for all rows. A pass converts each of its weights
+// to a float once, and multiplies it by values of x in memory. An iteration is for one input, or for two if weights
+// have 4 bits. In each iteration, the kernel prefetches the memory at ahead and advances ahead by step bytes.
 type wide struct {
 	rows, vectors           int
 	sums, x, w, ahead, step Register
