@@ -18,7 +18,7 @@ const (
 	maxStruct  = 4096    // bytes of a struct of any version
 )
 
-// A span is a range of memory with its name in errors.
+// A span is a range of memory. what is its name in error messages.
 type span struct {
 	what     string
 	from, to uintptr

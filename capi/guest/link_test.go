@@ -172,7 +172,8 @@ func (w way) link(t *testing.T, name string, options []string, libraries map[way
 	return prog
 }
 
-// object compiles testdata/guest/name.c. The options depend on the way only if the source contains WITH_EXT or LOADED.
+// object compiles testdata/guest/name.c. w says how the program is linked with the library. The compiler's options
+// depend on w only if the source contains WITH_EXT or LOADED.
 func (w way) object(t *testing.T, name string, options []string) string {
 	t.Helper()
 	text := read(t, filepath.Dir(source(name)), filepath.Base(name)+".c")

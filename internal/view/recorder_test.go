@@ -206,8 +206,9 @@ func TestV0sFramesAreItsStates(t *testing.T) {
 	})
 }
 
-// counts returns an error if the reference counts or the cached blocks of a frame differ from those of the scheduler. A
-// frame leaves out a count if it equals the number of table entries with the block.
+// counts returns an error if frame f and scheduler s differ in the reference counts of blocks or in the cached
+// blocks. f.Counts must list a block only if its count differs from the number of entries with this block in the
+// tables of f.
 func counts(f *view.Frame, s *v0.Scheduler) error {
 	gpu, cpu := s.Manager().View.Devices()
 	for device, d := range []*device.Device{gpu, cpu} {

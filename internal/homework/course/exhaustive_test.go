@@ -201,9 +201,9 @@ func (x *explorer) runs(c useCase) {
 	}
 }
 
-// batches tries three kinds of batches for each sequence. The first has the sequence and one of the first three
-// sequences (also itself). The second has the sequence three times. The third has the sequence and all its successors
-// in the list.
+// batches tries three kinds of batches for each sequence in the list. The first kind has the sequence and one of the
+// first three sequences in the list, which may be the same sequence. The second has the sequence three times. The
+// third has the sequence and all its successors in the list.
 func (x *explorer) batches(c useCase) {
 	list := x.listed()
 	var batches [][]*Sequence

@@ -40,8 +40,9 @@ func (l *lock) Lock() {
 	l.lockSlow(me)
 }
 
-// Unlock checks shared instead of owner. The ownership may be revoked while the owner has the lock. The owner must
-// then still unlock as it locked, with busy, and shared is false until the owner has unlocked.
+// Unlock reads shared, not owner, because another goroutine may set owner to revoked while the owner has the lock.
+// This goroutine sets shared to true only after the owner has set busy to 0. While shared is false, the caller is
+// therefore the owner, and releases the lock by busy.
 func (l *lock) Unlock() {
 	if !l.shared {
 		l.busy = 0

@@ -323,7 +323,7 @@ func (h hang) again() compare.Result {
 	return r
 }
 
-// missing reports whether the submission does not define the function of this kind of step.
+// missing reports whether the submission does not define the function that steps of kind k call.
 func (g *grading) missing(k trace.Kind) bool {
 	return !k.Outside() && slices.Contains(g.program.Missing, k.Function())
 }

@@ -31,10 +31,10 @@ type kernels interface {
 	// scale sets each number of x to factor·x + slope·(offset + index). len(x) is a multiple of 16.
 	scale(k *call, x []float32, factor, slope, offset float32)
 
-	// softmax replaces x by the weights of the logits factor·x, where factor is positive and len(x) is a multiple
-	// of 16. m is the largest logit and l the sum of the weights. If all logits are -inf, the weights are 0.
-	// softmaxPairs does the same with the logits factor·(x + low), and does not round their differences from m to
-	// float32.
+	// softmax replaces x by the weights of the logits factor·x, where factor is positive and len(x) is a multiple of
+	// 16. m is the largest logit and l the sum of the weights. If all logits are -inf, the weights are 0.
+	// softmaxPairs does the same with the logits factor·(x + low). It subtracts m from each logit without rounding
+	// the difference to float32.
 	softmax(k *call, x []float32, factor float32) (m, l float32)
 	softmaxPairs(k *call, x, low []float32, factor float32) (m, l float32)
 

@@ -228,8 +228,8 @@ func TestQuantizedWeights(t *testing.T) {
 	require.Equal(t, []string{"weights in Q5_0 and embeddings in Q8_0 are kept as F16"}, w.Notes())
 }
 
-// Ensure that decoding steps run as graphs from the second step of a shape on. Steps of 3 and 4 sequences must have the
-// same shape. A graph must give logits with the same bits as other steps.
+// Ensure that a decoding step runs as a graph if an earlier step had the same shape. Steps of 3 and 4 sequences must
+// have the same shape. A graph must give logits with the same bits as a step without a graph.
 func TestDecodingStepsAreGraphs(t *testing.T) {
 	driver, d := openDriver(t)
 	m, w := load(t, d, openSmall(small))

@@ -32,7 +32,8 @@ func (l *linear) forms() matrix.Form {
 	return forms
 }
 
-// product sets dst to the outputs of panels from to to-1, without the bias. Panels are numbered through all parts.
+// A panel is a group of outputs. product sets dst to the outputs of panels from to to-1, without the bias. Panel
+// numbers start at 0 in the first of l.parts, and continue from each part to the next.
 func (l *linear) product(dst []float32, x *matrix.Input, from, to int, s *matrix.Scratch) {
 	column := 0
 	for _, m := range l.parts {

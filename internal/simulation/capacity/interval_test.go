@@ -54,13 +54,12 @@ func lognormal(correlation float64) process {
 	}
 }
 
-// A coverage describes the confidence intervals of one level by fractions of the runs. inside counts the intervals
-// with the true value. stated counts the intervals that are not rough. missed counts the intervals that are neither
-// rough nor contain the true value. A rough interval is computed from too few values.
+// A coverage counts the confidence intervals of one level, as fractions of all runs. An interval is rough if it is
+// computed from too few values.
 type coverage struct {
-	inside float64 // contain the truth
-	stated float64 // are not called rough
-	missed float64 // are not, and do not contain it
+	inside float64 // intervals with the true value
+	stated float64 // intervals that are not rough
+	missed float64 // intervals that are not rough and lack the true value
 }
 
 var levels = []float64{0, 0.5, 0.9, 0.99}

@@ -41,7 +41,8 @@ func (s *Spread) check() error {
 	return nil
 }
 
-// String returns the range in which the factors of nine in ten iterations lie, or "" if there are no factors.
+// String describes the range of the factors without the smallest and the largest 5 %. It returns "" if there are no
+// factors.
 func (s *Spread) String() string {
 	if s == nil {
 		return ""

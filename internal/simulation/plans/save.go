@@ -118,8 +118,8 @@ func (r *Report) latency() chart.Figure {
 	return f
 }
 
-// bars returns a bar chart of the capacities that changes give. If base is not "", the first bar has this
-// name and shows the capacity without changes.
+// bars returns a bar chart with one bar for each change without Trouble. The bar shows the capacity with this change.
+// If base is not "", the first bar is named base and shows the capacity without changes.
 func (r *Report) bars(name, title, x string, changes []Change, base string) chart.Figure {
 	var groups []string
 	var values []chart.Value

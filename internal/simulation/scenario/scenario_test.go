@@ -213,8 +213,8 @@ func TestArrangementsOfAModelReachTheSetup(t *testing.T) {
 	}
 }
 
-// Ensure that vLLM V1 is the default engine on GPUs with constants. The plan must name it, and a scenario can choose
-// another engine.
+// Ensure that vLLM V1 is the default engine if it has constants for the scenario's GPU. Otherwise DataSheet is the
+// default. The plan must name the engine, and a scenario can choose another one.
 func TestTheEngineWithDataIsTheDefault(t *testing.T) {
 	for _, c := range []struct {
 		name, gpu, engine string

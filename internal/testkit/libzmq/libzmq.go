@@ -89,7 +89,7 @@ func (s *Socket) Send(frames ...[]byte) {
 	s.call(new(any), "send", texts)
 }
 
-// Receive returns the next message. It waits at most for the duration wait, and then returns nil.
+// Receive returns the next message, or nil if none arrives within the time wait.
 func (s *Socket) Receive(wait time.Duration) (frames [][]byte) {
 	var texts []string
 	s.call(&texts, "receive", wait.Milliseconds())

@@ -102,7 +102,8 @@ type prepared struct {
 	// check returns the largest error in the outputs of the first launch, as a multiple of the allowed error.
 	// All outputs are NaN before the launch.
 	check func() float64
-	// alone computes some rows again without the others, and reports whether they have the same bits. It may be nil.
+	// alone computes some rows again without the other rows. It reports whether their outputs have the same bits as
+	// with the other rows. alone may be nil.
 	alone func() bool
 }
 

@@ -45,8 +45,8 @@ type EngineState struct {
 // ErrState is wrapped if calls cannot continue from an EngineState.
 var ErrState = errors.New("not a state to go on from")
 
-// Adopt makes state the state of engine i. If the state is inconsistent (course.Engine.Check) or does not fit the
-// engine's pool, Adopt returns an error and changes nothing.
+// Adopt replaces engine i by an engine with the given state. If the state is inconsistent (course.Engine.Check) or
+// does not fit the engine's pool, Adopt returns an error and changes nothing.
 func (w *World) Adopt(i int, state EngineState) error {
 	pool := w.Pools[i]
 	if state.Total != int32((len(pool)-2*Slack)/course.BlockSize) || len(state.RefCount) != int(state.Total) || len(state.Pool) != len(pool) {

@@ -129,9 +129,10 @@ func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func
 	}
 }
 
-// promotionsHelp reports whether an append to s has enough free blocks for its copies. free is the number of blocks
-// that are left for these copies. In addition, each call of promote during the append frees a block if another table
-// uses a block with the same prefix.
+// An append to s copies blocks that s shares with other tables. promotionsHelp reports whether there are enough free
+// blocks for these copies. free is the number of free blocks for them at the start of the append. During the append,
+// promote can replace a block of s by a block with the same prefix that another table uses. Each such call frees a
+// block for a later copy.
 func (m *Manager) promotionsHelp(s *Seq, free int) bool {
 	size := m.config.BlockSize
 	i := s.full / size

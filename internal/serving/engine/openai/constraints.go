@@ -40,7 +40,7 @@ type constraints struct {
 	refusals []compiled // the same, of forms that cannot be compiled
 }
 
-// compiled is the result for a form: its constraint, or the error of the compilation.
+// compiled is the constraint for a form, or the error if the form cannot be compiled.
 type compiled struct {
 	key        [sha256.Size]byte
 	constraint *structured.Constraint

@@ -50,8 +50,8 @@ func TestOnlyALargeFormTakesTheTurnOfLargeOnes(t *testing.T) {
 	}
 }
 
-// Ensure that the refusal of a form is kept. A second request then needs no slot. Refusals do not displace
-// constraints.
+// If a form cannot be compiled, its error is kept. Ensure that a second request with this form gets the error without
+// waiting for a compilation. Kept errors must not displace kept constraints.
 func TestRefusalsAreKept(t *testing.T) {
 	c := inductionConstraints()
 	require.NoError(t, c.compile(t.Context(), structured.Form{Regex: "a"}))

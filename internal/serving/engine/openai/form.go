@@ -166,7 +166,8 @@ func objectForm(field string, value json.RawMessage) (*structured.Form, error) {
 	return &structured.Form{JSONObject: true}, nil
 }
 
-// schemaForm returns the form of JSON that fits a schema. The schema may be JSON in a string.
+// schemaForm returns a Form that allows only JSON that fits the schema in value. value is the schema itself, or a
+// JSON string with the text of the schema.
 func schemaForm(field string, value json.RawMessage) (*structured.Form, error) {
 	var text string
 	if json.Unmarshal(value, &text) == nil {

@@ -33,7 +33,8 @@ type Path struct {
 	Answer func(*Server, http.ResponseWriter, *http.Request) error
 }
 
-// A Chat is a request for the next message of an assistant. It does not depend on the JSON of an interface.
+// A Chat is a request for the next message of an assistant. Each HTTP interface, such as OpenAI's or Anthropic's,
+// converts the JSON of its requests to a Chat.
 type Chat struct {
 	Model         string // "" means the server's
 	Messages      []chat.Message

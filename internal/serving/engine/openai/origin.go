@@ -62,9 +62,9 @@ func preflight(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// trusted returns an error for a request that a page of another origin makes a browser send. If the server is
-// local and has no keys, trusted also requires that the request's Host is a name of this machine. This
-// prevents DNS rebinding, in which a web page reaches the server under a name of its own.
+// trusted returns an error if a web page of another origin made the browser send r, unless allowed is true. If the
+// server is local and has no keys, the Host of r must also be a name of this machine. This prevents DNS rebinding, in
+// which a web page reaches the server under the page's own host name.
 func (s *Server) trusted(r *http.Request, allowed bool) error {
 	if !allowed && (isPreflight(r) || s.config.Origins.check.Check(r) != nil) {
 		return refused(http.StatusForbidden, "cross_origin",

@@ -11,8 +11,8 @@ const maxWideRows = 24
 // 5 % faster than decoding the blocks first.
 const maxWideBlockRows = 20
 
-// groupOf returns the number of rows of the groups in which kernels read the given number of rows. It returns 0 if
-// kernels read so few rows without packing them in groups.
+// Kernels read rows in groups. groupOf returns the number of rows in a group if there are rows rows in all. It
+// returns 0 if there are so few rows that kernels read them without groups.
 func groupOf(rows int) int {
 	if isa != avx512 || rows <= direct512 {
 		return 0
@@ -83,9 +83,9 @@ func (m *Matrix) wide(sums []float32, x *words, p, from, to int, s *Scratch) {
 
 // ahead returns the arguments ahead and step of a kernel that multiplies n inputs for group g. The kernel prefetches
 // from address ahead on, and each iteration advances this address by step bytes. With at most two groups, each group
-// prefetches its share of the next weights, which are at next. With more groups, each prefetches the values of the next
-// group. There are then few weights in comparison. Decoding reads them sequentially, and the processor prefetches
-// sequential reads by itself.
+// prefetches its share of the next weights, which are at next. With more groups, each group prefetches the values of
+// the next group instead. The weights then need no such prefetches: they are few compared with the values, and they
+// are read sequentially, so the processor prefetches them by itself.
 func (m *Matrix) ahead(x *words, next uintptr, g, k, n int) (ahead, step uintptr) {
 	size, groups := x.size(g), x.groups()
 	if groups > 2 {

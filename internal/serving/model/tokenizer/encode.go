@@ -138,9 +138,9 @@ func (c *encoder) stopped() bool {
 type sizes struct {
 	mergeable int // bytes of the longest token that merging makes
 
-	// maxBytes is the largest number of bytes of a text that become one token, without white space if strips is true.
-	// It is 0 if there is no limit. Some characters are then not in the vocabulary, and any number of them becomes one
-	// unknown token or none.
+	// maxBytes is the largest number of bytes of text in one token. If strips is true, it does not count white space
+	// beside added tokens. maxBytes is 0 if there is no limit. The vocabulary then lacks some characters, and a long
+	// run of such characters can become a single unknown token, or no token at all.
 	maxBytes int
 	strips   bool // added tokens include adjacent white space
 }

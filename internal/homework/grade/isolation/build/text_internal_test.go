@@ -188,7 +188,8 @@ func TestTheCorpusPasses(t *testing.T) {
 	}
 }
 
-// Ensure that readText returns for any bytes. The lines in its messages must exist.
+// Ensure that readText does not panic or hang, whatever bytes the source has. If it refuses the source and names a
+// line, the source must have this line.
 func FuzzReadText(f *testing.F) {
 	for _, seed := range []string{"#include \"x\\\" /*\n", "??/\n", "/\\\n* *\\\n/", "__attribute__((", "%:%:", "\\\n\\", "'\\", "# 1 \"x", "[[", "<:["} {
 		f.Add([]byte(seed))

@@ -37,9 +37,9 @@ func (p *Plan) BytesFor(tokens, inFlight int) int {
 	return math.MaxInt
 }
 
-// LongestModelLen returns the length of the longest request that fits into the plan's blocks. A scheduler with the
-// given number of steps in flight must accept the request. The result is at most limit; it is 0 if there is no such
-// request. Unlike vLLM, LongestModelLen does not count the null block.
+// LongestModelLen returns the length of the longest request that fits into the plan's blocks, also while the given
+// number of steps are in flight. The length is at most limit. It is 0 if no request fits. Unlike vLLM,
+// LongestModelLen does not count the null block.
 func (p *Plan) LongestModelLen(limit, inFlight, steps int) (int, error) {
 	c, err := p.cache(limit, inFlight)
 	if err != nil {

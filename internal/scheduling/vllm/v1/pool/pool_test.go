@@ -45,8 +45,8 @@ func TestBrokenInvariantsPanic(t *testing.T) {
 	require.Panics(t, func() { p.Register(c, []int32{1}, 0, 1, 4, 1, nil) }, "another key")
 }
 
-// Ensure that a block counts as inserted in the step of its last key. This can be a key for the whole block or for a
-// part of it. InsertedSince must include that step.
+// A block can have several keys, for example for its first 12 and its first 8 tokens. Ensure that InsertedSince and
+// InsertedNow use the step in which the block got its newest key.
 func TestABlockIsInsertedWhenItsLastKeyIs(t *testing.T) {
 	p := newPool(t, 5)
 	c := &Content{Tokens: make([]int32, 16)}

@@ -53,8 +53,8 @@ func (k kind) headBytes() int { return k.twice(panel * k.scaleBytes) }
 
 func (k kind) inputsPerStep() int { return 8 / k.bits }
 
-// A block emits the code that reads the weights in a block of the matrix for some vectors of outputs. Its registers
-// have the scales and minima of these outputs.
+// A block emits the code that reads one block of weights for several outputs of the matrix. Each register in scales
+// has the scales of some of these outputs, and each register in mins has their minima.
 type block struct {
 	kind
 	width

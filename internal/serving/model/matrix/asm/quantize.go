@@ -51,8 +51,9 @@ func (k *quantizer) factors(largest Register) (scale, inverse VecVirtual) {
 	return scale, inverse
 }
 
-// half emits the code for the step of half a block. The sum of this half is the sum of the 4 integers in x and the 4 in
-// other. The code stores the scale, the negated sum, and their product.
+// half emits the code for half a block of integers. x and other each have 4 partial sums of these integers. The code
+// adds the 8 numbers. It stores the scale, the negated sum, and their product in entry i of k.steps16, and adds the
+// negated sum to k.total.
 func (k *quantizer) half(i int, scale VecVirtual, x, other Register) {
 	sum := asm.GP32()
 	asm.VPADDD(other, x, x)
