@@ -49,9 +49,9 @@ var shortTranslations = sync.OnceValue(func() []string {
 	return []string{"--vex-guest-chase=no"}
 })
 
-// plainLibc returns a folder with a copy of the C library for which Valgrind finds no debug info, because reading debug
-// info takes half of Valgrind's start time. If the library cannot be copied, the folder is empty. Programs that a
-// script runs use the normal library.
+// plainLibc returns a folder with a copy of the C library for which Valgrind finds no debug info, because reading
+// debug info takes half of Valgrind's start time. If the library cannot be copied, the folder is empty. Tests that
+// run script instead of underValgrind use the normal library.
 func plainLibc(t *testing.T) string {
 	t.Helper()
 	return filepath.Dir(once(t, "libc", func(dir string) string {
@@ -165,8 +165,9 @@ func unfreedByThreads(t *testing.T, r result) map[string]string {
 	return found
 }
 
-// Ensure that Memcheck finds no pointer to the host's memory in the library's caches. The engine has 40 sequences,
-// because the library caches look-ups only if there are many sequences.
+// Ensure that Memcheck reports an engine as lost if the host has lost its pointer to it. The library's caches must
+// contain nothing that Memcheck takes for a pointer to the engine. The engine has 40 sequences, because the library
+// caches look-ups only if there are many sequences.
 func TestAnEngineThatTheHostLosesIsDefinitelyLost(t *testing.T) {
 	need(t, "valgrind")
 	each(t, level.Pick([]way{dropin}, everyWay), func(t *testing.T, w way) {

@@ -205,9 +205,9 @@ func oneOfMany(path string, info os.FileInfo) error {
 	return nil
 }
 
-// loadWeights reads and packs the parts of a model, one for each worker. The threads of the worker load its
-// part, so that the part is in memory near the processors of these threads. After an error the caller must
-// still close l.
+// loadWeights reads and packs the parts of a model, one for each worker. Each worker loads its part with its own
+// threads, so that the part is in memory near the processors of these threads. After an error the caller must still
+// close l.
 func (l *loaded) loadWeights(o *modelOptions) error {
 	first, here := 0, o.workers
 	if ranks != nil {

@@ -128,7 +128,8 @@ type bounds struct {
 	calls   int        // the maximum number of calls after start
 }
 
-// small returns bounds with three ids, and with lengths near the sizes of one block and of two.
+// small returns bounds for sequences with the three given ids, and with lengths near the sizes of one block and of
+// two.
 func small(blocks int, ids [3]int32, calls int) bounds {
 	return bounds{[]trace.Op{{Kind: trace.Init, A: int32(blocks) * BlockSize}}, ids[:], []int32{0, 1, 15, 16, 17, 33}, calls}
 }

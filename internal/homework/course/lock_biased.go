@@ -42,7 +42,7 @@ func (l *lock) Lock() {
 
 // Unlock reads shared, not owner, because another goroutine may set owner to revoked while the owner has the lock.
 // This goroutine sets shared to true only after the owner has set busy to 0. While shared is false, the caller is
-// therefore the owner, and releases the lock by busy.
+// therefore the owner, and sets busy to 0 to release the lock.
 func (l *lock) Unlock() {
 	if !l.shared {
 		l.busy = 0

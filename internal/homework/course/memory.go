@@ -3,7 +3,7 @@ package course
 import "unsafe"
 
 // Memory allocates engines, sequences and tables: on C's heap in the library, and in an arena in tests and in the
-// grader. Each chunk is an allocation of its own, so that a tester can free it by hand.
+// grader. Each engine, sequence or table is a separate allocation, so that a tester's C code can free it with free().
 //
 // A call of the engine uses Memory at most once, because a call from Go into C takes longer than an allocation.
 type Memory interface {

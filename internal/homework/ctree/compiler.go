@@ -13,8 +13,8 @@ import (
 	"modernc.org/cc/v4"
 )
 
-// A Compiler has what a parser needs to read C like the C compiler of this machine. It can be encoded and sent to
-// another process.
+// A Compiler describes the C compiler of this machine: its built-in macros and its folders of headers. With them, a
+// parser reads C like this compiler. A Compiler can be encoded and sent to another process.
 type Compiler struct {
 	Predefined  string   // its built-in macros, as #define lines
 	IncludePath []string // folders of #include <...>

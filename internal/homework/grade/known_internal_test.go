@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that the grader does not play a trace if it begins with a known trace and the known trace's last call does not
-// return.
+// The last call of a trace did not return. Ensure that the grader does not play another trace that begins with the
+// same calls.
 func TestACallThatDoesNotComeBackIsNotWaitedForAgain(t *testing.T) {
 	level.SkipQuick(t)
 	g, err := NewGrader()

@@ -230,7 +230,8 @@ func TestBlocksAreFreedInTheOrderOfTheRunningQueue(t *testing.T) {
 	require.Equal(t, []int32{1, 2, 3}, free(3, 1, 2))
 }
 
-// Ensure that as many requests are admitted as the policy lets fit into 983 blocks, the paper's memory.
+// Each policy reserves blocks for a different number of tokens of a request. Ensure that Orca admits as many requests
+// as then fit into 983 blocks, the paper's memory.
 func TestOrcaReservesWhatEachPolicySays(t *testing.T) {
 	require.Equal(t, 161+338, Oracle.Tokens(161, 338, 2048))
 	require.Equal(t, 161+512, Pow2.Tokens(161, 338, 2048))

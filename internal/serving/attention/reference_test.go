@@ -146,7 +146,8 @@ func (p *problem) stride(r *Runner, gap int) error {
 	return nil
 }
 
-// fill writes drawn numbers to all keys and values, at the offsets that the formula of the layout gives.
+// fill writes random numbers from contents to all keys and values. KeyOffset and ValueOffset, the formulas of the
+// layout, give the place of each number.
 func (p *problem) fill(r *rand.Rand, contents func(r *rand.Rand) float32) {
 	c, units := &p.cache, float32(1)
 	if c.DType == Int8 {

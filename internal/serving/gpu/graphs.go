@@ -80,8 +80,8 @@ func (r *Runner) padded(b *model.Batch) (p *model.Batch, decode bool) {
 	return p, true
 }
 
-// padBlocks returns the slots and block tables of n sequences, padded for rows sequences. It reuses the
-// memory of old.
+// padBlocks returns the slots and block tables of the n sequences in b, and adds slots of -1 and tables of zeros for
+// sequences n to rows-1. It reuses the memory of old.
 func padBlocks(old, b *model.Blocks, n, rows int) model.Blocks {
 	p := model.Blocks{Slots: append(old.Slots[:0], b.Slots...), BlockTables: old.BlockTables[:0], TableStride: powerOfTwo(b.TableStride)}
 	for i := range n {

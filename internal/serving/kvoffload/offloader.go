@@ -18,10 +18,10 @@ type Config struct {
 	Stores bool // blocks are stored (vLLM's kv_role producer or both)
 	Loads  bool // blocks are loaded (consumer or both)
 
-	// KnownFor is how long the Offloader assumes that a tier still has a stored block. It does not store the block
-	// again in this time. The actual time is between KnownFor and twice KnownFor, and shorter if very many blocks are
-	// stored. The assumption must end at some time, because tiers remove unused blocks. KnownFor is at most 10 minutes;
-	// 0 means 10 minutes.
+	// After a block is stored, the Offloader assumes for some time that the tier still has it, and does not store it
+	// again. This time is at least KnownFor and at most twice KnownFor. It is shorter if very many blocks are stored.
+	// The assumption must end at some time, because tiers remove unused blocks. KnownFor is at most 10 minutes; 0
+	// means 10 minutes.
 	KnownFor time.Duration
 
 	QueueBytes int         // limit of the bytes in blocks that wait to be stored; 0 means 256 MB

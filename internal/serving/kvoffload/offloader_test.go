@@ -219,8 +219,8 @@ func TestBlocksThatAreGoneAreStoredAgain(t *testing.T) {
 	}
 }
 
-// Ensure that a block in use is stored again after some time. The process has it in its own cache, and the tier would
-// otherwise remove it as unused.
+// A process does not load a block from the tier while the block is in its own cache. The tier would therefore remove
+// the block as unused. Ensure that such a block is stored again after some time.
 func TestBlocksInUseAreStoredAgainAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

@@ -84,9 +84,9 @@ func TestMaskBench(t *testing.T) {
 	require.Empty(t, totals.letInNames)
 }
 
-// TestOfficialSuite counts how often the constraint of a schema and the official test suite agree on whether
-// an instance is valid. The test writes a number such as 1.0 as 1. If a valid instance is not allowed, the
-// test tries it again with its members in the order of the schema.
+// TestOfficialSuite counts how often the constraint of a schema and the official test suite agree on whether an
+// instance is valid. The test writes a number such as 1.0 as 1. If the constraint does not allow a valid instance,
+// the test sorts the members of its objects into the order of the schema, and tries it again.
 func TestOfficialSuite(t *testing.T) {
 	if *suite == "" {
 		t.Skip("-suite names no folder")

@@ -30,9 +30,9 @@ type Calibration struct {
 // to all other parts, and its errors on this part are measured.
 const maxParts = 40
 
-// Fit returns the line with the smallest relative errors among the lines without negative coefficients. To compute
-// the stated errors, Fit leaves out a part of the points, fits another line to the rest, and compares the part with
-// this line. The error wraps ErrInput.
+// Fit returns the line with the smallest relative errors among the lines without negative coefficients. It also
+// returns the errors of such lines for points that they are not fitted to: it leaves out a part of the points, fits
+// another line to the rest, and compares the part with this line. If Fit fails, its error wraps ErrInput.
 func Fit(points []Point) (*Calibration, error) {
 	model, err := check(points)
 	if err != nil {

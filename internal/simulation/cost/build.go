@@ -74,8 +74,9 @@ func (s Setup) roofline(m *Model) {
 		m.experts = s.experts(reading, flops*cmp.Or(e.ExpertCompute, e.Compute))
 	}
 
-	// A token that attends to another one reads the other's key and value. Each query head multiplies and
-	// adds all elements of both. Prompts write their keys and values and read them at least once.
+	// A token that attends to another one reads the other's key and value. Each query head multiplies each element of
+	// the key and of the value once, and adds the products. Prompts write their keys and values and read them at
+	// least once.
 	kv := float64(l.kvBytes(s.Workers, 1))
 	pair := 4 * float64(l.Layers) * float64(l.Heads/s.Workers) * float64(l.HeadSize)
 	reads := 1 + e.Reread*(float64(l.Heads)/float64(l.KVHeads)-1)

@@ -113,8 +113,8 @@ func (b *bench) served() error {
 	return nil
 }
 
-// simulate simulates each run. It writes the requests and the cost file to temporary files, because a
-// scenario names files.
+// simulate simulates each run. It writes the requests and the cost file to temporary files, because a scenario
+// contains the names of these files and not their contents.
 func (b *bench) simulate(s *Served) ([]*sim.Result, error) {
 	dir, err := os.MkdirTemp("", "served")
 	if err != nil {

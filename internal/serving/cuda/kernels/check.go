@@ -42,8 +42,9 @@ func (c *checker) count(n int, unit string) {
 	c.empty = c.empty || n == 0
 }
 
-// stride returns the number of elements from a token to the next. This is the parameter stride or, if that is 0, the
-// width of a token. A stride other than 0 must be a multiple of the parameter vectors and not less than the width.
+// stride returns the number of elements from the start of a token to the start of the next. This is the parameter
+// stride or, if that is 0, the width of a token. A stride other than 0 must be a multiple of vectors, and at least
+// the width.
 func (c *checker) stride(stride, width, vectors int) uint64 {
 	if stride == 0 {
 		return uint64(width)

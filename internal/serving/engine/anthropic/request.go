@@ -27,7 +27,8 @@ type body struct {
 	ContextManagement json.RawMessage `json:"context_management"`
 }
 
-// otherFields are further fields of a body. They are either ignored or refused.
+// otherFields are fields of a request that the server knows but does not implement. It ignores the Harmless fields
+// and refuses requests with the Refused fields.
 var otherFields = openai.Fields{
 	Harmless: []string{"metadata", "service_tier", "cache_control", "inference_geo", "speed", "diagnostics"},
 	Refused: map[string]string{"container": "", "mcp_servers": "", "output_format": "use output_config.format",

@@ -33,9 +33,9 @@ func (s *served) prompt(t *testing.T, messages, fields string) string {
 
 const user = `{"role": "user", "content": "x"}`
 
-// Ensure that the variables of a request reach the template: objects in their order, and
-// reasoning_effort as in vLLM, also together with chat_template_kwargs. Names that the server sets
-// itself are refused.
+// Ensure that the variables in a request reach the template. An object keeps the order of its members.
+// reasoning_effort works as in vLLM, also together with chat_template_kwargs. Names that the server sets itself are
+// refused.
 func TestSettingsReachTheChatTemplate(t *testing.T) {
 	s := startChat(t,
 		`{{ messages[0].content }}{% if enable_thinking is defined and enable_thinking is false %}<no>{% endif %}`+

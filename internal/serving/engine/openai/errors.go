@@ -122,7 +122,7 @@ func translate(err error) *apiError {
 	return failure(http.StatusInternalServerError, "server_error", "", err.Error())
 }
 
-// stalled is the code of errors because of a step that takes too long.
+// stalled is the error code for requests that fail because a step of the engine takes too long.
 const stalled = "engine_stalled"
 
 func writeError(w http.ResponseWriter, err error) {

@@ -93,8 +93,8 @@ func (s *Server) promptLimit() limit {
 	return limit{tokens: n - 1, err: &engine.TooLong{Field: "prompt", Tokens: n, AtLeast: true, MaxModelLen: n}}
 }
 
-// maxCounted is the largest number of tokens that /tokenize and /detokenize accept. If the longest sequence
-// of the model is longer, they accept as many tokens as that.
+// maxCounted is the largest number of tokens that /tokenize and /detokenize accept. If the server allows longer
+// sequences (MaxModelLen), MaxModelLen is the limit instead.
 const maxCounted = 1 << 17
 
 // countable returns the limit for /tokenize and /detokenize.

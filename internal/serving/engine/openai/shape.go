@@ -108,7 +108,8 @@ func (s *shape) calls() structured.Form {
 	return sequence(structured.Form{Text: w.Before}, structured.Form{Separated: separated}, structured.Form{Text: w.After})
 }
 
-// marked returns the form of text that may have calls, each after a marker.
+// marked returns the form of an answer with any text and any number of calls of tools. Each call begins after a
+// marker.
 func (s *shape) marked() structured.Form {
 	w := s.format.Tools.Writing
 	tags := &structured.Tags{Triggers: []string{w.Marker}, StopAfterFirst: s.oneCall}

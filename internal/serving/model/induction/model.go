@@ -2,7 +2,7 @@
 // the last three tokens, and repeats the tokens after it. Its tokens are bytes. It has two layers. They work like the
 // induction heads of trained models:
 //
-//	layer 0: head h attends to the token h+1 positions back and stores its code beside the current token's
+//	layer 0: head h stores the code of the token h+1 positions back beside the code of the current token
 //	layer 1: attends to positions whose preceding tokens equal the last tokens, and copies the token there
 //
 // Tests need no download for it, and one wrong key or value changes the answer.

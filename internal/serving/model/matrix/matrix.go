@@ -108,7 +108,8 @@ func e4m3() []float32 {
 	return all
 }
 
-// Panel is the number of outputs whose weights are interleaved. Workers compute whole panels.
+// Panel is the number of outputs in a panel of a Matrix. The weights of these outputs are interleaved. Workers
+// compute whole panels.
 const Panel = 64
 
 // slab is the largest number of inputs whose weights are decoded at a time. The decoded weights, 96 × 64 × 4 bytes,

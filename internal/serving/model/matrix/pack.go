@@ -33,7 +33,8 @@ func (s Scale) Weight(q int8, table []float32) float32 {
 	return float32(float32(q)*scale) + minimum
 }
 
-// A Quantized is a Source that also has the weights as integers and scales of blocks.
+// A Quantized is a Source of weights that are already quantized. Its method Quantized writes the integers of row i to
+// q, and the scale of each block of row i to scales.
 type Quantized interface {
 	Source
 	Quantized(i int, q []int8, scales []Scale)

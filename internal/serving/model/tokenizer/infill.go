@@ -116,8 +116,9 @@ func (t *Tokenizer) find(text string, id *int32) (ok bool) {
 	return ok
 }
 
-// readInfill sets the prefix, suffix and middle token of t.infill from keys of a GGUF file, and adds the tokens that
-// end a middle. It does nothing unless the file names all three. A key may have its current name or its earlier name.
+// readInfill sets t.infill from the keys of a GGUF file, if they name a prefix, a suffix and a middle token. A key
+// may have its current name or its earlier name. The padding, repository and separator tokens are added to ends,
+// because the model ends a generated middle with one of them.
 func (t *Tokenizer) readInfill(meta map[string]weights.Value) {
 	key := func(names ...string) int32 {
 		for _, name := range names {

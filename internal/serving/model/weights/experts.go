@@ -10,9 +10,9 @@ import (
 )
 
 // In gpt-oss, the experts of a layer share a parameter NAME of the module. It is stored either as NAME_blocks and
-// NAME_scales in MXFP4, or as NAME with the shape [experts, inputs, outputs]. Its bias is NAME_bias. In this package,
-// its tensors have names as in other models: NAME.weight, with the matrices of the experts one after the other, and
-// NAME.bias.
+// NAME_scales in MXFP4, or as NAME with the shape [experts, inputs, outputs]. Its bias is NAME_bias. This package
+// renames the parameter to NAME.weight and the bias to NAME.bias, as in other models. NAME.weight has the matrices of
+// the experts one after the other.
 
 // readMXFP4 reads blocks of the shape [..., outputs, groups, 16] and scales of the shape [..., outputs, groups]. The 16
 // bytes of a group are 32 numbers of 4 bits; even inputs are in the low halves. The scale of a group is an exponent

@@ -1,7 +1,7 @@
 // Package automaton implements deterministic finite automata over Unicode characters. The operations on them are
 // alternatives, sequences, repeats, intersection, difference and limits of length.
 //
-// An automaton is built completely, with all its states, so it is known whether it accepts any text. Every operation
-// spends from a [Budget]. The budget stops operations that would take too much work. This package does not deal with
-// bytes, JSON or tokens.
+// An automaton is built completely, with all its states, so one can see whether there is any text that it accepts.
+// Every operation spends from a [Budget]. The budget stops operations that would take too much work. This package
+// does not deal with bytes, JSON or tokens.
 package automaton

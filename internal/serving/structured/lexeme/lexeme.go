@@ -24,8 +24,8 @@ const (
 	ended
 )
 
-// machine defines the transitions of a lexeme. If step returns true, the state that it returns can still
-// reach a state with a tag.
+// machine defines the transitions of a lexeme. The lexeme may end in state s if tag(s) is not None. step returns the
+// state after byte b in state s, and true if the lexeme may end in this state or in a later one.
 type machine interface {
 	step(s State, b byte) (State, bool)
 	tag(s State) int32

@@ -153,8 +153,8 @@ func (k *Kit) check(p *Program, source []byte, v *verdicts) (*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The compiler looks for llm_memory.h beside the source first. The source gets a folder of its own without one,
-	// so that the compiler uses the course's llm_memory.h.
+	// The compiler looks for llm_memory.h in the source's folder first. The source gets a folder without an
+	// llm_memory.h, so that the compiler uses the course's llm_memory.h.
 	file := p.file("llm_memory.c")
 	if err := os.WriteFile(filepath.Join(k.dir, file), source, 0o644); err != nil {
 		return nil, err

@@ -189,8 +189,8 @@ func (e *encoder) unscheduled(r *request) (gone bool) {
 	return gone
 }
 
-// encodeForOther reports whether the batch has a row of another request that reads the output of the item of r. If so,
-// it adds the item to moved, for that request; otherwise it adds the item to dropped.
+// encodeForOther reports whether the batch has a row of another request o with the same item, so that o reads the
+// same encoder output. If so, it adds o and the item to moved. Otherwise it adds the item to dropped.
 func (e *encoder) encodeForOther(r *request, item int) bool {
 	b := e.s.batch
 	for i := range b.rows {

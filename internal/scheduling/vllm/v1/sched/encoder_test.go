@@ -192,9 +192,9 @@ func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
 	}
 }
 
-// A request is preempted for the space of its encoder outputs. Ensure that the waiting requests get this space before
-// the preempted one is admitted again. The last request reads the same output as the request before it, so its
-// preemption frees nothing.
+// A request is preempted because its encoder outputs take space that other requests wait for. Ensure that the waiting
+// requests get this space before the preempted one is admitted again. The last two requests have the same pictures,
+// so the preemption of one of them frees no space.
 func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 	c := small(40)
 	c.Cache.Eagle, c.LongPrefillTokenThreshold, c.EncoderCacheSize = true, 4, 12

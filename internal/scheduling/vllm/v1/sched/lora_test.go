@@ -7,8 +7,8 @@ import (
 )
 
 // Ensure that at most MaxLoRAs adapters run at a time. A request that waits for its adapter must not delay other
-// requests. vLLM counts only the adapters of the current step, so it admits one too many if another adapter has a row
-// in flight.
+// requests. vLLM counts only the adapters of the current step. If another adapter is used in a step that is still in
+// flight, vLLM admits one adapter too many.
 func TestAdaptersAreLimited(t *testing.T) {
 	for _, tc := range []struct {
 		name           string

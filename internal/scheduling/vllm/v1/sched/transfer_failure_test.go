@@ -165,8 +165,8 @@ func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 	}
 }
 
-// Ensure that a request can load again after its load failed completely. It releases its reserved blocks; in vLLM it
-// waits for these blocks for ever.
+// Ensure that a request can load again after its load failed completely. After the failure it must release the blocks
+// that it reserved for the load. In vLLM it keeps them reserved, and then waits for them for ever.
 func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
 	for _, asVLLM := range []bool{true, false} {
 		c := transferConfig(8)
