@@ -114,6 +114,7 @@ func TestAModelThatTheGPUCannotServeRunsOnTheCPU(t *testing.T) {
 			require.Zero(t, d.Allocated())
 		})
 	}
+	require.Regexp(t, "^stat none.gguf: no such file or directory; MODEL is", refusedHere(t, "run", "none.gguf", "x", "--device", "auto"))
 }
 
 // Ensure that a server on the CPU names its type of activations. It must refuse a type that only a GPU has.

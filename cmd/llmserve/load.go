@@ -144,10 +144,15 @@ func load(path string, o *modelOptions, check func(*loaded) error) (*loaded, err
 		return l, err
 	}
 	o.device.gpu, o.device.why = nil, strings.ReplaceAll(err.Error(), "\n", "; ")
-	if l, err = load(path, o, check); err != nil {
-		return nil, fmt.Errorf("on the CPU, because the model cannot run on the GPU (%s): %w", o.device.why, err)
+	onGPU := err.Error()
+	l, err = load(path, o, check)
+	switch {
+	case err == nil:
+		return l, nil
+	case err.Error() == onGPU: // it is not about the GPU
+		return nil, err
 	}
-	return l, nil
+	return nil, fmt.Errorf("on the CPU, because the model cannot run on the GPU (%s): %w", o.device.why, err)
 }
 
 // prepare reads everything of a model except its weights. The path is that of a folder or a GGUF file, or demo.
