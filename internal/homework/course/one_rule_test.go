@@ -80,21 +80,26 @@ var oneRules = []oneRule{
 	{"run: the second block begins late", "batch.go", "\t\toffset = 0\n", "\t\toffset = 1\n", shortUses},
 }
 
+// Ensure that a test fails for each broken rule. make test breaks the first rule only. For the others it checks that
+// the text to replace still exists.
 func TestTheExhaustiveTestsCatchEveryBrokenRule(t *testing.T) {
 	level.SkipQuick(t)
-	for _, rule := range level.Pick(oneRules[:1], oneRules) {
+	for i, rule := range oneRules {
 		t.Run(rule.name, func(t *testing.T) {
-			out, err := broken(t, rule)
+			list := overlay.Replace(t, rule.file, rule.old, rule.new)
+			if i > 0 && !level.Long() {
+				return
+			}
+			out, err := broken(rule.test, list)
 			require.Error(t, err, "it is not caught")
 			require.Contains(t, out, "--- FAIL: "+rule.test, out)
 		})
 	}
 }
 
-func broken(t *testing.T, rule oneRule) (out string, err error) {
-	t.Helper()
-	list := overlay.Replace(t, rule.file, rule.old, rule.new)
-	cmd := exec.Command("go", "test", "-buildvcs=false", "-vet=off", "-ldflags=-s -w", "-overlay", list, "-run", "^"+rule.test+"$", "-count=1", ".")
+// broken runs a test with one source file replaced as the overlay in the file list says.
+func broken(test, list string) (out string, err error) {
+	cmd := exec.Command("go", "test", "-buildvcs=false", "-vet=off", "-ldflags=-s -w", "-overlay", list, "-run", "^"+test+"$", "-count=1", ".")
 	cmd.Env = append(os.Environ(), "LLM_TEST_LONG=")
 	text, err := cmd.CombinedOutput()
 	return string(text), err

@@ -27,7 +27,7 @@ var mutants = []mutant{
 		"return id == pool.Null && block.Shared"},
 	{"another last token has another hash", "scheduling/vllm/v1/kvcache/fork.go",
 		"r.content.Hashes = r.content.Hashes[:last/c.Config.HashBlockSize]", ""},
-	{"a worker writes where its table points", "scheduling/vllm/v1/sched/write.go", "slot = int64(id)*int64(size) + int64(place)",
+	{"a worker writes where its table points", "scheduling/vllm/v1/sched/write.go", "slot = int64(id)*int64(size) + int64(offset)",
 		"slot = int64(id)*int64(size)"},
 	{"a child is new to the worker", "scheduling/vllm/v1/sched/fork.go", "p.prefill, KindNew\n", "p.prefill, KindRunning\n"},
 	{"rejected drafts are computed again", "scheduling/vllm/v1/sched/update.go", "computed := r.kv.NumComputedTokens - n",
