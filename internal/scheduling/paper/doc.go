@@ -12,5 +12,5 @@
 // last; blocks that were never used are taken from the highest id down.
 //
 // The paper's system and Orca have the same scheduler over different memory managers. If a request can never fit, the
-// artifact waits for ever; this package drops the request and reports it. Nothing here is safe for concurrent use.
+// artifact waits for ever. This package drops such a request and reports it. Nothing here is safe for concurrent use.
 package paper

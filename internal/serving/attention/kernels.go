@@ -66,9 +66,9 @@ type kernels interface {
 	convert(k *call, d DType, in unsafe.Pointer, stride, n int, out []float32) (finite bool)
 	halve(k *call, d DType, in unsafe.Pointer, n int, out unsafe.Pointer) (ok bool)
 
-	// narrow converts numbers of x to type d, rounding to nearest, and writes them to out. widen converts numbers of
-	// type d to float32. Both begin with the first number. They return the number of converted numbers. It can be
-	// smaller than the total, because an instruction converts several at once.
+	// narrow rounds the first n numbers of x to type d, to nearest, and writes them to out. It returns n. widen sets the
+	// first n numbers of x to the numbers of type d at in, and returns n. A kernel converts several numbers at once, so
+	// n can be less than len(x).
 	narrow(d DType, out unsafe.Pointer, x []float32) int
 	widen(d DType, x []float32, in unsafe.Pointer) int
 

@@ -45,7 +45,7 @@ type Engine struct {
 	Weights       float64 `json:"weights" range:"0.001 1"`    // fraction of the memory's bandwidth when weights are read
 	Compute       float64 `json:"compute" range:"0.001 1"`    // fraction of the FLOPS in linear layers
 	ExpertCompute float64 `json:"expert_compute" range:"0 1"` // the same in the experts of a mixture; default Compute
-	// highest rate at which one multiprocessor reads weights; 0 means no limit
+	// highest rate in GB/s at which one multiprocessor reads weights; 0 means no limit
 	Processor       float64 `json:"multiprocessor_gb_s" range:"0 1e9"`
 	Attention       float64 `json:"attention" range:"0.001 1"`        // fraction of the memory's bandwidth when keys and values are read
 	PromptAttention float64 `json:"prompt_attention" range:"0.001 1"` // fraction of the FLOPS in attention

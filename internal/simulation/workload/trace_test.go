@@ -226,7 +226,8 @@ func TestAnErrorOfATraceIsRepeated(t *testing.T) {
 	require.Equal(t, err, trace.Next(&r))
 }
 
-// Ensure that an error says why a file cannot be read. Only damaged files may give ErrTrace.
+// Ensure that an error says why a file cannot be read. The error must wrap ErrTrace if the file is damaged. It must not
+// wrap it if the file cannot be opened.
 func TestUnreadableFilesSayWhy(t *testing.T) {
 	_, err := Open(filepath.Join(t.TempDir(), "none.csv"))
 	require.ErrorIs(t, err, fs.ErrNotExist)

@@ -32,8 +32,8 @@ func (g *gen) eightBits(d dtype) *eightBits {
 	return k
 }
 
-// load reads 32 numbers into registers i and j as float32. If mask is not nil, numbers whose bit in mask is 0 become
-// 0. Numbers of E4M3 are multiplied by 2^-8.
+// load emits the code that reads 32 numbers into registers i and j as float32. mask can have a bit for each number:
+// numbers with bit 0 become 0. If mask is nil, all numbers are kept. Numbers of E4M3 are multiplied by 2^-8.
 func (k *eightBits) load(m operand.Mem, i, j int, mask reg.Register) {
 	asm, words := k.asm, k.regs[j]
 	extend, masked := asm.VPMOVZXBW, asm.VPMOVZXBW_Z

@@ -287,7 +287,8 @@ func multiply(g *gen) {
 	g.end()
 }
 
-// combine generates the kernel that sets each number at in to in·x + data·y, over n tiles.
+// combine generates the kernel that adds two arrays of n tiles, each with a factor: a number v of the array at in
+// becomes v·x + w·y, where w is the number at the same index of the array at data.
 func combine(g *gen) {
 	g.begin("combine")
 	in, data, n := g.arg(atIn), g.arg(atData), g.arg(atN)

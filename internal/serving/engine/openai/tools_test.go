@@ -342,8 +342,7 @@ func TestToolsAreChecked(t *testing.T) {
 // noSpaces keeps the model from repeating the space that JSON allows.
 const noSpaces = `, "logit_bias": {"9": -100, "10": -100, "13": -100, "32": -100}`
 
-// Ensure that a chat with tools is refused if the template does not show them to the model. The error says what to
-// do.
+// Ensure that a chat with tools is refused if the chat template has no place for tools. The error must say what to do.
 func TestToolsThatTheModelCannotSeeAreRefused(t *testing.T) {
 	s := start(t, nil)
 	body := talk + `"tools": [{"type": "function", "function": {"name": "f"}}]}`

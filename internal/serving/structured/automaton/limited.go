@@ -2,9 +2,9 @@ package automaton
 
 import "math"
 
-// Limited accepts those texts of an automaton whose length is in a range. A state of Limited is a state of
-// the automaton together with the number of characters read. Such a pair is computed when it is needed, not
-// stored. An accepting state can be reached from each pair that Next returns.
+// Limited accepts the texts of an automaton with at least minimum and at most maximum characters. A state of Limited is
+// a state of the automaton and the number of characters read so far. Limited does not store its states: Next computes
+// them. From each state that Next returns, an accepting state can be reached.
 type Limited struct {
 	*DFA
 	minimum, maximum int

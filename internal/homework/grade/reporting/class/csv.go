@@ -61,7 +61,7 @@ func (r *Result) line() []string {
 	return append(line, rejected, failed, seconds, trouble, reason, rules, graded, comment, text(brief(r.Remarks())))
 }
 
-// Remarks returns remarks that only staff may see, because they name other students.
+// Remarks returns the remarks for staff. A student must not see them, because they name other students.
 func (r *Result) Remarks() string {
 	var all []string
 	if len(r.Same) > 0 {

@@ -222,7 +222,7 @@ func (f Folder) MissingShards() (missing []jobs.Shard) {
 // ErrTwice means that two folders have different reports of the same student.
 var ErrTwice = errors.New("graded twice, differently")
 
-// Merge copies the reports of several folders into f, and returns all reports that are then in f, sorted by name.
+// Merge copies the reports of the folders from into f. It returns all reports of f, old and new, sorted by name.
 func (f Folder) Merge(from []string) ([]Result, error) {
 	seen := map[string]stored{}
 	where := map[string]string{}

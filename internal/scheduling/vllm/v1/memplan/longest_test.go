@@ -9,7 +9,7 @@ import (
 )
 
 // The values are those of vLLM's tests/v1/core/test_kv_cache_utils.py and of RULES.md §18. Each number of blocks is
-// one more than in the source, because it includes the null block.
+// one more than in vLLM's tests, because it includes the null block.
 func TestTheLongestRequestThatFits(t *testing.T) {
 	full := Layer{Group: kvcache.Group{Kind: kvcache.Full, BlockSize: 16}, KVHeads: 8, HeadSize: 128, ElementBytes: 2}
 	window, align, states, chunk, one := full, full, full, full, full
