@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that a trace can be read from a pipe: llmsim reads a trace twice.
+// Ensure that a trace can be read from a pipe, although llmsim reads every trace twice.
 func TestATraceFromAPipe(t *testing.T) {
 	for rows, want := range map[string]string{
 		"0,10,5\n0.25,10,5\n": "2 of 2 requests in 0.363 s, ",

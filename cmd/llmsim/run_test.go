@@ -172,8 +172,8 @@ func TestClientsThatWait(t *testing.T) {
 	require.Contains(t, out, "prefix hits")
 }
 
-// Ensure that the output states its assumptions. For drafts, these are the probability of a right draft, and by default
-// that drafting takes no time. Those about beams and samples must be stated too.
+// Ensure that the output states what the run assumes about drafts, beams and samples: for drafts, the probability that
+// one is right, and the time that drafting takes.
 func TestRunSaysWhatItAssumesOfAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name string

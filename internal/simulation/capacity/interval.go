@@ -94,7 +94,7 @@ const (
 )
 
 // batchings has numbers n of batches, and the 97.5 % quantile of Student's t distribution with n-1 degrees of
-// freedom. With few batches, each is long and they are less correlated; many batches give a better estimate of the
+// freedom. Few batches are long and therefore less correlated; many batches give a better estimate of the
 // variance. halfWidth computes an interval with each number of batches and takes the widest. This choice has no
 // source.
 var batchings = []struct {

@@ -161,9 +161,9 @@ func (s SLO) judgeable(requests []workload.Request) error {
 		"leave tpot out", ErrLoad)
 }
 
-// Times returns the SLO with all limits multiplied by a factor. It helps to plan for a faster server. Say that a
-// server needs half the time for everything. Under the SLO, it then sustains twice the rate that this server sustains
-// under Times(2).
+// Times returns the SLO with all limits multiplied by a factor. It helps to plan for a faster server: one that does
+// everything twice as fast as this server sustains, under the SLO, twice the rate that this server sustains under
+// Times(2).
 func (s SLO) Times(factor float64) SLO {
 	s = slices.Clone(s)
 	for i := range s {

@@ -62,11 +62,12 @@ var (
 
 const plannedMemory = 0.95
 
-// Ensure that a server meets the objective at a planned rate for an hour (half an hour in make test). The seeds are
-// not those of the plan. At the planned rate, at least four of five seeds must meet it; in make test, two must before
-// two miss it. Most is the highest rate under most seeds of the plan. At 1.1 times Most, at least three must miss it;
-// in make test, two must before two meet it. In make test-long, at least one must also miss it at the planned rate
-// divided by 0.85.
+// Ensure that a server meets the objective at the planned rate for an hour, and misses it at higher rates. The five
+// seeds are not those of the plan. At the planned rate, at least four must meet the objective. At 1.1 times
+// Capacity.Most, at least three must miss it. At the planned rate divided by 0.85, at least one must miss it.
+//
+// In make test, runs take half an hour. Two seeds must meet the objective at the planned rate before two miss it, and
+// two must miss it at 1.1 times Capacity.Most before two meet it. The third rate is not run.
 func TestAPlanLastsForAnHour(t *testing.T) {
 	level.SkipQuick(t)
 	servers, slos := planned[:1], objectives[:1]
@@ -213,8 +214,8 @@ func TestAShortTraceIsRefused(t *testing.T) {
 	require.NotContains(t, err.Error(), "requests/s", "the rates that were tried do not matter")
 }
 
-// A trace with too few requests after the warm-up is refused with an error that says how many requests are needed.
-// Ensure that a trace of this length is no longer refused for this reason.
+// The error for a trace with too few requests after the warm-up says how many requests are needed. Ensure that a trace
+// with so many requests is no longer refused for this reason.
 func TestATraceOfAsManyRowsAsAskedForHasEnoughAfterTheWarmUp(t *testing.T) {
 	refusal := func(rows int) string {
 		_, err := promised(t, scenario.Scenario{Load: scenario.Load{Trace: trace(t, rows, ",100,10\n")}},
@@ -292,7 +293,7 @@ func TestARunHasEnoughRequestsAtAnyRate(t *testing.T) {
 	}
 }
 
-// Ensure that a workload always has enough requests, even at rates with growing latency.
+// Ensure that a workload always has enough requests, even at rates at which latencies begin to grow.
 func TestAWorkloadIsNeverTooShort(t *testing.T) {
 	s := one(t, scenario.Scenario{Machine: scenario.Machine{Model: "llama-3-8b", GPU: "l4", Workers: 2}},
 		"ttft<1s@p99,tpot<80ms@p99")

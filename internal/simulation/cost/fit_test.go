@@ -48,8 +48,8 @@ func fitPoints(t *testing.T, points []measurement) *engineFit {
 	return f
 }
 
-// f.x has one row for all GPUs, and one row for each GPU. rows returns the indexes of two rows: the row for all GPUs,
-// and the row of the given GPU. engine adds both rows to the logarithms of the constants in start.
+// rows returns the indexes of the two rows of x that determine the constants of a GPU: the row for all GPUs, and the
+// GPU's own row.
 func (f *engineFit) rows(gpu string) [2]int { return [2]int{0, 1 + slices.Index(f.gpus, gpu)} }
 
 func (f *engineFit) on(gpu string) Engine { return f.engine(f.x, f.rows(gpu)).engine() }

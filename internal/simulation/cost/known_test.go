@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// A decodes has measured iteration times of decodes, in ms, as a straight line: base, plus seq for each sequence,
-// plus context for each token of context. A prompts has the times of prompts. Others have measured these times, or a
-// calibration has. The roofline's time, divided by the line's, must be between least and most.
+// A decodes has iteration times of decodes, in ms, as a straight line: base, plus seq for each sequence, plus context
+// for each token of context. A prompts has the times of prompts. known says who measured or calibrated each line. The
+// roofline's time, divided by the line's, must be between least and most.
 type decodes struct {
 	base, seq, context float64
 	seqs               []int

@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// An LLM is a decoder-only transformer with equal layers. Its numbers describe the whole model. If several workers
-// share the model, the numbers are not those of one worker. The ranges of the dimensions are such that their products
-// do not overflow.
+// An LLM is a decoder-only transformer with equal layers. Its numbers describe the whole model, also if several
+// workers share it. The ranges of the dimensions are such that their products do not overflow.
 type LLM struct {
 	Name   string `json:"name"`
 	Source string `json:"source"` // of the numbers; not interpreted

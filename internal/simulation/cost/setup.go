@@ -26,8 +26,8 @@ type Setup struct {
 	// memory for so many sequences (activationsV1). If Sequences is 0, memory is reserved as in the paper's
 	// artifact.
 	Sequences int
-	// Sorts means that vLLM V1's sampler sorts the logits of all sequences. This takes more memory. PyTorch's sampler
-	// does so; vLLM up to 0.15 uses it if FlashInfer is not installed.
+	// Sorts means that vLLM V1's sampler sorts the logits of all sequences, which takes more memory. vLLM up to 0.15
+	// does so if FlashInfer is not installed, because it then uses PyTorch's sampler.
 	Sorts bool
 }
 

@@ -118,8 +118,7 @@ func limitOf(t *testing.T, q Question) *Report {
 	return r
 }
 
-// Ensure that the report says so if even a single request misses an objective. It must also say that no rate meets
-// the objective.
+// Ensure that a report says that no rate meets the objective, and why, if even a single request alone misses it.
 func TestAnObjectiveThatOneRequestMissesIsSaid(t *testing.T) {
 	q := question(t, "tpot<20ms", scenario.Scenario{})
 	r := size(t, q)

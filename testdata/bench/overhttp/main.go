@@ -1,7 +1,8 @@
 // Command overhttp measures llmserve over HTTP. ../llamacpp/bench.cpp measures llama.cpp with the same loads through
-// its library. One load is 16 concurrent requests of 2,048 tokens. Their prompts differ only in the last token. The
-// other is 8 completions of a prompt of 1,024 tokens. Every answer has 64 tokens. Usage: overhttp LLMSERVE MODEL
-// THREADS ROUNDS
+// its library. One load is 16 concurrent requests with prompts of 2,048 tokens that differ only in the last token. The
+// other is 8 completions of a prompt of 1,024 tokens. Every answer has 64 tokens.
+//
+// Usage: overhttp LLMSERVE MODEL THREADS ROUNDS
 package main
 
 import (

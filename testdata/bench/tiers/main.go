@@ -5,9 +5,9 @@
 //
 // Each round has a prompt of 2,048 random tokens. A server without tiers computes it. A server with a tier computes
 // it, too, and is killed when it has stored all blocks. New servers then load the blocks from files in the page
-// cache, from files dropped from the page cache, and from Redis. After the rounds, each of two new replicas gets 16
-// requests with one prompt at once, one replica after the other. Decoding is timed alternately with and without a
-// tier.
+// cache, from files dropped from the page cache, and from Redis. After the rounds, two new replicas are started one
+// after the other, and each gets 16 concurrent requests with the same prompt. Decoding is timed alternately with and
+// without a tier.
 package main
 
 import (
