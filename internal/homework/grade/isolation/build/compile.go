@@ -229,8 +229,8 @@ func onlyGlobal(symbols []string) (flags []string) {
 }
 
 // redirected returns flags for objcopy that redirect calls of C library functions to functions of the grader, such as
-// malloc to submission_malloc. It redirects each function of needed under the heading list of names.txt. needed has all
-// functions that the submission calls.
+// malloc to submission_malloc. needed has all functions that the submission calls. The flags redirect those that
+// names.txt has under the heading list.
 func redirected(list string, needed []string) (flags []string) {
 	for _, f := range names[list] {
 		if slices.Contains(needed, f) {
