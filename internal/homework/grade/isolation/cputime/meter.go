@@ -39,13 +39,13 @@ type Limit struct {
 
 // A Meter judges a process by two limits: one for all its work, and one for its work in one call. During a call, Look
 // must be called every LookEvery. Elapsed time has no influence, with two exceptions. A call fails if in maxAsleep
-// looks in a row the process sleeps and has used no processor time. A call also fails if it has not returned after
-// maxLooks looks.
+// looks in a row the process sleeps and has used no processor time. If a call has not returned after maxLooks looks, it
+// fails if the process slept at most of them; otherwise the machine is too busy (ErrStarved).
 //
 // The limits are for a machine of slowness 1. On a slower machine, they are multiplied by the slowness measured at that
-// moment (Slowness). A call that returns with less than a fourth of the resulting work is accepted. With more, it is
-// too slow to be judged (ErrSlow). Therefore no process is accepted in one run and exceeds its limit in another, unless
-// the measurement is wrong by a factor of four.
+// moment (Slowness). A call that returns and has used less than a fourth of the multiplied limit is accepted. With
+// more, it is too slow to be judged (ErrSlow). Therefore no process is accepted in one run and exceeds its limit in
+// another, unless the measurement is wrong by a factor of four.
 type Meter struct {
 	Usage    func() (Usage, error)
 	Slowness func() (float64, error) // 1 or more
