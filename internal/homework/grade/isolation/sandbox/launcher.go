@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/jobs"
 )
 
-// launcher returns the compiled launcher, which is compiled once. The file is open and has no name, so that nothing is
-// left when the grader ends.
+// launcher compiles the launcher once and returns the open program file. The file has no name any more, so that nothing
+// is left when the grader ends.
 var launcher = sync.OnceValues(compile)
 
 // launcherPath returns the path by which a child process can execute the launcher. It contains the grader's process
