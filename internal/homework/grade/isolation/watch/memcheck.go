@@ -29,7 +29,7 @@ func (s *Stuck) Unwrap() error { return s.err }
 
 const (
 	memory     = 640 << 20 // bytes of address space of Valgrind with the submission, which need a quarter of it
-	maxReport  = 8 << 20   // bytes: more than Valgrind's most complaints, 1000
+	maxReport  = 8 << 20   // bytes: more than 1000 complaints take, after which Valgrind reports no more
 	complained = 99        // Valgrind's exit status if there are complaints
 )
 
