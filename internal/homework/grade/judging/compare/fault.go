@@ -28,8 +28,8 @@ func (p *player) fault(d *Difference, op trace.Op, m *moment) {
 	}
 }
 
-// soFar is for a call that ended the process. It updates the live allocations by the events of the call up to then.
-// It returns the addresses that the call allocated and did not free.
+// soFar updates the live allocations by the events of a call that ended the process. It returns the addresses that the
+// call allocated and did not free.
 func (p *player) soFar(events []runner.Event) (fresh []uint64) {
 	for i := range events[:min(len(events), maxAllocations)] {
 		switch e := events[i]; e.What {
