@@ -23,8 +23,8 @@ type World struct {
 // Slack is the number of bytes before and after a pool that no call may change.
 const Slack = 256
 
-// Fill writes the bytes that a pool and its slack have before a trace. Each of 256 consecutive blocks is different, so
-// that a missing copy of a block is detected.
+// Fill writes the bytes that a pool and its slack have before a trace. Any 256 consecutive blocks differ from each
+// other, so that a missing copy of a block is detected.
 func Fill(bytes []byte) {
 	for len(bytes) > 0 {
 		bytes = bytes[copy(bytes, filling[:]):]
