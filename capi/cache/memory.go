@@ -25,8 +25,8 @@ type span struct {
 	written  bool
 }
 
-// spans are the ranges of memory that a call reads and writes. The first error about them is kept until checkOverlaps returns
-// it; before that, the call must not read or write the memory.
+// spans are the ranges of memory that a call reads and writes. The first error about them is kept until checkOverlaps
+// returns it. Before that, the call must not read or write the memory.
 type spans struct {
 	n    int
 	few  [fewSpans]span
@@ -67,8 +67,8 @@ func (s *spans) note(what string, p unsafe.Pointer, n int64, size, align uintptr
 	}
 }
 
-// checkOverlaps returns the first error about the noted memory, or an error if memory that the call writes overlaps with other
-// noted memory.
+// checkOverlaps returns the first error about the noted memory. Without such an error, it returns an error if memory
+// that the call writes overlaps with other noted memory.
 func (s *spans) checkOverlaps() error {
 	if s.err != nil {
 		return s.err
@@ -143,8 +143,8 @@ func size[T any](s *spans, name string, p *T, least uintptr) (uintptr, error) {
 	return n, nil
 }
 
-// readStruct copies a struct of the caller to out: the fields that both its header and this library have. Other fields of
-// out stay 0. readStruct returns an error if a field that only the caller's header has is not 0.
+// readStruct copies a struct of the caller to out: the fields that both the caller's header and this library have.
+// Other fields of out stay 0. readStruct returns an error if a field that only the caller's header has is not 0.
 func readStruct[T any](s *spans, what string, p *T, least uintptr, out *T) error {
 	n, err := size(s, what, p, least)
 	if err != nil {

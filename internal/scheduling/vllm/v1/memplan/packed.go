@@ -108,8 +108,9 @@ func maxOfOneSize(layers []Layer, list []int) int {
 	return largest
 }
 
-// leastPadding rounds each of counts up to a multiple of a number d, and returns the d for which the least is added in
-// all. d must not be below least. Of several such numbers it returns the largest (vLLM's _approximate_gcd).
+// leastPadding returns a number d, at least least, for rounding each of counts up to a multiple of d. It chooses the d
+// that increases the sum of the counts by the smallest amount. Of several such numbers it returns the largest (vLLM's
+// _approximate_gcd).
 func leastPadding(counts []int, least int) int {
 	best, fewest := least, -1
 	for d := least; d <= slices.Max(counts); d++ {
