@@ -37,36 +37,36 @@ func (t *Tokenizer) encode(ctx context.Context, text string, marked []int, addSp
 	if !t.Fits(limit)(text) {
 		return nil, ErrTooMany
 	}
-	c := encoder{t: t, ctx: ctx, limit: limit, window: window}
+	e := encoder{t: t, ctx: ctx, limit: limit, window: window}
 	if addSpecial {
-		c.out = append(c.out, t.first...)
+		e.out = append(e.out, t.first...)
 	}
-	c.parts(text, addSpecial, func(from, to int, id int32) bool {
+	e.parts(text, addSpecial, func(from, to int, id int32) bool {
 		i, _ := slices.BinarySearch(marked, from)
 		return i == len(marked) || marked[i] >= to || !t.protected(id)
 	})
 	if addSpecial {
-		c.out = append(c.out, t.last...)
+		e.out = append(e.out, t.last...)
 	}
-	if c.stopped() {
-		return nil, c.err
+	if e.stopped() {
+		return nil, e.err
 	}
-	return c.out, nil
+	return e.out, nil
 }
 
 // parts appends the tokens of a text: the added tokens in it for which allowed returns true, and the tokens of the
 // parts between them.
-func (c *encoder) parts(text string, addSpecial bool, allowed func(from, to int, id int32) bool) {
-	t, whole := c.t, len(text)
-	for begin := true; text != "" && !c.stopped(); begin = false {
+func (e *encoder) parts(text string, addSpecial bool, allowed func(from, to int, id int32) bool) {
+	t, whole := e.t, len(text)
+	for begin := true; text != "" && !e.stopped(); begin = false {
 		done := whole - len(text)
 		before, id, after := t.added.next(text, func(from, to int, id int32) bool { return allowed(done+from, done+to, id) })
 		if before != "" {
-			c.part(before, begin)
+			e.part(before, begin)
 		}
 		twice := addSpecial && (begin && before == "" && only(t.first, id) || after == "" && only(t.last, id))
 		if id >= 0 && !twice {
-			c.out = append(c.out, id)
+			e.out = append(e.out, id)
 		}
 		text = after
 	}
@@ -75,8 +75,8 @@ func (c *encoder) parts(text string, addSpecial bool, allowed func(from, to int,
 // only reports whether tokens has exactly one element, id.
 func only(tokens []int32, id int32) bool { return len(tokens) == 1 && tokens[0] == id }
 
-func (c *encoder) part(text string, begin bool) {
-	t := c.t
+func (e *encoder) part(text string, begin bool) {
+	t := e.t
 	if t.nfc {
 		text = norm.NFC.String(text)
 	}
@@ -84,17 +84,17 @@ func (c *encoder) part(text string, begin bool) {
 		text = strings.ReplaceAll(text, "▁", " ")
 	}
 	prefix := t.prefix == prefixAlways || t.prefix == prefixFirst && begin
-	if prefix && !c.joined && (t.characters || !strings.HasPrefix(text, " ")) {
+	if prefix && !e.joined && (t.characters || !strings.HasPrefix(text, " ")) {
 		text = " " + text
 	}
-	c.joined = false
+	e.joined = false
 	if len(t.patterns) == 0 {
-		c.word(text)
+		e.word(text)
 		return
 	}
 	isolate([]rune(text), t.patterns, func(word string) bool {
-		c.word(word)
-		return !c.stopped()
+		e.word(word)
+		return !e.stopped()
 	})
 }
 
@@ -121,16 +121,16 @@ func isolate(text []rune, patterns []*regexp2.Regexp, word func(string) bool) bo
 	return at == len(text) || isolate(text[at:], patterns[1:], word)
 }
 
-// stopped reports whether encoding must stop, and sets c.err to the reason.
-func (c *encoder) stopped() bool {
+// stopped reports whether encoding must stop, and sets e.err to the reason.
+func (e *encoder) stopped() bool {
 	switch {
-	case c.err != nil:
-	case len(c.out) > c.limit:
-		c.err = ErrTooMany
+	case e.err != nil:
+	case len(e.out) > e.limit:
+		e.err = ErrTooMany
 	default:
-		c.err = c.ctx.Err()
+		e.err = e.ctx.Err()
 	}
-	return c.err != nil
+	return e.err != nil
 }
 
 // sizes has properties of the vocabulary that give a lower bound of the number of tokens of a text of a given

@@ -57,9 +57,9 @@ func TestALongWordHasTheTokensOfTheWholeWord(t *testing.T) {
 			text = strings.Repeat(text[:min(n, len(text))], 60)[:len(text)] // chains of merges
 		}
 		cut := func(window int) []int32 {
-			c := encoder{t: tok, ctx: context.Background(), limit: math.MaxInt, window: window}
-			c.word(text)
-			return c.out
+			e := encoder{t: tok, ctx: context.Background(), limit: math.MaxInt, window: window}
+			e.word(text)
+			return e.out
 		}
 		whole := cut(len(text))
 		require.Equal(t, whole, cut(rapid.IntRange(1, 12).Draw(t, "window")))

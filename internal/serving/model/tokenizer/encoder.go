@@ -79,80 +79,80 @@ func (q *candidates) pop() candidate {
 // word. window is doubled if the text after these bytes could change all of their tokens.
 const window = 1 << 12
 
-func (c *encoder) word(text string) {
-	if c.t.ignoreMerges {
-		if id, ok := c.t.ids[text]; ok {
-			c.out = append(c.out, id)
+func (e *encoder) word(text string) {
+	if e.t.ignoreMerges {
+		if id, ok := e.t.ids[text]; ok {
+			e.out = append(e.out, id)
 			return
 		}
 	}
-	c.text, c.unknown = text, false
-	for size := c.window; c.text != "" && !c.stopped(); {
-		n := c.merge(size)
+	e.text, e.unknown = text, false
+	for size := e.window; e.text != "" && !e.stopped(); {
+		n := e.merge(size)
 		if n == 0 { // the text that follows can change all of it
 			size *= 2
 			continue
 		}
-		c.text, size = c.text[n:], c.window
+		e.text, size = e.text[n:], e.window
 	}
 }
 
 // merge appends the tokens of the beginning of the text and returns the length of that beginning. It merges the symbols
 // of the first size bytes of the text. It leaves out the last of these symbols if they could also be merged with the
 // text after these bytes. Such a merge may come before merges within these bytes, and so prevent them.
-func (c *encoder) merge(size int) int {
-	c.symbols, c.queue = c.symbols[:0], c.queue[:0]
-	c.begin(size)
-	last := len(c.symbols) - 1 // symbols after it may be merged with the following text
+func (e *encoder) merge(size int) int {
+	e.symbols, e.queue = e.symbols[:0], e.queue[:0]
+	e.begin(size)
+	last := len(e.symbols) - 1 // symbols after it may be merged with the following text
 	for i := range last {
-		c.offer(i, i+1)
+		e.offer(i, i+1)
 	}
-	outside := c.outside(last)
+	outside := e.outside(last)
 	for {
-		for last >= 0 && outside < math.Inf(1) && (len(c.queue) == 0 || outside < c.queue[0].order) {
-			last = c.symbols[last].prev
-			outside = c.outside(last)
+		for last >= 0 && outside < math.Inf(1) && (len(e.queue) == 0 || outside < e.queue[0].order) {
+			last = e.symbols[last].prev
+			outside = e.outside(last)
 		}
-		if len(c.queue) == 0 || last < 0 {
+		if len(e.queue) == 0 || last < 0 {
 			break
 		}
-		best := c.queue.pop()
-		l, r := &c.symbols[best.left], &c.symbols[best.right]
+		best := e.queue.pop()
+		l, r := &e.symbols[best.left], &e.symbols[best.right]
 		if best.right > last || l.next != best.right || r.end != best.end || l.end != r.start || l.start == l.end {
 			continue // one of them has been merged
 		}
 		l.end, l.id, l.next = r.end, best.id, r.next
 		r.start = r.end
 		if r.next >= 0 {
-			c.symbols[r.next].prev = best.left
-			c.offer(best.left, r.next)
+			e.symbols[r.next].prev = best.left
+			e.offer(best.left, r.next)
 		}
 		if l.prev >= 0 {
-			c.offer(l.prev, best.left)
+			e.offer(l.prev, best.left)
 		}
 		if best.right == last {
 			last = best.left
-			outside = c.outside(last)
+			outside = e.outside(last)
 		}
 	}
 	if last < 0 {
 		return 0
 	}
-	c.tokens(last)
-	return c.symbols[last].end
+	e.tokens(last)
+	return e.symbols[last].end
 }
 
 // outside returns the smallest order of a merge of symbol i with a token that follows in the text, or +Inf if there
 // is none.
-func (c *encoder) outside(i int) float64 {
+func (e *encoder) outside(i int) float64 {
 	first := math.Inf(1)
 	if i < 0 {
 		return first
 	}
-	l := &c.symbols[i]
-	for end := l.end + 1; end <= min(len(c.text), l.end+c.t.sizes().mergeable); end++ {
-		r := symbol{start: l.end, end: end, id: c.t.id(c.text[l.end:end])}
-		if order, _, ok := c.merged(l, &r); ok {
+	l := &e.symbols[i]
+	for end := l.end + 1; end <= min(len(e.text), l.end+e.t.sizes().mergeable); end++ {
+		r := symbol{start: l.end, end: end, id: e.t.id(e.text[l.end:end])}
+		if order, _, ok := e.merged(l, &r); ok {
 			first = min(first, order)
 		}
 	}
@@ -160,19 +160,19 @@ func (c *encoder) outside(i int) float64 {
 }
 
 // begin sets the symbols to the characters, or the bytes, of the first size bytes of the text.
-func (c *encoder) begin(size int) {
-	for at := 0; at < min(len(c.text), size); {
+func (e *encoder) begin(size int) {
+	for at := 0; at < min(len(e.text), size); {
 		end := at + 1
-		if c.t.characters {
-			_, n := utf8.DecodeRuneInString(c.text[at:])
+		if e.t.characters {
+			_, n := utf8.DecodeRuneInString(e.text[at:])
 			end = at + n
 		}
-		n := len(c.symbols)
-		c.symbols = append(c.symbols, symbol{start: at, end: end, id: c.t.id(c.text[at:end]), prev: n - 1, next: n + 1})
+		n := len(e.symbols)
+		e.symbols = append(e.symbols, symbol{start: at, end: end, id: e.t.id(e.text[at:end]), prev: n - 1, next: n + 1})
 		at = end
 	}
-	if n := len(c.symbols); n > 0 {
-		c.symbols[n-1].next = -1
+	if n := len(e.symbols); n > 0 {
+		e.symbols[n-1].next = -1
 	}
 }
 
@@ -185,39 +185,39 @@ func (t *Tokenizer) id(text string) int32 {
 
 // merged returns the token that merging two adjacent symbols makes, and the order of the merge. ok is false if they
 // cannot be merged.
-func (c *encoder) merged(l, r *symbol) (order float64, id int32, ok bool) {
-	if c.t.merges == nil {
-		id, ok = c.t.ids[c.text[l.start:r.end]]
+func (e *encoder) merged(l, r *symbol) (order float64, id int32, ok bool) {
+	if e.t.merges == nil {
+		id, ok = e.t.ids[e.text[l.start:r.end]]
 		if ok {
-			order = -float64(c.t.scores[id])
+			order = -float64(e.t.scores[id])
 		}
 		return order, id, ok
 	}
-	m, ok := c.t.merges[pair{l.id, r.id}]
+	m, ok := e.t.merges[pair{l.id, r.id}]
 	return float64(m.rank), m.id, ok && l.id >= 0 && r.id >= 0
 }
 
-func (c *encoder) offer(left, right int) {
-	r := &c.symbols[right]
-	if order, id, ok := c.merged(&c.symbols[left], r); ok {
-		c.queue.push(candidate{order, left, right, id, r.end})
+func (e *encoder) offer(left, right int) {
+	r := &e.symbols[right]
+	if order, id, ok := e.merged(&e.symbols[left], r); ok {
+		e.queue.push(candidate{order, left, right, id, r.end})
 	}
 }
 
 // tokens appends the tokens of the symbols up to last. A symbol that is not in the vocabulary becomes the tokens of
 // its bytes. Bytes without a token become the unknown token, one for all such bytes that follow each other.
-func (c *encoder) tokens(last int) {
-	for i := 0; i >= 0 && i <= last; i = c.symbols[i].next {
-		s := c.symbols[i]
+func (e *encoder) tokens(last int) {
+	for i := 0; i >= 0 && i <= last; i = e.symbols[i].next {
+		s := e.symbols[i]
 		if s.id >= 0 {
-			c.out, c.unknown = append(c.out, s.id), false
+			e.out, e.unknown = append(e.out, s.id), false
 			continue
 		}
-		for _, b := range []byte(c.text[s.start:s.end]) {
-			if id := c.t.bytes[b]; id >= 0 {
-				c.out, c.unknown = append(c.out, id), false
-			} else if c.t.unknown >= 0 && !c.unknown {
-				c.out, c.unknown = append(c.out, c.t.unknown), true
+		for _, b := range []byte(e.text[s.start:s.end]) {
+			if id := e.t.bytes[b]; id >= 0 {
+				e.out, e.unknown = append(e.out, id), false
+			} else if e.t.unknown >= 0 && !e.unknown {
+				e.out, e.unknown = append(e.out, e.t.unknown), true
 			}
 		}
 	}

@@ -63,9 +63,9 @@ func (f *Infill) Encode(ctx context.Context, prefix, suffix string, addSpecial b
 	if fits := t.Fits(limit); !fits(prefix) || !fits(suffix) {
 		return nil, ErrTooMany
 	}
-	c := encoder{t: t, ctx: ctx, limit: limit, window: window}
+	e := encoder{t: t, ctx: ctx, limit: limit, window: window}
 	if addSpecial {
-		c.out = append(c.out, t.first...)
+		e.out = append(e.out, t.first...)
 	}
 	parts := []struct {
 		mark   int32
@@ -76,16 +76,16 @@ func (f *Infill) Encode(ctx context.Context, prefix, suffix string, addSpecial b
 		slices.Reverse(parts)
 	}
 	for _, p := range parts {
-		c.out, c.joined = append(c.out, p.mark), p.joined
-		c.parts(strings.ToValidUTF8(p.text, "\uFFFD"), false, func(_, _ int, id int32) bool { return !t.protected(id) })
+		e.out, e.joined = append(e.out, p.mark), p.joined
+		e.parts(strings.ToValidUTF8(p.text, "\uFFFD"), false, func(_, _ int, id int32) bool { return !t.protected(id) })
 	}
 	if f.middle >= 0 {
-		c.out = append(c.out, f.middle)
+		e.out = append(e.out, f.middle)
 	}
-	if c.stopped() {
-		return nil, c.err
+	if e.stopped() {
+		return nil, e.err
 	}
-	return c.out, nil
+	return e.out, nil
 }
 
 // findInfill sets t.infill to the first entry of infillMarks whose tokens are in the vocabulary. If keys of a GGUF file
