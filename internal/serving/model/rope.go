@@ -123,7 +123,7 @@ func (r *Rope) frequencies(headDim int) []float64 {
 	for i := range f {
 		f[i] = math.Pow(r.Theta, -2*float64(i)/float64(size))
 		if r.Yarn != nil {
-			f[i] *= r.Yarn.factor(i, size, r.Theta)
+			f[i] *= r.Yarn.frequencyFactor(i, size, r.Theta)
 		}
 		if r.Llama3 != nil {
 			f[i] = r.Llama3.scale(f[i])
@@ -152,9 +152,9 @@ func (l *Llama3) scale(f float64) float64 {
 	return (1-smooth)*f/l.Factor + smooth*f
 }
 
-// factor returns the factor for the frequency of pair i. It is 1 for many turns over OriginalLength positions, 1 /
+// frequencyFactor returns the factor for the frequency of pair i. It is 1 for many turns over OriginalLength positions, 1 /
 // Factor for few turns, and a value between them otherwise. size is the number of rotated elements.
-func (y *Yarn) factor(i, size int, theta float64) float64 {
+func (y *Yarn) frequencyFactor(i, size int, theta float64) float64 {
 	pair := func(turns float64) float64 { // the index of the pair with this many turns
 		return float64(size) * math.Log(y.OriginalLength/(turns*2*math.Pi)) / (2 * math.Log(theta))
 	}
