@@ -141,8 +141,8 @@ func ggufReference(g *weights.GGUF, family string) *reference {
 // dequantized weights.
 func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	tests := []struct {
-		family string
-		place  map[string]string
+		family  string
+		replace map[string]string
 	}{
 		{"llama", nil}, {"qwen2", nil}, {"qwen3", nil},
 		{"llama", map[string]string{"Q8_0": "Q5_0", "Q6_K": "Q5_K", "Q4_0": "MXFP4", "Q4_K": "Q3_K"}},
@@ -150,8 +150,8 @@ func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	}
 	for _, test := range tests {
 		family := test.family
-		t.Run(fmt.Sprint(family, test.place), func(t *testing.T) {
-			data := mixedGGUF(family, test.place)
+		t.Run(fmt.Sprint(family, test.replace), func(t *testing.T) {
+			data := mixedGGUF(family, test.replace)
 			maxError, _, size := logitErrors(t, ggufBench(t, data), ggufReference(openGGUF(t, data), family))
 			require.Less(t, maxError, 2e-4)
 			require.Greater(t, size, 0.5, "the logits are too small to show anything")

@@ -84,10 +84,10 @@ func TestPartsTogetherComputeTheBitsOfTheWhole(t *testing.T) {
 // Ensure that parts of quantized models compute the bits of the whole model, also with rounded activations.
 func TestPartsOfQuantizedWeightsComputeTheBitsOfTheWhole(t *testing.T) {
 	for _, test := range []struct {
-		place   map[string]string
+		replace map[string]string
 		options []model.Option
 	}{{nil, nil}, {nil, []model.Option{model.Int8Activations}}, {halves, []model.Option{model.BF16Activations}}} {
-		g := openGGUF(t, mixedGGUF("llama", test.place))
+		g := openGGUF(t, mixedGGUF("llama", test.replace))
 		open := func(pool *parallel.Pool, p model.Part) (*model.Model, error) {
 			return model.OpenGGUF(g, pool, p, test.options...)
 		}

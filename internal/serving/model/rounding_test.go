@@ -42,14 +42,14 @@ func requireRoundedLogits(t *testing.T, b *bench, ref *reference) {
 func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
 	for _, family := range []string{"llama", "qwen2", "qwen3"} {
 		t.Run(family, func(t *testing.T) {
-			place := map[string]string{"Q4_K": "Q4_0", "Q6_K": "Q8_0"}
+			replace := map[string]string{"Q4_K": "Q4_0", "Q6_K": "Q8_0"}
 			switch family {
 			case "qwen2":
-				place = map[string]string{"Q4_K": "Q4_1", "Q6_K": "Q5_0"}
+				replace = map[string]string{"Q4_K": "Q4_1", "Q6_K": "Q5_0"}
 			case "qwen3":
-				place = map[string]string{"Q4_K": "Q5_1", "Q6_K": "IQ4_NL", "Q4_0": "MXFP4"}
+				replace = map[string]string{"Q4_K": "Q5_1", "Q6_K": "IQ4_NL", "Q4_0": "MXFP4"}
 			}
-			data := mixedGGUF(family, place)
+			data := mixedGGUF(family, replace)
 			b, ref := ggufBench(t, data, model.Int8Activations), ggufReference(openGGUF(t, data), family)
 			ref.rounds = map[string]func([]float64) []float64{"lm_head": rounded}
 			for _, name := range []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
@@ -68,15 +68,15 @@ func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
 // of the changes must be below 5 % of rms, and the largest change below 60 %.
 func TestInt8ActivationsChangeLogitsLittle(t *testing.T) {
 	tests := []struct {
-		family string
-		place  map[string]string
+		family  string
+		replace map[string]string
 	}{
 		{"llama", nil},
 		{"llama", map[string]string{"Q4_K": "Q5_K", "Q6_K": "IQ4_XS", "Q4_0": "Q3_K", "Q8_0": "Q2_K"}},
 	}
 	for i, test := range tests {
 		t.Run(fmt.Sprintf("%s %d", test.family, i), func(t *testing.T) {
-			data := mixedGGUF(test.family, test.place)
+			data := mixedGGUF(test.family, test.replace)
 			maxError, mean, size := logitErrors(t, ggufBench(t, data, model.Int8Activations),
 				ggufReference(openGGUF(t, data), test.family))
 			t.Logf("off by %.4f at most, %.4f in the mean, of %.2f", maxError, mean, size)
@@ -102,9 +102,9 @@ func shortened(x []float64) []float64 {
 // Ensure that BF16Activations rounds the right values to BF16: F16 weights, and the activations for F16 and BF16
 // weights. The logits must equal those of a reference with the same rounding.
 func TestBF16ActivationsRoundAndNothingElse(t *testing.T) {
-	for which, place := range map[string]map[string]string{"all": halves, "some": nil} {
+	for which, replace := range map[string]map[string]string{"all": halves, "some": nil} {
 		t.Run(which, func(t *testing.T) {
-			data := mixedGGUF("llama", place)
+			data := mixedGGUF("llama", replace)
 			b, ref := ggufBench(t, data, model.BF16Activations), ggufReference(openGGUF(t, data), "llama")
 			ref.rounds = map[string]func([]float64) []float64{
 				"model.layers.0.mlp.up_proj": shortened, "model.layers.1.mlp.up_proj": shortened,
@@ -112,7 +112,7 @@ func TestBF16ActivationsRoundAndNothingElse(t *testing.T) {
 			}
 			for weight, values := range ref.w {
 				name := strings.TrimSuffix(weight, ".weight")
-				if place != nil && (strings.HasSuffix(name, "_proj") || name == "lm_head") {
+				if replace != nil && (strings.HasSuffix(name, "_proj") || name == "lm_head") {
 					ref.rounds[name] = shortened
 				}
 				if ref.rounds[name] != nil {

@@ -17,8 +17,8 @@ var shortShapes = []shape{{W16A16, 64, 2, 0}, {W16A16, 130, 300, 0}, {W16A16, 10
 // numbers are so small that no product overflows.
 type extremes struct{ seed uint64 }
 
-func (o extremes) Row(i int, dst []float32) {
-	rnd := rand.New(rand.NewPCG(o.seed, uint64(i)))
+func (e extremes) Row(i int, dst []float32) {
+	rnd := rand.New(rand.NewPCG(e.seed, uint64(i)))
 	for k := range dst {
 		dst[k] = math.Float32frombits(rnd.Uint32())
 		if e := math.Float32bits(dst[k]) >> 23 & 0xff; e > 180 {
@@ -62,7 +62,7 @@ func bitsOf(values []float32) []uint32 {
 // Ensure that all instruction sets, and the portable code, give the same bits for any number of rows.
 func TestShortProductsAreSumsInTheOrderOfK(t *testing.T) {
 	for _, s := range shortShapes {
-		for name, src := range map[string]Source{"normal": random{}, "odd": extremes{1}, "odd again": extremes{2}} {
+		for name, src := range map[string]Source{"normal": random{}, "extreme": extremes{1}, "extreme again": extremes{2}} {
 			const most = 50
 			w, x, want := make([]float32, s.in), make([]float32, most*s.in), make([]float32, most*s.out)
 			for r := range most {
