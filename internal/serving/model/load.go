@@ -298,7 +298,8 @@ func (l *loader) allUsed() error {
 
 // notReported matches the names of tensors that unused leaves out. Frequencies and masks are computed. Scales are read
 // with their weights or have no effect. The others are tensors for images.
-var notReported = regexp.MustCompile(`(inv_freq|masked_bias|_scale|_scale_inv|\.scales)$|vision_tower\.|multi_modal_projector\.`)
+var notReported = regexp.MustCompile(
+	`(inv_freq|masked_bias|_scale|_scale_inv|\.scales)$|vision_tower\.|multi_modal_projector\.`)
 
 // unused returns the names for Model.Unused, or an error if an unused bias is not 0 and would change the logits.
 func (l *loader) unused() (names []string, err error) {

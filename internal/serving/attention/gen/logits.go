@@ -42,7 +42,8 @@ func refine(g *gen) {
 	g.asm.MOVQ(operand.I32(1), g.argMem(atFlag))
 	k.widen()
 	out, low, list, n := g.arg(atOut), g.arg(atLow), g.arg(atData), g.arg(atN)
-	g.tiles(n, func(_, at int) { k.refine(out, low, list, at) }, advance{out, tileBytes}, advance{low, tileBytes}, advance{list, 8})
+	g.tiles(n, func(_, at int) { k.refine(out, low, list, at) },
+		advance{out, tileBytes}, advance{low, tileBytes}, advance{list, 8})
 	g.asm.Label(none)
 	g.end()
 }

@@ -32,8 +32,8 @@ func (b builtin) invoke(m *machine, v any, a arguments) any {
 
 // Names that jinja2 or Python defines and this package does not support.
 var (
-	unsupportedNames = strings.Fields("abs attr batch center filesizeformat forceescape groupby max min pprint random round slice " +
-		"striptags sum truncate urlencode urlize wordcount wordwrap xmlattr escaped filter sameas test")
+	unsupportedNames = strings.Fields("abs attr batch center filesizeformat forceescape groupby max min pprint random round " +
+		"slice striptags sum truncate urlencode urlize wordcount wordwrap xmlattr escaped filter sameas test")
 	unsupportedFunctions = strings.Fields("cycler joiner lipsum self super")
 	unsupportedMethods   = strings.Fields("casefold center count encode expandtabs format_map index isalnum isalpha " +
 		"isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper ljust maketrans " +
