@@ -25,11 +25,11 @@ func (r *run) newAmpleScheduler() (err error) {
 }
 
 // addAmple adds a request to the scheduler of a run with Config.Ample. i is the request's index in the table.
-func (r *run) addAmple(i int32) error {
-	if workload.Common(&r.incoming) > 0 && r.config.Server.readsTokens(r.kind) {
+func (r *run) addAmple(i int32, incoming *workload.Request) error {
+	if workload.Common(incoming) > 0 && r.config.Server.readsTokens(r.kind) {
 		return fmt.Errorf("%w: requests share a prefix", ErrAmple)
 	}
-	return r.ample.Add(i, r.incoming.Prompt, r.incoming.Output)
+	return r.ample.Add(i, incoming.Prompt, incoming.Output)
 }
 
 func (r *run) iterateAmple() error {

@@ -103,8 +103,7 @@ type run struct {
 	readsTokens bool
 
 	now               float64
-	stepsWithoutToken int              // iterations since a token was generated or a request was ignored
-	incoming          workload.Request // the request that add adds
+	stepsWithoutToken int // iterations since a token was generated or a request was ignored
 
 	ample *ample.Scheduler // with Config.Ample, instead of scheduler
 	step  ample.Step
@@ -218,7 +217,6 @@ func (r *run) arrive() error { return r.clients.SendDue(r.now, &r.requests.live,
 
 // add passes a request to the scheduler: once, or once for each answer if the scheduler has no groups.
 func (r *run) add(incoming *workload.Request) error {
-	r.incoming = *incoming
 	each, requests := r.config.Decoding.Samples, 1
 	if !r.kind.Groups {
 		each, requests = 1, each
@@ -231,14 +229,14 @@ func (r *run) add(incoming *workload.Request) error {
 	r.r.Arrived++
 	group := reqtable.None
 	for sample := range requests {
-		i := r.requests.insert(&r.incoming, each, group)
+		i := r.requests.insert(incoming, each, group)
 		q := &r.requests.all[i]
 		q.index = int32(index)
 		if r.ample != nil {
-			return r.addAmple(i)
+			return r.addAmple(i, incoming)
 		}
 		if r.readsTokens {
-			q.tokens = r.tokens(q.tokens, index, sample)
+			q.tokens = tokens(q.tokens, incoming, index, sample)
 		}
 		err := r.scheduler.Add(serve.Request{ID: int(i), Prompt: q.prompt, Output: q.output, Seqs: each, Tokens: q.tokens})
 		if err != nil {
@@ -258,11 +256,11 @@ func (r *run) add(incoming *workload.Request) error {
 	return nil
 }
 
-// tokens appends the tokens of the incoming prompt and of its answer number sample to dst. Answers to one
-// prompt differ from the first token on. index is the number of the prompt.
-func (r *run) tokens(dst []int32, index, sample int) []int32 {
-	dst = workload.Tokens(dst, &r.incoming, index)
-	for i := r.incoming.Prompt; i < len(dst) && sample > 0; i++ {
+// tokens appends the tokens of a request's prompt and of its answer number sample to dst. Answers to one prompt differ
+// from the first token on. index is the number of the request.
+func tokens(dst []int32, r *workload.Request, index, sample int) []int32 {
+	dst = workload.Tokens(dst, r, index)
+	for i := r.Prompt; i < len(dst) && sample > 0; i++ {
 		dst[i] ^= int32(sample) << 20
 	}
 	return dst

@@ -323,10 +323,8 @@ func TestAnIterationCostsWhatIsInIt(t *testing.T) {
 }
 
 func TestAnswersToAPromptDifferFromTheirFirstToken(t *testing.T) {
-	r, err := newRun(Config{Server: Server{System: "vllm-v1"}, Cost: paperCost(t)}, &list{{Prompt: 5, Output: 4}})
-	require.NoError(t, err)
-	r.clients.take(&r.incoming)
-	a, b := r.tokens(nil, 3, 0), r.tokens(nil, 3, 1)
+	r := &workload.Request{Prompt: 5, Output: 4}
+	a, b := tokens(nil, r, 3, 0), tokens(nil, r, 3, 1)
 	require.Equal(t, a[:5], b[:5])
 	for i := 5; i < 9; i++ {
 		require.NotEqual(t, a[i], b[i])
