@@ -46,7 +46,7 @@ type elsewhere struct {
 //go:embed vllm.json
 var vllmFile []byte
 
-var openVLLM = sync.OnceValue(func() (f engineFile) { return *embedded(vllmFile, &f) })
+var openVLLM = sync.OnceValue(func() engineFile { return *embedded(vllmFile, new(engineFile)) })
 
 // MeasuredGPUs returns the sorted names of the GPUs for which measurements of vLLM V1 are published.
 func MeasuredGPUs() []string { return slices.Sorted(maps.Keys(openVLLM().GPUs)) }

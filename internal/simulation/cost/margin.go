@@ -41,7 +41,7 @@ type Margins struct {
 //go:embed published/margins.json
 var marginsFile []byte
 
-var readMargins = sync.OnceValue(func() (m Margins) { return *embedded(marginsFile, &m) })
+var readMargins = sync.OnceValue(func() Margins { return *embedded(marginsFile, new(Margins)) })
 
 // Margin returns the bounds of the prediction errors, or nil if the times are measured or the constants were
 // chosen by hand.

@@ -41,7 +41,7 @@ type Published struct {
 var heldOutFile []byte
 
 var heldOut = sync.OnceValue(func() []gpuPoints {
-	all := *embedded(heldOutFile, &[]gpuPoints{})
+	all := *embedded(heldOutFile, new([]gpuPoints))
 	for i := range all {
 		for k := range all[i].HeldOut {
 			all[i].HeldOut[k].GPU = all[i].GPU
