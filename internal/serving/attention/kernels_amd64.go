@@ -130,9 +130,9 @@ func (a *assembly) values(k *call, p []float32, rows, n int, values []float32, c
 	})
 }
 
-// eachGroup divides rows into groups and calls do for them. The first function of list takes the most rows. One call of
-// do, with this function, is for all groups that fill it. The remaining rows go to the last function of list if it
-// takes so many. Otherwise they become one more, incomplete group of the first function. at is the first row of a call.
+// eachGroup divides rows into groups, each of as many rows as the first function of list takes, and calls do once for
+// all of these groups. If the last function of list takes all remaining rows, eachGroup calls do for them with this
+// function. Otherwise they are one more, incomplete group of the first function. at is the first row of a call.
 func eachGroup(list []rowKernel, rows int, do func(f *rowKernel, at, groups int)) {
 	first, last := &list[0], &list[len(list)-1]
 	groups, rest := rows/first.rows, rows%first.rows

@@ -127,8 +127,8 @@ func (r *Runner) quantize(w *scratch, x, q []float32) (unit float32) {
 	return top / largestInteger
 }
 
-// attendedByAny returns the range of tokens of the partition to which some row attends. from is not less than to if
-// there are none.
+// attendedByAny returns the range of tokens of the partition to which some row attends. If there are no such tokens,
+// from is at least to.
 func attendedByAny(rows []row, part int) (from, to int) {
 	from, to = partitionSize, 0
 	for i := range rows {

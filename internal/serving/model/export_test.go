@@ -1,6 +1,6 @@
 package model
 
-// PackedWeights are the matrices that decoding reads in each step.
+// PackedWeights returns the matrices that decoding reads in each step.
 func (m *Model) PackedWeights() [][]byte {
 	var all [][]byte
 	m.eachLinear(func(l *linear) {

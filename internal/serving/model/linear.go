@@ -32,7 +32,7 @@ func (l *linear) forms() matrix.Form {
 	return forms
 }
 
-// A panel is a group of outputs. product sets dst to the outputs of panels from to to-1, without the bias. Panel
+// product sets dst to the outputs of panels from to to-1, without the bias; a panel has matrix.Panel outputs. Panel
 // numbers start at 0 in the first of l.parts, and continue from each part to the next.
 func (l *linear) product(dst []float32, x *matrix.Input, from, to int, s *matrix.Scratch) {
 	column := 0

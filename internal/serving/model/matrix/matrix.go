@@ -179,8 +179,8 @@ func shaped(t Type, out, in, block int) (*Matrix, error) {
 	return m, nil
 }
 
-// Unit returns the number of inputs of the smallest piece of a divided row. A piece is a block or a unit of weights, a
-// block of rounded activations, or a pair.
+// Unit returns the number of inputs that must stay together when a row is divided: those of a block or a unit of
+// weights, of a block of rounded activations, or of a pair.
 func (m *Matrix) Unit() int {
 	switch {
 	case m.Type.rounds():

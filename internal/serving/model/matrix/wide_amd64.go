@@ -11,8 +11,8 @@ const maxWideRows = 24
 // 5 % faster than decoding the blocks first.
 const maxWideBlockRows = 20
 
-// Kernels read rows in groups. groupOf returns the number of rows in a group if there are rows rows in all. It
-// returns 0 if there are so few rows that kernels read them without groups.
+// groupOf returns the number of rows in each of the groups into which the given number of rows is packed. It returns 0
+// if there are so few rows that kernels read them without groups.
 func groupOf(rows int) int {
 	if isa != avx512 || rows <= direct512 {
 		return 0

@@ -93,8 +93,7 @@ func check(w *World) error {
 	return err
 }
 
-// checkGather gathers two rows. Rank r contributes r+1 columns. Value v is in row v / 100 and column v
-// % 100.
+// checkGather gathers two rows. Rank r contributes r+1 columns. Value v is in row v / 100 and column v % 100.
 func checkGather(w *World) error {
 	var columns []model.Columns
 	width := 0

@@ -145,8 +145,8 @@ type sizes struct {
 	strips   bool // added tokens include adjacent white space
 }
 
-// maxShrinking is an upper bound of the factor by which normalization shortens a text. NFC replaces U+1FBE U+0308 U+0301 (7
-// bytes) by U+0390 (2 bytes), and SentencePiece replaces U+2581 (3 bytes) by a space.
+// maxShrinking is an upper bound of the factor by which normalization shortens a text. NFC replaces U+1FBE U+0308
+// U+0301 (7 bytes) by U+0390 (2 bytes), and SentencePiece replaces U+2581 (3 bytes) by a space.
 const maxShrinking = 4
 
 func (t *Tokenizer) measure() (z sizes) {
@@ -171,8 +171,9 @@ func (t *Tokenizer) measure() (z sizes) {
 	return z
 }
 
-// Fits returns a function to be called with consecutive pieces of a text. It returns false as soon as the length of
-// the pieces shows that the text has more than the given number of tokens. It may return true for such a text, too.
+// Fits returns a function to be called with consecutive pieces of a text. The function returns false as soon as the
+// length of the pieces shows that the text has more than the given number of tokens. If it returns true, the text may
+// still have more tokens.
 func (t *Tokenizer) Fits(tokens int) func(piece string) bool {
 	z := t.sizes()
 	if z.maxBytes == 0 || tokens > math.MaxInt/z.maxBytes {

@@ -75,8 +75,8 @@ func openChanged(t *testing.T, folder, file, from, to string) *Tensors {
 	return w
 }
 
-// Ensure that settings without effect on the weights are accepted. One is an older name of the configuration. Another
-// is to sort the inputs by size, if each input stays in its group.
+// Ensure that settings without effect on the weights are accepted: an older name of the configuration, and an order of
+// quantization (desc_act, actorder) in which each input stays in its group.
 func TestSettingsThatChangeNoWeight(t *testing.T) {
 	for _, test := range []struct{ folder, from, to string }{
 		{"packed", "quantization_config", "compression_config"},
