@@ -14,12 +14,12 @@ import (
 )
 
 //export llm_cache_plan_memory
-func llm_cache_plan_memory(layers *C.llm_cache_layer_in, n, bytes C.int64_t, blocks C.int32_t, t *C.llm_cache_plan) C.int {
+func llm_cache_plan_memory(layers *C.llm_cache_layer_in, n, bytes C.int64_t, blocks C.int32_t, out *C.llm_cache_plan) C.int {
 	return status(guarded(func() error {
 		if bytes < 0 {
 			return fail(C.LLM_CACHE_E_RANGE, "%d bytes: want at least 0", bytes)
 		}
-		p := planner{blocks: blocks, plans: []plan{{to: t}}}
+		p := planner{blocks: blocks, plans: []plan{{to: out}}}
 		if err := p.note(layers, n); err != nil {
 			return err
 		}

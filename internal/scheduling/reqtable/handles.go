@@ -22,10 +22,10 @@ func (t *Handles[T]) Add(value *T) uint64 {
 		index = uint32(len(t.entries))
 		t.entries = append(t.entries, entry[T]{generation: 1})
 	}
-	p := &t.entries[index]
-	p.value = value
+	e := &t.entries[index]
+	e.value = value
 	t.n++
-	return uint64(p.generation)<<32 | uint64(index)
+	return uint64(e.generation)<<32 | uint64(index)
 }
 
 // Get returns the value with the handle h, or nil if there is no such value.

@@ -25,7 +25,7 @@ func TestHandlesDoNotComeBack(t *testing.T) {
 	require.Equal(t, 2, table.Len())
 }
 
-func TestAPlaceWhoseGenerationsAreUsedUpIsLeftAlone(t *testing.T) {
+func TestAnEntryWhoseGenerationsAreUsedUpIsLeftAlone(t *testing.T) {
 	var table Handles[int]
 	v := 1
 	h := table.Add(&v)
