@@ -177,12 +177,14 @@ func change(name int, old, s *Sequence) entry {
 // written lists the records that have changed, each with its position. If the size of the pool has changed, it lists
 // all records that append_kv has written.
 func written(before, after []int32) []int {
+	if len(before) != len(after) {
+		before = slices.Repeat([]int32{unwritten}, len(after))
+	}
 	var list []int
 	for i, n := range after {
-		if i < len(before) && len(before) == len(after) && before[i] == n || len(before) != len(after) && n == unwritten {
-			continue
+		if n != before[i] {
+			list = append(list, i, int(n))
 		}
-		list = append(list, i, int(n))
 	}
 	return list
 }
