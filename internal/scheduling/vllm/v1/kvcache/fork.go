@@ -55,8 +55,8 @@ func (c *Cache) clone(r *Request, runs bool) *Request {
 	return child
 }
 
-// ReplaceLast replaces the last token of r. It returns an error if this token is computed already, or is a token of the
-// prompt.
+// ReplaceLast replaces the last token of r. It returns an error if this token is computed already, is a token of the
+// prompt, or is in a registered block.
 func (r *Request) ReplaceLast(token int32) error {
 	c := r.cache
 	if invariants.Enabled {

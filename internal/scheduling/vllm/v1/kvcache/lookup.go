@@ -64,8 +64,7 @@ func (c *Cache) Lookup(r *Request, hit *Hit) {
 }
 
 // reconcile sets hit to the longest prefix that is a hit of all sets (vllm/v1/RULES.md §10). It returns the length of
-// the longest hit that any set had before it was cut to the common length. The length decreases in each iteration, so
-// the loop ends.
+// the longest hit that a lookup in a single set has found. hit.NumTokens decreases in each iteration, so the loop ends.
 func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 	clear(c.hybrid)
 	// One full set and one other agree after one pass.

@@ -18,9 +18,10 @@ func (c *Cache) retained(r *Request, g *group, from, to int) []bool {
 	return nil
 }
 
-// retainedWindow returns the mask for a sliding window: in each segment of RetentionInterval tokens, the last blocks,
-// as many as a window needs. A hit with EAGLE needs one block after its end, so with EAGLE the mask is moved by one
-// block.
+// retainedWindow returns the mask for a sliding window: the last blocks of each segment and the last blocks before each
+// boundary, as many as a window needs. A segment has RetentionInterval tokens. With RetainAll it has SchedulerBlockSize
+// tokens, and boundaries do not matter. A hit with EAGLE needs one block after its end, so with EAGLE the mask is moved
+// by one block.
 func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
 	need, shift := windowBlocks(&g.Group, g.eagle), eagleBlock(g.eagle)
 	segment := c.Config.RetentionInterval

@@ -57,10 +57,10 @@ func (m *mambaSplit) clip(q *request, start, n int) int {
 	return max(end-start, 0)
 }
 
-// stops returns positions that cut a chunk from start to end. The first two are the end of the block with token start,
-// and the last end of a block in the sequence. The others are the last hash of the prompt, and the end of a prefix
-// shared with another request. 0 means that there is no such position. The caller ignores positions that are not inside
-// the chunk.
+// stops returns positions that cut a chunk from start to end. The first is the end of the block with token start, if
+// start is inside a block. The second is the last end of a block in the sequence; with EAGLE it is one block earlier.
+// The third is the end of the last hash of the prompt, and the fourth the last end of a block in r.Junction. 0 means
+// that there is no such position. The caller ignores positions that are not inside the chunk.
 func (m *mambaSplit) stops(r *kvcache.Request, start, end int) [4]int {
 	var stops [4]int
 	for _, size := range m.sizes {
