@@ -62,8 +62,8 @@ func TestGGUFBiasesAreUsed(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			data := mixedGGUF(test.family, nil, test.changes...)
-			most, _, size := logitErrors(t, ggufBench(t, data), ggufReference(openGGUF(t, data), test.family))
-			require.Less(t, most, 0.02*max(1, size))
+			maxError, _, size := logitErrors(t, ggufBench(t, data), ggufReference(openGGUF(t, data), test.family))
+			require.Less(t, maxError, 0.02*max(1, size))
 		})
 	}
 	err := openError(t, mixedGGUF("llama", nil, biases(map[string]int{"attn_q": query, "attn_v": kv})))
@@ -108,8 +108,8 @@ func TestGGUFRopeFactorsAreUsed(t *testing.T) {
 		i := math.Round(-math.Log(f) / math.Log(ref.theta) * ggufDim / 2)
 		return f / float64(factors[int(i)])
 	}
-	most, _, _ := logitErrors(t, ggufBench(t, data), ref)
-	require.Less(t, most, 0.02)
+	maxError, _, _ := logitErrors(t, ggufBench(t, data), ref)
+	require.Less(t, maxError, 0.02)
 }
 
 func TestTensorsOfGGUFThatAreNotUsedAreRefusedByName(t *testing.T) {

@@ -188,8 +188,8 @@ func TestTinyGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	for _, tiny := range tinies() {
 		t.Run(tiny.Name, func(t *testing.T) {
 			data := tiny.GGUF()
-			most, _, size := logitErrors(t, ggufBench(t, data), tinyReference(openGGUF(t, data), &tiny))
-			require.Less(t, most, 2e-5*max(1, size))
+			maxError, _, size := logitErrors(t, ggufBench(t, data), tinyReference(openGGUF(t, data), &tiny))
+			require.Less(t, maxError, 2e-5*max(1, size))
 			require.Greater(t, size, 0.5, "the logits are too small to show anything")
 		})
 	}
@@ -252,8 +252,8 @@ func TestLongRopeDependsOnTheLongestSequence(t *testing.T) {
 	b.runner.Limit(32)
 	short := []float64{1, 1, 1.5, 2, 2, 2.5, 3, 3}
 	f.ref.stretch = func(i int) float64 { return 1 / short[i] }
-	most, _, _ := logitErrors(t, b, &f.ref)
-	require.Less(t, most, 2e-4)
+	maxError, _, _ := logitErrors(t, b, &f.ref)
+	require.Less(t, maxError, 2e-4)
 	require.Equal(t, "short factors", b.m.RopeFor(32))
 	require.Equal(t, "long factors", b.m.RopeFor(33))
 }
@@ -289,8 +289,8 @@ func TestQuantizedExperts(t *testing.T) {
 				}
 			}
 			data := tiny.GGUF()
-			most, _, size := logitErrors(t, ggufBench(t, data), tinyReference(openGGUF(t, data), tiny))
-			require.Less(t, most, 2e-5*size)
+			maxError, _, size := logitErrors(t, ggufBench(t, data), tinyReference(openGGUF(t, data), tiny))
+			require.Less(t, maxError, 2e-5*size)
 			if kind == "BF16" {
 				return
 			}

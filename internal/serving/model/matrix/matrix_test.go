@@ -150,13 +150,13 @@ func TestProductDoesNotDependOnOtherRows(t *testing.T) {
 		setLevel(t, level)
 		for _, s := range append(append(shapes, dotShapes...), shortShapes...) {
 			m := s.packed(t)
-			const most = 53
-			x := activations(most, s.in)
+			const maxRows = 53
+			x := activations(maxRows, s.in)
 			var alone []float32
-			for r := range most {
+			for r := range maxRows {
 				alone = append(alone, product(m, x[r*s.in:], 1)...)
 			}
-			for _, rows := range []int{1, 2, 3, 4, 5, 6, 8, 9, 12, 13, 16, 19, 24, 25, 32, 47, most} {
+			for _, rows := range []int{1, 2, 3, 4, 5, 6, 8, 9, 12, 13, 16, 19, 24, 25, 32, 47, maxRows} {
 				together, in := make([]float32, rows*s.out), input(x, rows, m)
 				for p := m.Panels() - 1; p >= 0; p-- {
 					m.Product(together, s.out, in, p, p+1, NewScratch())

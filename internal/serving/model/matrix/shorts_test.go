@@ -63,21 +63,21 @@ func bitsOf(values []float32) []uint32 {
 func TestShortProductsAreSumsInTheOrderOfK(t *testing.T) {
 	for _, s := range shortShapes {
 		for name, src := range map[string]Source{"normal": random{}, "extreme": extremes{1}, "extreme again": extremes{2}} {
-			const most = 50
-			w, x, want := make([]float32, s.in), make([]float32, most*s.in), make([]float32, most*s.out)
-			for r := range most {
+			const maxRows = 50
+			w, x, want := make([]float32, s.in), make([]float32, maxRows*s.in), make([]float32, maxRows*s.out)
+			for r := range maxRows {
 				src.Row(1000+r, x[r*s.in:][:s.in])
 			}
 			for i := range s.out {
 				src.Row(i, w)
-				for r := range most {
+				for r := range maxRows {
 					want[r*s.out+i] = inOrder(x[r*s.in:][:s.in], w)
 				}
 			}
 			eachLevel(t, func(level string) {
 				m := zeros(t, s.kind, s.out, s.in, s.block)
 				require.NoError(t, m.Pack(src, 0, m.Panels()))
-				for _, rows := range []int{1, 2, 4, 5, 12, 24, most} {
+				for _, rows := range []int{1, 2, 4, 5, 12, 24, maxRows} {
 					require.Equal(t, bitsOf(want[:rows*s.out]), bitsOf(product(m, x, rows)), "%s, %s, %d × %d, %d rows", level, name, s.out,
 						s.in, rows)
 				}
