@@ -153,10 +153,10 @@ func (p *problem) poisonUnused(v float32, element int) {
 
 func (p *problem) poison(slot int, v float32, element int, value bool) {
 	c := &p.cache
-	block, place := slot/c.BlockSize, slot%c.BlockSize
-	data, at := c.Key, c.KeyOffset(block, 0, place, element)
+	block, offset := slot/c.BlockSize, slot%c.BlockSize
+	data, at := c.Key, c.KeyOffset(block, 0, offset, element)
 	if value {
-		data, at = c.Value, c.ValueOffset(block, 0, place, element)
+		data, at = c.Value, c.ValueOffset(block, 0, offset, element)
 	}
 	c.DType.Store(unsafe.Pointer(&data[at]), v)
 }

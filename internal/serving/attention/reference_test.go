@@ -184,17 +184,18 @@ func (p *problem) attended(seq, query, head int) (logits []float64, values [][]f
 		from = max(0, position-b.SlidingWindow+1)
 	}
 	for t := from; t <= position; t++ {
-		block, place := int(b.BlockTables[seq*b.TableStride+t/c.BlockSize]), t%c.BlockSize
+		block, offset := int(b.BlockTables[seq*b.TableStride+t/c.BlockSize]), t%c.BlockSize
 		ks, vs := float64(keyFactor), float64(valueFactor)
 		if c.DType == Int8 {
-			ks, vs = float64(c.Scales(c.KeyScales, block, kvHead)[place]), float64(c.Scales(c.ValueScales, block, kvHead)[place])
+			ks = float64(c.Scales(c.KeyScales, block, kvHead)[offset])
+			vs = float64(c.Scales(c.ValueScales, block, kvHead)[offset])
 		}
 		dot, products, v := 0.0, 0.0, make([]float64, c.HeadSize)
 		for i := range c.HeadSize {
-			x := float64(q[i]) * float64(c.DType.Load(unsafe.Pointer(&c.Key[c.KeyOffset(block, kvHead, place, i)]))) * ks
+			x := float64(q[i]) * float64(c.DType.Load(unsafe.Pointer(&c.Key[c.KeyOffset(block, kvHead, offset, i)]))) * ks
 			dot += x
 			products += math.Abs(x)
-			v[i] = float64(c.DType.Load(unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, place, i)]))) * vs
+			v[i] = float64(c.DType.Load(unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, offset, i)]))) * vs
 		}
 		s := dot * float64(b.Scale)
 		p.products = max(p.products, products*math.Abs(float64(b.Scale)))

@@ -39,11 +39,11 @@ func TestNumbersOfTheSameTypeAreStoredBitForBit(t *testing.T) {
 				require.NoError(t, once.Write(0, &all))
 				c := once.Layer(0)
 				for token := 0; token < n; token += 7 {
-					block, place := int(slots[token])/16, int(slots[token])%16
+					block, offset := int(slots[token])/16, int(slots[token])%16
 					for i := range width {
-						at := c.KeyOffset(block, i/size, place, i%size)
+						at := c.KeyOffset(block, i/size, offset, i%size)
 						requireElement(t, &all.Key, token, i, c.Key[at:])
-						at = c.ValueOffset(block, i/size, place, i%size)
+						at = c.ValueOffset(block, i/size, offset, i%size)
 						requireElement(t, &all.Value, token, i, c.Value[at:])
 					}
 				}

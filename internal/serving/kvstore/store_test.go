@@ -46,17 +46,17 @@ func forEachShape(t *testing.T, test func(t *testing.T, s attention.Shape)) {
 // stored returns an element of a key or value as a float32. It multiplies the stored number by the scale if the
 // type is Int8.
 func stored(c *attention.Cache, value bool, slot, head, i int) float32 {
-	block, place := slot/c.BlockSize, slot%c.BlockSize
+	block, offset := slot/c.BlockSize, slot%c.BlockSize
 	if value {
-		x := c.DType.Load(unsafe.Pointer(&c.Value[c.ValueOffset(block, head, place, i)]))
+		x := c.DType.Load(unsafe.Pointer(&c.Value[c.ValueOffset(block, head, offset, i)]))
 		if c.DType == attention.Int8 {
-			x *= c.Scales(c.ValueScales, block, head)[place]
+			x *= c.Scales(c.ValueScales, block, head)[offset]
 		}
 		return x
 	}
-	x := c.DType.Load(unsafe.Pointer(&c.Key[c.KeyOffset(block, head, place, i)]))
+	x := c.DType.Load(unsafe.Pointer(&c.Key[c.KeyOffset(block, head, offset, i)]))
 	if c.DType == attention.Int8 {
-		x *= c.Scales(c.KeyScales, block, head)[place]
+		x *= c.Scales(c.KeyScales, block, head)[offset]
 	}
 	return x
 }
@@ -145,10 +145,11 @@ func requireSameBlock(t *testing.T, s *kvstore.Store, a, b int) {
 	for layer := range s.Config().Layers {
 		c := s.Layer(layer)
 		for i := range shape.BlockSize * shape.NumKVHeads * shape.HeadSize {
-			place, h, j := i/shape.HeadSize/shape.NumKVHeads, i/shape.HeadSize%shape.NumKVHeads, i%shape.HeadSize
-			x, y := a*shape.BlockSize+place, b*shape.BlockSize+place
+			offset, h, j := i/shape.HeadSize/shape.NumKVHeads, i/shape.HeadSize%shape.NumKVHeads, i%shape.HeadSize
+			x, y := a*shape.BlockSize+offset, b*shape.BlockSize+offset
 			if stored(c, false, x, h, j) != stored(c, false, y, h, j) || stored(c, true, x, h, j) != stored(c, true, y, h, j) {
-				require.Failf(t, "blocks differ", "%d and %d in layer %d, place %d, head %d, element %d", a, b, layer, place, h, j)
+				require.Failf(t, "blocks differ", "%d and %d in layer %d, offset %d, head %d, element %d", a, b, layer, offset,
+					h, j)
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // Tokens are keys and values to write.
 type Tokens struct {
 	Key, Value attention.Tensor // [tokens, KV heads, head size]
-	Slots      []int64          // for each token, block × block size + place in the block, or -1 to skip it
+	Slots      []int64          // for each token, block × block size + offset in the block, or -1 to skip it
 	Rotation   *Rotation        // applied to the keys before they are written, unless nil
 }
 
@@ -146,13 +146,13 @@ func (w *Writer) Do(worker, part int) {
 		if w.cache.Tiled() && wholeTile(w.slots[i:]) {
 			n = attention.TileTokens
 		}
-		block, place := int(w.slots[i])/w.cache.BlockSize, int(w.slots[i])%w.cache.BlockSize
+		block, offset := int(w.slots[i])/w.cache.BlockSize, int(w.slots[i])%w.cache.BlockSize
 		for head := h0; head < h1 && w.slots[i] >= 0; head++ {
 			if n == 1 {
-				w.put(s, &w.key, head, i, block, place)
-				w.put(s, &w.value, head, i, block, place)
+				w.put(s, &w.key, head, i, block, offset)
+				w.put(s, &w.value, head, i, block, offset)
 			} else {
-				w.putTile(s, head, i, block, place)
+				w.putTile(s, head, i, block, offset)
 			}
 		}
 		i += n
@@ -172,51 +172,51 @@ func wholeTile(slots []int64) bool {
 	return true
 }
 
-func (w *Writer) putTile(s *scratch, head, i, block, place int) {
+func (w *Writer) putTile(s *scratch, head, i, block, offset int) {
 	const n = attention.TileTokens
 	c, size := w.cache, w.cache.HeadSize
 	if w.key.asIs {
-		c.CopyKeys(block, head, place, w.key.tensor, i, w.bypass)
+		c.CopyKeys(block, head, offset, w.key.tensor, i, w.bypass)
 	} else {
 		for j := range n {
-			w.load(s.rows[j*size:][:size], &w.key, head, i+j, block, place+j)
+			w.load(s.rows[j*size:][:size], &w.key, head, i+j, block, offset+j)
 		}
-		c.StoreTile(block, head, place, s.rows[:n*size], s.turned[:n*size])
+		c.StoreTile(block, head, offset, s.rows[:n*size], s.turned[:n*size])
 	}
 	if w.value.asIs {
-		c.CopyValues(block, head, place, w.value.tensor, i, w.bypass)
+		c.CopyValues(block, head, offset, w.value.tensor, i, w.bypass)
 		return
 	}
 	for j := range n {
-		w.put(s, &w.value, head, i+j, block, place+j)
+		w.put(s, &w.value, head, i+j, block, offset+j)
 	}
 }
 
 // put writes the key or value of token i.
-func (w *Writer) put(s *scratch, x *side, head, i, block, place int) {
+func (w *Writer) put(s *scratch, x *side, head, i, block, offset int) {
 	c, size := w.cache, w.cache.DType.Size()
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&s.turned)), c.HeadSize*size)
 	if x.asIs {
 		bytes = unsafe.Slice((*byte)(x.tensor.At(i, head*c.HeadSize)), c.HeadSize*size)
 	} else {
 		row := s.rows[:c.HeadSize]
-		w.load(row, x, head, i, block, place)
+		w.load(row, x, head, i, block, offset)
 		c.DType.StoreAll(unsafe.Pointer(&bytes[0]), row)
 	}
-	at := w.offset(x, block, head, place, 0)
+	at := w.elementOffset(x, block, head, offset, 0)
 	if x.contiguous == c.HeadSize {
 		copy(x.data[at:], bytes)
 		return
 	}
-	spread(x.data[at:], w.offset(x, block, head, place, x.contiguous)-at, bytes, x.contiguous*size)
+	spread(x.data[at:], w.elementOffset(x, block, head, offset, x.contiguous)-at, bytes, x.contiguous*size)
 }
 
 // offset returns the offset of an element in the memory of keys or values.
-func (w *Writer) offset(x *side, block, head, place, element int) int {
+func (w *Writer) elementOffset(x *side, block, head, offset, element int) int {
 	if x.values {
-		return w.cache.ValueOffset(block, head, place, element)
+		return w.cache.ValueOffset(block, head, offset, element)
 	}
-	return w.cache.KeyOffset(block, head, place, element)
+	return w.cache.KeyOffset(block, head, offset, element)
 }
 
 // spread copies a piece of 16, 4, 2 or 1 bytes to each of several addresses. The addresses are step bytes apart.
@@ -237,12 +237,12 @@ func spread(to []byte, step int, from []byte, size int) {
 
 // load reads the key or value of token i, rotates it, and divides it by its scale. With Int8 it also stores the
 // scale.
-func (w *Writer) load(row []float32, x *side, head, i, block, place int) {
+func (w *Writer) load(row []float32, x *side, head, i, block, offset int) {
 	x.tensor.Load(row, i, head*len(row))
 	if x.rotation != nil {
 		x.rotation.apply(row, i)
 	}
-	scale := storedScale(w.cache, row, x.factor, x.scales, block, head, place)
+	scale := storedScale(w.cache, row, x.factor, x.scales, block, head, offset)
 	if scale == 1 {
 		return
 	}
@@ -254,7 +254,7 @@ func (w *Writer) load(row []float32, x *side, head, i, block, place int) {
 // storedScale returns the factor by which the numbers x of a head are multiplied before they are stored. With Int8, it
 // computes the factor, 127 divided by the largest magnitude in x, and stores the inverse of the factor as the scale. If
 // all magnitudes are below 2^-120, the factor might be infinite in float32, and storedScale returns 0 instead.
-func storedScale(c *attention.Cache, x []float32, factor float32, scales []byte, block, head, place int) float32 {
+func storedScale(c *attention.Cache, x []float32, factor float32, scales []byte, block, head, offset int) float32 {
 	if c.DType != attention.Int8 {
 		if factor == 0 {
 			return 1
@@ -270,7 +270,7 @@ func storedScale(c *attention.Cache, x []float32, factor float32, scales []byte,
 			largest = v
 		}
 	}
-	c.Scales(scales, block, head)[place] = largest / 127
+	c.Scales(scales, block, head)[offset] = largest / 127
 	if largest < 0x1p-120 {
 		return 0
 	}
