@@ -7,8 +7,9 @@ import (
 )
 
 // When a token is sampled, the tokens forbidden by the constraint are masked. All earlier tokens of the answer are
-// known then, even with two steps in flight. The loop delivers the tokens of a step before it samples tokens in the
-// next step. A mask depends only on these tokens, so the loop computes it while the workers compute the layers.
+// known then, even with two steps in flight, because the loop delivers the tokens of a step before it samples tokens
+// in the next step. A mask depends only on the earlier tokens, so the loop computes it while the workers compute the
+// layers.
 
 // prepareMasks computes the masks for the tokens that s will sample. It stops when the workers have computed
 // the layers. The function sample then computes the other masks, on all threads of the pool. With a Device,

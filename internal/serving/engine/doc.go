@@ -9,10 +9,10 @@
 // workers.
 //
 // Where to extend the engine:
-//   - A step sends each worker a modelInput (workers.go), which buildBatch fills (batch.go). Worker 0 returns a modelOutput. A
-//     ModelRunner (modelrunner.go) computes on a CPU or on another device.
+//   - A step sends each worker a modelInput (workers.go), which buildBatch fills (batch.go). Worker 0 returns a
+//     modelOutput. A ModelRunner (modelrunner.go) computes on a CPU or on another device.
 //   - Logits are changed only by the adjustments in package sampling, before a token is chosen. They read the request's
 //     Params and the sampling.State that sequence.state fills for each token.
-//   - deliverToken (update.go) sends the text of an answer as an Event. sequence.outputAfter decides which text, and whether
-//     the answer ends. Package openai writes events as JSON in answer.whole and answer.chunks.
+//   - deliverToken (update.go) sends the text of an answer as an Event. sequence.outputAfter decides the text and
+//     whether the answer ends. Package openai writes events as JSON in answer.whole and answer.chunks.
 package engine

@@ -19,8 +19,8 @@ import (
 )
 
 // A ledger is a tier in memory. If a block is stored again, the ledger increments the field again. If the contents
-// differ, it also increments wrong. At random it is slow, fails, claims to have missing blocks, or fails to load a
-// block that it has.
+// differ, it also increments wrong. At random it is slow, fails, claims to have a block that it does not have, or fails
+// to load a block that it has.
 type ledger struct {
 	mu           sync.Mutex
 	blocks       map[blockhash.Hash][]byte

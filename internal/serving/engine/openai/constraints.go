@@ -134,8 +134,9 @@ func shorten(err error) error {
 }
 
 // compileLoose compiles the form of answers to a prompt with at most the given work. If a schema of a tool
-// cannot be obeyed and shape.loosen allows it, compileLoose tries again without that schema. If the schema
-// only needs more work than that, and a later attempt may use more, it returns structured.ErrTooLarge.
+// cannot be obeyed and shape.loosen allows it, compileLoose tries again without that schema. But if the form needs
+// more than the given work, and that is below structured.CompileWork, compileLoose returns structured.ErrTooLarge at
+// once, so that the caller can try again with more work.
 func compileLoose(
 	ctx context.Context, v *structured.Vocabulary, shape *shape, p *prompt, work int,
 ) (*structured.Constraint, error) {
@@ -172,8 +173,8 @@ func (c *constraints) keep(list *[]compiled, maxLen int, one compiled) {
 	}
 }
 
-// maxTokenBytes is the length in bytes from which a token is too long for an answer with a form.
-// structured.NewVocabulary refuses longer tokens.
+// maxTokenBytes limits the tokens of answers with a form to those of fewer bytes. newVocabulary leaves out the
+// others, because structured.NewVocabulary refuses long tokens.
 const maxTokenBytes = 1024
 
 // newVocabulary returns the vocabulary of an engine's model. Special tokens can occur only at the end of an answer and

@@ -88,11 +88,11 @@ func TestALargeFormDoesNotDelaySmallOnes(t *testing.T) {
 	gone()
 	require.Equal(t, errGone, <-waiting)
 	<-c.large
-	require.NoError(t, c.compile(t.Context(), structured.Form{Regex: "(a{500}){100}"})) // needs much work, and the turn is free
+	require.NoError(t, c.compile(t.Context(), structured.Form{Regex: "(a{500}){100}"})) // takes the slot, which is free
 }
 
-// Ensure that a form is refused while large forms are compiled, if it cannot be obeyed. A schema of a tool is left
-// out if it cannot be obeyed.
+// Ensure that a form that cannot be obeyed is refused even while a large form is compiled. A schema of a tool is
+// left out if it cannot be obeyed.
 func TestRefusalsDoNotWaitForLargeForms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // in which waiting without end is an error
 		c := inductionConstraints()

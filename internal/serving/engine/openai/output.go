@@ -202,7 +202,7 @@ func (s *Server) answers(w http.ResponseWriter, r *http.Request, j *job) ([]part
 	return answers, u, nil
 }
 
-// news are events of the stream of a prompt.
+// promptEvents are events of the stream of a prompt.
 type promptEvents struct {
 	prompt int
 	events []engine.Event

@@ -2,6 +2,7 @@
 // request to a chat of package openai. It translates the answer to the items of the output or, if the client
 // wants a stream, to the events of a response.
 //
-// Requests for what a chat cannot express are refused, and the error names it: stored responses and
-// conversations, images, files, and other items and tools than functions.
+// It refuses requests that a chat cannot express: with stored responses or conversations, images, files, tools
+// other than functions, or items other than messages, reasoning, calls of functions and their results. The
+// error names the reason.
 package responses
