@@ -33,9 +33,9 @@ type loaded struct {
 
 	files  *weights.GGUF // nil for a folder
 	part   func(*parallel.Pool, model.Part, ...model.Option) (*model.Model, error)
-	gpu    *gpu.Device    // nil for the CPU
-	device *gpu.Model     // on gpu
-	plan   *engine.Config // without the model; it is set when the weights are loaded
+	gpu    *gpu.Device   // nil for the CPU
+	device *gpu.Model    // on gpu
+	plan   engine.Config // without the model; check sets it
 
 	fingerprint func() (string, error) // reads all weights; nil for the demo
 
@@ -94,12 +94,11 @@ func (l *loaded) openDemo(o *modelOptions) error {
 	return l.check(o, l.device.ShapeBytes())
 }
 
-// check finds out how long the longest sequence of an engine is. It returns an error if there can be no engine. The
-// parameter weightBytes is the number of bytes of weights that are not on the GPU yet.
-func (l *loaded) check(o *modelOptions, weightBytes int) error {
-	c, err := l.planEngine(o, weightBytes)
-	if err == nil {
-		l.longest, err = c.Check(l.config, o.workers)
+// check sets the plan of an engine and the length of its longest sequence. It returns an error if there can be no
+// engine. The parameter weightBytes is the number of bytes of weights that are not on the GPU yet.
+func (l *loaded) check(o *modelOptions, weightBytes int) (err error) {
+	if l.plan, err = l.planEngine(o, weightBytes); err == nil {
+		l.longest, err = l.plan.Check(l.config, o.workers)
 	}
 	return err
 }
@@ -251,12 +250,7 @@ func (l *loaded) loadWeights(o *modelOptions) error {
 	if l.device != nil {
 		defer slow(fmt.Sprintf("computing the largest batch on %v", l.gpu)).Stop()
 	}
-	c, err := l.planEngine(o, 0)
-	if err == nil {
-		l.plan = &c
-		l.longest, err = c.Check(l.config, o.workers)
-	}
-	return err
+	return l.check(o, 0)
 }
 
 func (l *loaded) openFolder(dir string, o *modelOptions) (err error) {
@@ -332,7 +326,7 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 
 func (l *loaded) engine(o *modelOptions, observer engine.Observer) (*engine.Engine, error) {
 	defer l.ready()
-	c := *l.plan
+	c := l.plan
 	c.Model, c.Pool, c.Peers, c.Tokenizer = l.workers[0].Model, l.workers[0].Pool, l.workers[1:], l.tokenizer
 	if ranks != nil {
 		c.Remote = ranks

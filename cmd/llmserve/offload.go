@@ -148,12 +148,9 @@ func (l *loaded) space(o *modelOptions) (kvoffload.Space, error) {
 	if err != nil {
 		return kvoffload.Space{}, err
 	}
-	c, err := l.planEngine(o, unknownWeights)
-	if err == nil {
-		c.Offload = &kvoffload.Config{}
-		_, err = c.Check(l.config, o.workers)
-	}
-	if err != nil {
+	c := l.plan
+	c.Offload = &kvoffload.Config{}
+	if _, err := c.Check(l.config, o.workers); err != nil {
 		return kvoffload.Space{}, err
 	}
 	asked := cmp.Or(o.maxModelLen, l.config.MaxModelLen)

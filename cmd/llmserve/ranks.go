@@ -134,12 +134,9 @@ func follow(path string, o *modelOptions) error {
 	if err := l.loadWeights(o); err != nil {
 		return errors.Join(err, l.close())
 	}
-	c, err := o.engine()
-	if err == nil {
-		c.Model, c.Pool = l.workers[0].Model, l.workers[0].Pool
-		err = engine.Follow(c, ranks)
-	}
-	return errors.Join(err, l.close())
+	c := l.plan
+	c.Model, c.Pool = l.workers[0].Model, l.workers[0].Pool
+	return errors.Join(engine.Follow(c, ranks), l.close())
 }
 
 // agree reports the facts of this process, and waits until all other processes have reported theirs. If the facts of
