@@ -97,24 +97,24 @@ type draft struct {
 type drafts []draft
 
 // withRole returns the last draft if it has the role, or a new one.
-func (t *drafts) withRole(role string) *draft {
-	if n := len(*t); n == 0 || (*t)[n-1].Role != role {
-		*t = append(*t, draft{Message: chat.Message{Role: role}})
+func (d *drafts) withRole(role string) *draft {
+	if n := len(*d); n == 0 || (*d)[n-1].Role != role {
+		*d = append(*d, draft{Message: chat.Message{Role: role}})
 	}
-	return &(*t)[len(*t)-1]
+	return &(*d)[len(*d)-1]
 }
 
 // messages returns the drafts as messages. As in vLLM, the texts of a message are joined by line breaks.
-func (t drafts) messages() (list []chat.Message) {
-	for _, d := range t {
-		d.Content, d.Reasoning = strings.Join(d.texts, "\n"), strings.Join(d.thoughts, "\n")
-		list = append(list, d.Message)
+func (d drafts) messages() (list []chat.Message) {
+	for _, one := range d {
+		one.Content, one.Reasoning = strings.Join(one.texts, "\n"), strings.Join(one.thoughts, "\n")
+		list = append(list, one.Message)
 	}
 	return list
 }
 
 // add adds message i of a request.
-func (t *drafts) add(i int, m *message) error {
+func (d *drafts) add(i int, m *message) error {
 	name := fmt.Sprintf("message %d", i)
 	types := map[string][]string{"user": {"text", "tool_result"}, "assistant": {"text", "thinking", "tool_use"}, "system": {"text"}}[m.Role]
 	if types == nil {
@@ -130,10 +130,10 @@ func (t *drafts) add(i int, m *message) error {
 	for _, b := range blocks {
 		switch b.Type {
 		case "text":
-			to := t.withRole(m.Role)
+			to := d.withRole(m.Role)
 			to.texts = append(to.texts, b.Text)
 		case "thinking":
-			to := t.withRole(m.Role)
+			to := d.withRole(m.Role)
 			to.thoughts = append(to.thoughts, b.Thinking)
 		case "tool_use":
 			call, err := openai.ToolCall(b.ID, b.Name, string(b.Input))
@@ -145,10 +145,10 @@ func (t *drafts) add(i int, m *message) error {
 			case b.ID == "":
 				return openai.Invalid("messages", "A tool_use of %s has no id.", name)
 			}
-			to := t.withRole(m.Role)
+			to := d.withRole(m.Role)
 			to.ToolCalls = append(to.ToolCalls, call)
 		case "tool_result":
-			if err := t.addResult(name, &b); err != nil {
+			if err := d.addResult(name, &b); err != nil {
 				return err
 			}
 		}
@@ -156,7 +156,7 @@ func (t *drafts) add(i int, m *message) error {
 	return nil
 }
 
-func (t *drafts) addResult(name string, b *block) error {
+func (d *drafts) addResult(name string, b *block) error {
 	to := draft{Message: chat.Message{Role: "tool", ToolCallID: b.ToolUseID}}
 	if b.ToolUseID == "" {
 		return openai.Invalid("messages", "A tool_result of %s has no tool_use_id.", name)
@@ -168,7 +168,7 @@ func (t *drafts) addResult(name string, b *block) error {
 		}
 		to.texts = texts(blocks)
 	}
-	*t = append(*t, to)
+	*d = append(*d, to)
 	return nil
 }
 

@@ -144,9 +144,9 @@ func (b *body) readChoice(c *openai.Chat) error {
 		return nil
 	}
 	var choice struct {
-		Type   string `json:"type"`
-		Name   string `json:"name"`
-		Serial bool   `json:"disable_parallel_tool_use"`
+		Type    string `json:"type"`
+		Name    string `json:"name"`
+		OneCall bool   `json:"disable_parallel_tool_use"`
 	}
 	if err := openai.ReadObject("tool_choice", "tool_choice", b.ToolChoice, &choice); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (b *body) readChoice(c *openai.Chat) error {
 	if choice.Name != "" && choice.Type != "tool" {
 		return openai.Invalid("tool_choice", "tool_choice has a name, which only the type tool may have.")
 	}
-	c.OneCall = choice.Serial
+	c.OneCall = choice.OneCall
 	switch choice.Type {
 	case "":
 		return openai.Invalid("tool_choice", "tool_choice has no type; auto, any, tool and none are known.")

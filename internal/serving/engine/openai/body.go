@@ -32,19 +32,19 @@ func (s *Server) withReservation(r *http.Request) *http.Request {
 }
 
 func reservationOf(r *http.Request) *reservation {
-	h, _ := r.Context().Value(reservationKey{}).(*reservation)
-	return h
+	held, _ := r.Context().Value(reservationKey{}).(*reservation)
+	return held
 }
 
 // free releases the reservation of a request. It must be called before the answer is written, because a client may read
 // slowly.
 func free(r *http.Request) {
-	h := reservationOf(r)
-	h.memory.giveBack(&h.share)
-	if h.end != nil {
-		h.end()
+	held := reservationOf(r)
+	held.memory.giveBack(&held.share)
+	if held.end != nil {
+		held.end()
 	}
-	h.end = nil
+	held.end = nil
 }
 
 // read reads a body of at most MaxBody bytes.
@@ -56,10 +56,10 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > limit { // also if the client waits for "100 Continue" before it sends the body
 		return nil, bodyTooLarge(limit)
 	}
-	h := reservationOf(r)
-	h.share = newShare(w, r, limit)
-	pieces, n, err := s.receive(w, r, &h.share)
-	slow := s.bodies.complete(&h.share)
+	held := reservationOf(r)
+	held.share = newShare(w, r, limit)
+	pieces, n, err := s.receive(w, r, &held.share)
+	slow := s.bodies.complete(&held.share)
 	var tooLarge *http.MaxBytesError
 	var known *apiError
 	switch {
@@ -74,7 +74,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	case err != nil:
 		return nil, invalid("", "The body is not valid JSON: %v.", err)
 	}
-	if h.end, err = s.slots.take(r.Context(), n); err != nil {
+	if held.end, err = s.slots.take(r.Context(), n); err != nil {
 		return nil, err
 	}
 	data := bytes.Join(pieces, nil)

@@ -31,7 +31,7 @@ func inductionConstraints() *constraints {
 
 // Ensure that a form is compiled in the slot for large forms if it needs much work. It leaves the slot for small
 // forms free.
-func TestOnlyALargeFormTakesTheTurnOfLargeOnes(t *testing.T) {
+func TestOnlyALargeFormTakesTheSlotOfLargeOnes(t *testing.T) {
 	for text, large := range map[string]bool{"(a{500}){100}": true, "a{300}": false} {
 		c := inductionConstraints()
 		c.large = make(chan struct{})

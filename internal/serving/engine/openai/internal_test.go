@@ -145,22 +145,22 @@ func TestBeamSearchIgnoresNoField(t *testing.T) {
 // Ensure that only a few long bodies are tokenized at a time. Short bodies do not wait for them. A waiting request
 // ends when its client disconnects.
 func TestBodiesBecomeTokensAFewAtATime(t *testing.T) {
-	turns := newSlots()
+	slots := newSlots()
 	var ends []func()
-	for range cap(turns.long) {
-		end, err := turns.take(t.Context(), shortBody+1)
+	for range cap(slots.long) {
+		end, err := slots.take(t.Context(), shortBody+1)
 		require.NoError(t, err)
 		ends = append(ends, end)
 	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	_, err := turns.take(gone, shortBody+1)
+	_, err := slots.take(gone, shortBody+1)
 	require.ErrorIs(t, err, errGone)
-	end, err := turns.take(t.Context(), shortBody)
+	end, err := slots.take(t.Context(), shortBody)
 	require.NoError(t, err)
 	end()
 	ends[0]()
-	_, err = turns.take(t.Context(), shortBody+1)
+	_, err = slots.take(t.Context(), shortBody+1)
 	require.NoError(t, err)
 }
 
@@ -179,7 +179,7 @@ func TestALargeBodyIsReadWhenThereIsMemory(t *testing.T) {
 		r = s.withReservation(r)
 		data, err := s.read(httptest.NewRecorder(), r)
 		pieces := reservationOf(r).share.pieces
-		require.Equal(t, err == nil, len(s.slots.long)+len(s.slots.short) == 1, "its turn lasts until free")
+		require.Equal(t, err == nil, len(s.slots.long)+len(s.slots.short) == 1, "the slot is taken until free")
 		free(r)
 		require.Empty(t, s.slots.long)
 		require.Empty(t, s.slots.short)
@@ -231,8 +231,8 @@ func TestCallsBecomeParts(t *testing.T) {
 	hermes, err := toolparser.Tools("hermes", "")
 	require.NoError(t, err)
 	format := toolparser.Format{Tools: hermes}
-	for _, serial := range []bool{false, true} {
-		j := &job{streams: make([]*engine.Stream, 1), prompts: make([]prompt, 1), n: 1, bestOf: 1, oneCall: serial,
+	for _, oneCall := range []bool{false, true} {
+		j := &job{streams: make([]*engine.Stream, 1), prompts: make([]prompt, 1), n: 1, bestOf: 1, oneCall: oneCall,
 			parser: func(*prompt) *toolparser.Parser {
 				return format.Parser(toolparser.Options{Known: func(string) bool { return true }})
 			}}
@@ -262,7 +262,7 @@ func TestCallsBecomeParts(t *testing.T) {
 			`{"tool_calls":[{"index":1,"type":"function","function":{"name":"g","arguments":""}}]}`,
 			`{"tool_calls":[{"index":1,"function":{"arguments":"{}"}}]}`,
 		}
-		if serial {
+		if oneCall {
 			want = append(want[:4], "{}")
 		}
 		require.Equal(t, want, sent)

@@ -68,7 +68,7 @@ func (f *search) likely(tops func(answer []int32) []sampling.Logprob) {
 func TestBeamsAreThoseOfASearchThatKeepsAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := &search{width: rapid.IntRange(1, 4).Draw(t, "width"), maxTokens: rapid.IntRange(1, 8).Draw(t, "maxTokens"),
-			maxModelLen: rapid.IntRange(4, 12).Draw(t, "longest"), penalty: rapid.SampledFrom([]float64{-2, 0, 1, 3}).Draw(t, "penalty"),
+			maxModelLen: rapid.IntRange(4, 12).Draw(t, "maxModelLen"), penalty: rapid.SampledFrom([]float64{-2, 0, 1, 3}).Draw(t, "penalty"),
 			ends: []int32{0, 1, 2}[:rapid.IntRange(0, 3).Draw(t, "ends")]}
 		values := rapid.SliceOfN(rapid.Float32Range(-3, 0), 5, 5).Draw(t, "logprobs")
 		if rapid.Bool().Draw(t, "ties") {
