@@ -49,7 +49,8 @@ var meanings = map[Kind]string{
 // Meaning returns an explanation for readers.
 func (k Kind) Meaning() string { return meanings[k] }
 
-// meaning returns Meaning with the reference in place of the paper.
+// meaning returns Meaning for a comparison with a reference. The text does not mention the paper unless reference is
+// "", which means the paper.
 func (k Kind) meaning(reference string) string {
 	if reference == "" {
 		return k.Meaning()
