@@ -66,14 +66,14 @@ func (o *deviceOptions) open(m *modelOptions) error {
 		o.gpu, err = gpu.Open(driver, ordinal)
 		t.Stop()
 	}
-	if err == nil || o.name != "auto" {
-		if err != nil {
-			err = fmt.Errorf("--device %s: %w", o.name, err)
-		}
-		return err
+	switch {
+	case err == nil:
+		return nil
+	case o.name == "auto":
+		o.why = err.Error()
+		return nil
 	}
-	o.why = err.Error()
-	return nil
+	return fmt.Errorf("--device %s: %w", o.name, err)
 }
 
 // conflict returns an error for flags that a GPU contradicts.

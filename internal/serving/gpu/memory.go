@@ -201,7 +201,7 @@ func (m *Model) profile(c engine.RunnerConfig) (bytes int, err error) {
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	prompts, decodes := largestBatch(&c, c.MaxModelLen), largestBatch(&c, 1)
-	for _, b := range []*model.Batch{prompts, decodes, decodes, decodes} { // the third decoding step is a graph
+	for _, b := range []*model.Batch{prompts, decodes, decodes} { // the second decoding step is a graph
 		if err := r.Forward(b); err != nil {
 			return 0, err
 		}
