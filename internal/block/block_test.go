@@ -75,7 +75,7 @@ func TestTheScansFindTheFirstZero(t *testing.T) {
 	}
 	for w := portable; w <= width; w++ {
 		t.Run(fmt.Sprintf("width %d", w), func(t *testing.T) {
-			defer func(was int) { width = was }(width)
+			defer func(saved int) { width = saved }(width)
 			width = w
 			for n := range 300 {
 				counts := make([]int32, n)
@@ -109,7 +109,7 @@ func TestFirstZeroReadsNothingAfterTheLastCount(t *testing.T) {
 	for i := range counts {
 		counts[i] = 1
 	}
-	defer func(was int) { width = was }(width)
+	defer func(saved int) { width = saved }(width)
 	for widest := width; width > portable; width-- {
 		for n := range 300 {
 			require.Equal(t, n, firstZero(counts[len(counts)-n:]), "width %d of %d", width, widest)

@@ -1,8 +1,8 @@
 package block
 
-// FirstFit returns free blocks in ascending order of id: the blocks that the handout's loop from 0 to total-1 finds if
-// it runs once for each block. FirstFit reads each count at most once. The caller must set the counts of the blocks
-// that it takes.
+// FirstFit returns free blocks in ascending order of id. These are the blocks that the handout's loop from 0 to total-1
+// finds if the loop runs once for each new block. FirstFit reads each count at most once. The caller must set the
+// counts of the blocks that it takes.
 type FirstFit struct {
 	counts []int32
 	next   int
@@ -28,7 +28,8 @@ func (f *FirstFit) Next() int32 {
 	return int32(i)
 }
 
-// Fill puts the next free blocks into out and returns their number, less than len(out) if there are too few.
+// Fill puts the next free blocks into out and returns their number. The number is less than len(out) if too few blocks
+// are free.
 func (f *FirstFit) Fill(out []int32) int {
 	for n := range out {
 		id := f.Next()

@@ -23,8 +23,8 @@ type chunk struct {
 	used int8 // k+1 if a used chunk begins here, otherwise 0
 }
 
-// newBuddy splits the blocks into free chunks, the largest first. largest, which must
-// be a power of two, is the maximum size.
+// newBuddy returns a Buddy whose blocks are split into free chunks, the largest chunks first. No chunk has more than
+// largest blocks. largest must be a power of two.
 func newBuddy(blocks, largest int) (*Buddy, error) {
 	if largest < 1 || largest&(largest-1) != 0 || blocks < 0 || blocks >= math.MaxInt32 {
 		return nil, fmt.Errorf("%w: %d blocks in chunks of at most %d: want a power of two", ErrConfig, blocks, largest)

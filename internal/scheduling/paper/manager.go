@@ -37,14 +37,14 @@ type Manager struct {
 	tables    device.Tables
 
 	// moved is indexed by block id. If moved[id].mark equals Manager.mark, the current call has already counted or
-	// moved block id, and moved[id].to is its block on the other device.
+	// moved block id, and moved[id].block is its block on the other device.
 	moved []move
 	mark  uint32
 }
 
 type move struct {
-	mark uint32
-	to   int32
+	mark  uint32
+	block int32
 }
 
 // A Group is the sequences of one request. All unfinished sequences of a group are on the same device.

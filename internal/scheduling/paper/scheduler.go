@@ -13,9 +13,9 @@ import (
 type Limits struct {
 	MaxNumBatchedTokens int // tokens of prompts, and one for each decoding sequence
 
-	// MaxNumSeqs is the maximum number of running requests plus sequences of the request to be admitted, as in vLLM
-	// 0.1.1 (its issue 257). If requests have several sequences, more than MaxNumSeqs sequences can run at the same
-	// time.
+	// MaxNumSeqs limits admission, and swapping in, as in vLLM 0.1.1 (its issue 257). The number of running requests
+	// plus the number of sequences of the next request must be at most MaxNumSeqs. A running request counts as one even
+	// if it has several sequences, so more than MaxNumSeqs sequences can run at the same time.
 	MaxNumSeqs int
 }
 

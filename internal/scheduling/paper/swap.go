@@ -51,17 +51,18 @@ func (m *Manager) SwapOut(dst []device.Pair, g *Group) ([]device.Pair, error) {
 	return m.swap(dst, g, &m.gpu, &m.cpu)
 }
 
-// SwapIn moves the blocks of a group back to the GPU in the same way.
+// SwapIn moves the blocks of a group back to the GPU, and appends to dst the copies that the caller must make. A shared
+// block is copied once and stays shared.
 func (m *Manager) SwapIn(dst []device.Pair, g *Group) ([]device.Pair, error) {
 	return m.swap(dst, g, &m.cpu, &m.gpu)
 }
 
-func (m *Manager) swap(dst []device.Pair, g *Group, from, to *device.Device) ([]device.Pair, error) {
-	if m.deviceOf(g) != from {
+func (m *Manager) swap(dst []device.Pair, g *Group, source, target *device.Device) ([]device.Pair, error) {
+	if m.deviceOf(g) != source {
 		return dst, fmt.Errorf("%w: it is swapped out: %t", ErrGroup, g.swapped)
 	}
-	if n := m.distinct(g); n > to.NumFree() {
-		return dst, fmt.Errorf("%w: %d needed for a swap, %d free", ErrNoFreeBlocks, n, to.NumFree())
+	if n := m.distinct(g); n > target.NumFree() {
+		return dst, fmt.Errorf("%w: %d needed for a swap, %d free", ErrNoFreeBlocks, n, target.NumFree())
 	}
 	m.newMark()
 	entries := 0
@@ -70,17 +71,17 @@ func (m *Manager) swap(dst []device.Pair, g *Group, from, to *device.Device) ([]
 		for j, id := range table {
 			seen := &m.moved[id]
 			if seen.mark != m.mark {
-				*seen = move{m.mark, to.Take()}
-				dst = append(dst, device.Pair{Src: id, Dst: seen.to})
+				*seen = move{m.mark, target.Take()}
+				dst = append(dst, device.Pair{Src: id, Dst: seen.block})
 			} else {
-				to.Ref(seen.to)
+				target.Ref(seen.block)
 			}
-			table[j] = seen.to
-			from.Drop(id)
+			table[j] = seen.block
+			source.Drop(id)
 		}
-		entries += m.movePrefix(&g.Seqs[i], to)
+		entries += m.movePrefix(&g.Seqs[i], target)
 	}
-	g.swapped = to == &m.cpu
+	g.swapped = target == &m.cpu
 	if g.swapped {
 		entries = -entries
 	}
@@ -88,13 +89,13 @@ func (m *Manager) swap(dst []device.Pair, g *Group, from, to *device.Device) ([]
 	return dst, nil
 }
 
-// movePrefix removes the shared prefix from a table on its way to the CPU, or adds it to a table on its way to the GPU.
-// It returns the number of entries in the GPU form of the table.
-func (m *Manager) movePrefix(s *Seq, to *device.Device) int {
+// movePrefix removes the blocks of the shared prefix from a table that moves to the CPU, or adds them to a table that
+// moves to the GPU. It returns the number of entries that the table has on the GPU, prefix included.
+func (m *Manager) movePrefix(s *Seq, target *device.Device) int {
 	if len(m.prefix) == 0 || len(s.table) == 0 {
 		return len(s.table)
 	}
-	if to == &m.gpu {
+	if target == &m.gpu {
 		table := append(m.withPrefix(m.tables.Take()), s.table...)
 		m.tables.Give(s.table)
 		s.table = table

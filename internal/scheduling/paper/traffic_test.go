@@ -61,7 +61,7 @@ func TestStaticBatchesAnswerEverybody(t *testing.T) {
 	})
 }
 
-// Ensure that Buddy.fits returns true exactly when the chunks can then be taken.
+// Ensure that Buddy.fits returns true exactly if take then succeeds for every one of the chunks.
 func TestTheBuddyAllocatorStaysConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, err := newBuddy(rapid.IntRange(0, 200).Draw(t, "blocks"), 1<<rapid.IntRange(0, 6).Draw(t, "largest"))

@@ -26,12 +26,13 @@ type Table[T any] struct {
 
 type link struct {
 	next, prev int32
-	in         int32 // number of the queue; 0 if the index is in no queue
+	queue      int32 // number of the queue; 0 if the index is in no queue
 	marked     bool
 }
 
-// Add assigns an index to id and returns it. If id already has an index, Add returns None. An index is used again after
-// Remove. Then its T still has the contents of the removed request, so that the caller can reuse the arrays.
+// Add assigns an index to id and returns it. If id already has an index, Add returns None. Add uses the indexes of
+// removed ids again. The T at such an index still has the contents of the removed request, so that the caller can reuse
+// the arrays.
 func (t *Table[T]) Add(id int) int32 {
 	if t.byID == nil {
 		t.byID = map[int]int32{}
@@ -65,7 +66,7 @@ func (t *Table[T]) At(index int32) *T { return &t.items[index] }
 // Remove removes id. Its index must not be in a queue.
 func (t *Table[T]) Remove(id int) {
 	index, ok := t.byID[id]
-	if !ok || t.links[index].in != 0 {
+	if !ok || t.links[index].queue != 0 {
 		panic(fmt.Sprintf("index %d of id %d is removed, but it is in a queue or does not exist", index, id))
 	}
 	delete(t.byID, id)
@@ -93,7 +94,7 @@ func (t *Table[T]) TakeAll(ids []int, queues []*Queue, f func(index int32)) erro
 	}
 	remaining := len(ids)
 	for _, id := range ids {
-		if index := t.byID[id]; t.links[index].in == 0 || !slices.ContainsFunc(queues, func(q *Queue) bool { return q.Has(index) }) {
+		if index := t.byID[id]; t.links[index].queue == 0 || !slices.ContainsFunc(queues, func(q *Queue) bool { return q.Has(index) }) {
 			t.links[index].marked = false
 			remaining--
 		}
@@ -139,7 +140,7 @@ func (t *Table[T]) Queue() *Queue {
 	return &Queue{links: &t.links, number: t.queues, head: None, tail: None}
 }
 
-// NewQueues returns n empty queues of the indexes from 0 to size-1, without a table.
+// NewQueues returns n empty queues. The queues hold the indexes 0 to size-1 and belong to no Table.
 func NewQueues(size, n int) []*Queue {
 	links := make([]link, size)
 	queues := make([]*Queue, n)
@@ -183,21 +184,21 @@ func (q *Queue) PushBack(index int32) { q.insert(index, q.tail, None) }
 // PushFront adds an index at the head.
 func (q *Queue) PushFront(index int32) { q.insert(index, None, q.head) }
 
-// InsertAfter adds an index after the index before, or at the head if before is None.
-func (q *Queue) InsertAfter(index, before int32) {
-	if before == None {
+// InsertAfter adds an index after the index prev. If prev is None, it adds the index at the head.
+func (q *Queue) InsertAfter(index, prev int32) {
+	if prev == None {
 		q.PushFront(index)
 		return
 	}
-	q.insert(index, before, q.Next(before))
+	q.insert(index, prev, q.Next(prev))
 }
 
 func (q *Queue) insert(index, prev, next int32) {
 	links := *q.links
-	if links[index].in != 0 {
+	if links[index].queue != 0 {
 		panic(fmt.Sprintf("index %d is queued twice", index))
 	}
-	links[index] = link{next: next, prev: prev, in: q.number}
+	links[index] = link{next: next, prev: prev, queue: q.number}
 	if prev == None {
 		q.head = index
 	} else {
@@ -215,7 +216,7 @@ func (q *Queue) insert(index, prev, next int32) {
 func (q *Queue) Remove(index int32) {
 	links := *q.links
 	l := links[index]
-	if l.in != q.number {
+	if l.queue != q.number {
 		panic(fmt.Sprintf("index %d is taken out of a queue that it is not in", index))
 	}
 	if l.prev == None {
@@ -233,7 +234,7 @@ func (q *Queue) Remove(index int32) {
 }
 
 // Has reports whether an index is in the queue.
-func (q *Queue) Has(index int32) bool { return (*q.links)[index].in == q.number }
+func (q *Queue) Has(index int32) bool { return (*q.links)[index].queue == q.number }
 
 // All yields the indexes from head to tail. The caller may remove the index that All has just yielded.
 func (q *Queue) All() iter.Seq[int32] {

@@ -33,13 +33,13 @@ func (m *twoQueues) Add(t *rapid.T) {
 	m.next++
 }
 
-func (m *twoQueues) which(t *rapid.T) int { return rapid.IntRange(0, 1).Draw(t, "queue") }
+func (m *twoQueues) drawQueue(t *rapid.T) int { return rapid.IntRange(0, 1).Draw(t, "queue") }
 
 func (m *twoQueues) enter(t *rapid.T, f func(q *Queue, list []int32, index int32) []int32) {
 	if len(m.idle) == 0 {
 		return
 	}
-	w, index := m.which(t), m.idle[0]
+	w, index := m.drawQueue(t), m.idle[0]
 	m.idle = m.idle[1:]
 	m.lists[w] = f(m.queues[w], m.lists[w], index)
 }
@@ -65,7 +65,7 @@ func (m *twoQueues) After(t *rapid.T) {
 }
 
 func (m *twoQueues) Remove(t *rapid.T) {
-	w := m.which(t)
+	w := m.drawQueue(t)
 	if len(m.lists[w]) == 0 {
 		return
 	}

@@ -61,8 +61,8 @@ type Scheduler interface {
 type GroupScheduler interface {
 	Scheduler
 
-	// Refork replaces beam child by a copy of beam parent. It must be called between two steps. It appends to it.Copies
-	// the copies of blocks that the worker must make at once.
+	// Refork replaces beam child by a copy of beam parent. It appends the copies of blocks that the worker must make at
+	// once to the Copies field of the iteration. Refork must be called between two steps.
 	Refork(it *Iteration, id, child, parent int) error
 }
 

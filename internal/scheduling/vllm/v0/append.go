@@ -18,9 +18,10 @@ func (m *Manager) CanAppend(lookahead int, group ...*Seq) bool {
 	return touched <= m.View.FreeGPU()
 }
 
-// Append adds the unseen tokens of s to its table, with empty blocks for lookahead more tokens. It appends to dst the
-// copies that the caller must make (vllm/v0/RULES.md §2). computed is the number of computed tokens of s. It
-// determines the beginning of the sliding window. If too few blocks are free, the error wraps ErrNoFreeBlocks.
+// Append adds the unseen tokens of s to its table. It also adds empty blocks for as many later tokens as lookahead
+// says. It appends to dst the copies that the caller must make (vllm/v0/RULES.md §2). computed is the number of
+// computed tokens of s, which determines where the sliding window begins. If too few blocks are free, the error wraps
+// ErrNoFreeBlocks.
 func (m *Manager) Append(dst []device.Pair, s *Seq, lookahead, computed int) ([]device.Pair, error) {
 	if err := m.checkAppend(s, lookahead, computed); err != nil {
 		return dst, err
@@ -99,7 +100,7 @@ func (m *Manager) slide(s *Seq, computed int) {
 	if m.null == block.None {
 		m.null = m.take()
 	}
-	for i := range m.outside(s, computed) {
+	for i := range m.entriesBeforeWindow(s, computed) {
 		if id := s.table[i]; id != m.null {
 			m.gpu.Drop(id)
 			s.table[i] = m.null
@@ -108,14 +109,14 @@ func (m *Manager) slide(s *Seq, computed int) {
 	}
 }
 
-// outside returns the number of entries before the window.
-func (m *Manager) outside(s *Seq, computed int) int {
+// entriesBeforeWindow returns the number of table entries before the window.
+func (m *Manager) entriesBeforeWindow(s *Seq, computed int) int {
 	return min(max(0, computed/m.config.BlockSize-m.View.WindowBlocks()), len(s.table))
 }
 
 func (m *Manager) leaving(s *Seq, computed int) int {
 	n := 0
-	for _, id := range s.table[:m.outside(s, computed)] {
+	for _, id := range s.table[:m.entriesBeforeWindow(s, computed)] {
 		if id != m.null && m.gpu.Count(id) == 1 {
 			n++
 		}

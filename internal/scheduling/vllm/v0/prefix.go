@@ -8,7 +8,7 @@ import (
 )
 
 // A prefix is the state of prefix caching on the GPU. It knows the cached prefix of each block. The evictor is a queue
-// of the cached blocks without a table entry; the block at its head lost its last reference first (vllm/v0/RULES.md
+// of the cached blocks that no table names, in the order in which they lost their last references (vllm/v0/RULES.md
 // §6).
 type prefix struct {
 	hash    blockhash.Fast
@@ -117,8 +117,8 @@ func (m *Manager) inUse(s *Seq) int {
 	return n
 }
 
-// walkKeys calls f with the keys of the full blocks of s before token end, from block first on, until f returns false.
-// parent is the key of block first-1.
+// walkKeys calls f with the keys of full blocks of s until f returns false. It starts with block number first and ends
+// before token end. parent is the key of the block before first.
 func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func(key *blockhash.Hash) bool) {
 	size := m.config.BlockSize
 	for start := first * size; start+size <= end; start += size {
@@ -129,10 +129,12 @@ func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func
 	}
 }
 
-// An append to s copies blocks that s shares with other tables. promotionsHelp reports whether there are enough free
-// blocks for these copies. free is the number of free blocks for them at the start of the append. During the append,
-// promote can replace a block of s by a block with the same prefix that another table uses. Each such call frees a
-// block for a later copy.
+// promotionsHelp reports whether there are enough free blocks for the copies that an append to s makes. The append
+// copies the blocks that s shares with other tables. free is the number of free blocks for these copies at the start of
+// the append.
+//
+// During the append, promote replaces a block of s that has become full if another table uses a block with the same
+// prefix. The replaced block becomes free, and a later copy of the same append can take it.
 func (m *Manager) promotionsHelp(s *Seq, free int) bool {
 	size := m.config.BlockSize
 	i := s.full / size
@@ -204,8 +206,8 @@ func (m *Manager) MarkComputed() {
 }
 
 // Computed appends to dst the computed blocks at the beginning of the tables of a group (vllm/v0/RULES.md §6). If the
-// group has several sequences, these are the blocks with which the lists of computed blocks of all sequences begin.
-// Sequences without computed blocks do not count.
+// group has several sequences, Computed appends the longest common prefix of their lists of computed blocks. It ignores
+// sequences without computed blocks.
 func (m *Manager) Computed(dst []int32, group ...*Seq) []int32 {
 	if m.prefix == nil {
 		return dst
@@ -230,9 +232,9 @@ func (m *Manager) Computed(dst []int32, group ...*Seq) []int32 {
 	return dst
 }
 
-// computedOf adds the newly computed blocks of s to s.computed, and returns this list. The list never has the last
-// block of the table. If a block before the last one is not computed, this call still adds the computed blocks after
-// it. Later calls then do not change the list any more.
+// computedOf adds the newly computed blocks of s to s.computed, and returns this list. The list never includes the last
+// block of the table. If a block before the last one is not computed, computedOf leaves it out, but still adds the
+// computed blocks after it. Since the list then has a gap, later calls add nothing to it (as in vLLM).
 func (m *Manager) computedOf(s *Seq) []int32 {
 	last := len(s.table) - 1
 	if s.gap || last < 0 {

@@ -40,22 +40,23 @@ func (m *Manager) SwapOut(dst []device.Pair, group ...*Seq) ([]device.Pair, erro
 	return m.swap(dst, group, &m.gpu, &m.cpu)
 }
 
-// SwapIn moves the tables of a group back to the GPU in the same way.
+// SwapIn moves the tables of a group back to the GPU. It appends to dst the copies that the caller must make; their ids
+// count from 0 on each device. No block of the group is shared after SwapIn.
 func (m *Manager) SwapIn(dst []device.Pair, group ...*Seq) ([]device.Pair, error) {
 	return m.swap(dst, group, &m.cpu, &m.gpu)
 }
 
-func (m *Manager) swap(dst []device.Pair, group []*Seq, from, to *device.Device) ([]device.Pair, error) {
-	if err := m.checkSwap(group, from, to); err != nil {
+func (m *Manager) swap(dst []device.Pair, group []*Seq, source, target *device.Device) ([]device.Pair, error) {
+	if err := m.checkSwap(group, source, target); err != nil {
 		return dst, err
 	}
 	for _, s := range group {
-		m.drop(from, s.table)
+		m.drop(source, s.table)
 		for i, id := range s.table {
-			s.table[i] = to.Take()
-			dst = append(dst, device.Pair{Src: id - from.First(), Dst: s.table[i] - to.First()})
+			s.table[i] = target.Take()
+			dst = append(dst, device.Pair{Src: id - source.First(), Dst: s.table[i] - target.First()})
 		}
-		if to == &m.gpu {
+		if target == &m.gpu {
 			m.logical += len(s.table)
 		} else {
 			m.logical -= len(s.table)
@@ -64,20 +65,20 @@ func (m *Manager) swap(dst []device.Pair, group []*Seq, from, to *device.Device)
 	return dst, nil
 }
 
-func (m *Manager) checkSwap(group []*Seq, from, to *device.Device) error {
+func (m *Manager) checkSwap(group []*Seq, source, target *device.Device) error {
 	if m.prefix != nil {
 		return fmt.Errorf("%w: swapping with prefix caching", ErrSequence)
 	}
 	need := 0
 	for _, s := range group {
-		if !s.known || s.moved || len(s.table) > 0 && m.deviceOf(s) != from {
+		if !s.known || s.moved || len(s.table) > 0 && m.deviceOf(s) != source {
 			return fmt.Errorf("%w: a swap of a sequence with a table: %t, its window has moved: %t, on the other device: %t",
-				ErrSequence, s.known, s.moved, m.deviceOf(s) != from)
+				ErrSequence, s.known, s.moved, m.deviceOf(s) != source)
 		}
 		need += len(s.table)
 	}
-	if need > to.NumFree() {
-		return fmt.Errorf("%w: %d needed for a swap, %d free", ErrNoFreeBlocks, need, to.NumFree())
+	if need > target.NumFree() {
+		return fmt.Errorf("%w: %d needed for a swap, %d free", ErrNoFreeBlocks, need, target.NumFree())
 	}
 	return nil
 }
