@@ -90,11 +90,11 @@ func BenchmarkPrefill(b *testing.B) {
 // all sequences with reading it once for each sequence. When it is read for each sequence, all sequences are computed
 // for one head before the next head. The head's prefix then stays in the processor's cache.
 func BenchmarkCascade(b *testing.B) {
-	const seqs, prefix, own = 32, 4096, 64
+	const seqs, prefix, suffix = 32, 4096, 64
 	eachThreads(b, func(b *testing.B, threads int) {
 		l := newLayer(b, attention.F16, attention.LayoutTile, benchBytes/4, threads)
-		shared, plain := l.batch(seqs, prefix+own, 1), l.batch(seqs, prefix+own, 1)
-		tables := l.tables(prefix+own, true)
+		shared, plain := l.batch(seqs, prefix+suffix, 1), l.batch(seqs, prefix+suffix, 1)
+		tables := l.tables(prefix+suffix, true)
 		for _, a := range []*attention.Batch{shared, plain} {
 			for s := range seqs {
 				table := a.BlockTables[s*a.TableStride:][:a.TableStride]
@@ -108,7 +108,7 @@ func BenchmarkCascade(b *testing.B) {
 		}
 		peak := &peak{rounds: 200_000}
 		t := benchtest.ByTurns(b, threads, run(shared), run(plain), l.peaking(peak))
-		operations := 4.0 * headSize * queryHeads * seqs * (prefix + own)
+		operations := 4.0 * headSize * queryHeads * seqs * (prefix + suffix)
 		b.ReportMetric(100*operations/float64(peak.operations*threads)*benchtest.Ratio(t[2], t[0]), "%-of-peak")
 		b.ReportMetric(benchtest.Ratio(t[1], t[0]), "x-plain")
 	})
@@ -144,14 +144,14 @@ func BenchmarkBlockSize(b *testing.B) {
 		b.Run(fmt.Sprintf("swap/tokens=%d", tokens), func(b *testing.B) {
 			n := 256 / tokens
 			store, _ := newBenchStore(b, kvstore.Config{Shape: s, Layers: 32, NumBlocks: 4 * n, HostBlocks: n}, 1)
-			out, in := make([]kvstore.Pair, n), make([]kvstore.Pair, n)
+			swapOut, swapIn := make([]kvstore.Pair, n), make([]kvstore.Pair, n)
 			for i := range n {
-				out[i] = kvstore.Pair{Src: int32(i * 3 % (4 * n)), Dst: int32(i)}
-				in[i] = kvstore.Pair{Src: int32(i), Dst: int32(4*n - 1 - i)}
+				swapOut[i] = kvstore.Pair{Src: int32(i * 3 % (4 * n)), Dst: int32(i)}
+				swapIn[i] = kvstore.Pair{Src: int32(i), Dst: int32(4*n - 1 - i)}
 			}
 			t := benchtest.ByTurns(b, 1, func(int) {
-				require.NoError(b, store.SwapOut(out))
-				require.NoError(b, store.SwapIn(in))
+				require.NoError(b, store.SwapOut(swapOut))
+				require.NoError(b, store.SwapIn(swapIn))
 			})
 			b.ReportMetric(micros(t[0]), "us")
 		})
@@ -189,24 +189,25 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkMove compares copying and swapping 256 blocks of 4 layers with copying the same bytes.
+// BenchmarkMove measures CopyBlocks, SwapOut and SwapIn of 256 blocks in 4 layers. It compares each of them with a
+// single call of copy for the same number of bytes.
 func BenchmarkMove(b *testing.B) {
 	config := kvstore.Config{Shape: shape(attention.F16), Layers: 4, NumBlocks: 1024, HostBlocks: 512}
 	store, _ := newBenchStore(b, config, 1)
-	in, out := make([]kvstore.Pair, 256), make([]kvstore.Pair, 256)
-	for i := range in {
-		in[i] = kvstore.Pair{Src: int32(i * 389 % 509), Dst: int32(512 + i*269%509)}
-		out[i] = kvstore.Pair{Src: in[i].Dst, Dst: in[i].Src}
+	swapIn, swapOut := make([]kvstore.Pair, 256), make([]kvstore.Pair, 256)
+	for i := range swapIn {
+		swapIn[i] = kvstore.Pair{Src: int32(i * 389 % 509), Dst: int32(512 + i*269%509)}
+		swapOut[i] = kvstore.Pair{Src: swapIn[i].Dst, Dst: swapIn[i].Src}
 	}
-	bytes := len(in) * config.BlockBytes()
-	from, to := touched(bytes), touched(bytes)
+	bytes := len(swapIn) * config.BlockBytes()
+	src, dst := touched(bytes), touched(bytes)
 	for _, move := range []struct {
 		name  string
-		do    func([]kvstore.Pair) error
+		run   func([]kvstore.Pair) error
 		pairs []kvstore.Pair
-	}{{"copy_blocks", store.CopyBlocks, in}, {"swap-out", store.SwapOut, out}, {"swap-in", store.SwapIn, in}} {
+	}{{"copy_blocks", store.CopyBlocks, swapIn}, {"swap-out", store.SwapOut, swapOut}, {"swap-in", store.SwapIn, swapIn}} {
 		b.Run(move.name, func(b *testing.B) {
-			t := benchtest.ByTurns(b, 1, func(int) { require.NoError(b, move.do(move.pairs)) }, func(int) { copy(to, from) })
+			t := benchtest.ByTurns(b, 1, func(int) { require.NoError(b, move.run(move.pairs)) }, func(int) { copy(dst, src) })
 			b.ReportMetric(float64(bytes)/float64(benchtest.Median(t[0])), "GB/s")
 			b.ReportMetric(100*benchtest.Ratio(t[1], t[0]), "%-of-memcpy")
 		})
@@ -303,14 +304,14 @@ func (l *layer) tables(tokens int, random bool) [][]int32 {
 	}
 	n := (tokens + l.cache.BlockSize - 1) / l.cache.BlockSize
 	var tables [][]int32
-	for at := 0; at+n <= len(order); at += n {
-		tables = append(tables, order[at:at+n])
+	for first := 0; first+n <= len(order); first += n {
+		tables = append(tables, order[first:first+n])
 	}
 	return tables
 }
 
-// batch returns a batch of seqs sequences. Each sequence has the given number of tokens, and the last of them, as many
-// as queries says, are query tokens. The caller sets the block tables.
+// batch returns a batch of seqs sequences. Each sequence has the given number of tokens. Its last tokens are query
+// tokens; the parameter queries is their number. The caller sets the block tables.
 func (l *layer) batch(seqs, tokens, queries int) *attention.Batch {
 	n := seqs * queries * queryHeads * headSize
 	if len(l.query) < n {

@@ -133,22 +133,22 @@ func TestCopiesBetweenCachesThatDoNotFitAreRefused(t *testing.T) {
 		{"a source outside", func(_ *attention.Cache, p []kvstore.Pair) { p[1].Src = 4 },
 			"pair 1 copies block 4, where there are 4"},
 		{"a negative destination", func(_ *attention.Cache, p []kvstore.Pair) { p[1].Dst = -1 }, "to block -1"},
-		{"another type", func(to *attention.Cache, _ []kvstore.Pair) { to.DType = attention.F16 }, "same type"},
-		{"another scale", func(to *attention.Cache, _ []kvstore.Pair) { to.KeyScale = 2 }, "and scales"},
-		{"another scale of values", func(to *attention.Cache, _ []kvstore.Pair) { to.ValueScale = 2 }, "and scales"},
-		{"the same memory with another stride", func(to *attention.Cache, _ []kvstore.Pair) {
-			to.BlockStride /= 2
-			to.NumBlocks = 2
-			to.HeadStride /= 2
-			to.NumKVHeads = 2
+		{"another type", func(dst *attention.Cache, _ []kvstore.Pair) { dst.DType = attention.F16 }, "same type"},
+		{"another scale", func(dst *attention.Cache, _ []kvstore.Pair) { dst.KeyScale = 2 }, "and scales"},
+		{"another scale of values", func(dst *attention.Cache, _ []kvstore.Pair) { dst.ValueScale = 2 }, "and scales"},
+		{"the same memory with another stride", func(dst *attention.Cache, _ []kvstore.Pair) {
+			dst.BlockStride /= 2
+			dst.NumBlocks = 2
+			dst.HeadStride /= 2
+			dst.NumKVHeads = 2
 		}, "share memory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			from, memory := spaced(rand.New(rand.NewPCG(32, 1)), s, 4, 0)
-			to, pairs := from, []kvstore.Pair{{Src: 0, Dst: 1}, {Src: 0, Dst: 2}}
-			c.change(&to, pairs)
+			src, memory := spaced(rand.New(rand.NewPCG(32, 1)), s, 4, 0)
+			dst, pairs := src, []kvstore.Pair{{Src: 0, Dst: 1}, {Src: 0, Dst: 2}}
+			c.change(&dst, pairs)
 			before := bytes.Clone(memory)
-			err := kvstore.NewCopier(pool).Copy(&to, &from, pairs)
+			err := kvstore.NewCopier(pool).Copy(&dst, &src, pairs)
 			require.ErrorIs(t, err, attention.ErrArgument)
 			require.ErrorContains(t, err, c.want)
 			require.Equal(t, before, memory)
@@ -159,15 +159,15 @@ func TestCopiesBetweenCachesThatDoNotFitAreRefused(t *testing.T) {
 // A scale of 0 means 1, and Int8 ignores both.
 func TestBlocksAreCopiedBetweenCachesWhoseScalesMeanTheSame(t *testing.T) {
 	for _, c := range []struct {
-		dtype    attention.DType
-		to, from float32
+		dtype              attention.DType
+		dstScale, srcScale float32
 	}{{attention.E4M3, 0, 1}, {attention.E4M3, 1, 0}, {attention.Int8, 2, 3}} {
 		s := attention.Shape{BlockSize: 8, NumKVHeads: 2, HeadSize: 16, DType: c.dtype}
 		r := rand.New(rand.NewPCG(33, 1))
-		from, _ := spaced(r, s, 4, 0)
-		to, _ := spaced(r, s, 4, 0)
-		from.KeyScale, to.KeyScale, from.ValueScale, to.ValueScale = c.from, c.to, c.from, c.to
-		require.NoError(t, kvstore.NewCopier(newPool(t, 1)).Copy(&to, &from, []kvstore.Pair{{Src: 1, Dst: 2}}))
-		require.Equal(t, blockOf(&from, 1), blockOf(&to, 2))
+		src, _ := spaced(r, s, 4, 0)
+		dst, _ := spaced(r, s, 4, 0)
+		src.KeyScale, dst.KeyScale, src.ValueScale, dst.ValueScale = c.srcScale, c.dstScale, c.srcScale, c.dstScale
+		require.NoError(t, kvstore.NewCopier(newPool(t, 1)).Copy(&dst, &src, []kvstore.Pair{{Src: 1, Dst: 2}}))
+		require.Equal(t, blockOf(&src, 1), blockOf(&dst, 2))
 	}
 }

@@ -5,22 +5,22 @@ import (
 	"llmmemory/internal/serving/attention"
 )
 
-// ReadBlock copies a device block of all layers into the memory to, which has Config.BlockBytes bytes. ReadBlock may
-// be called while the store is in use, if nothing writes to the block meanwhile.
-func (s *Store) ReadBlock(id int32, to []byte) {
+// ReadBlock copies a device block of all layers to dst. The length of dst must be Config.BlockBytes. ReadBlock may be
+// called while the store is in use, if nothing writes to the block meanwhile.
+func (s *Store) ReadBlock(id int32, dst []byte) {
 	for i := range s.device.layers {
 		for _, piece := range pieces(&s.device.layers[i], id) {
-			to = to[copy(to, piece):]
+			dst = dst[copy(dst, piece):]
 		}
 	}
 }
 
-// WriteBlock copies memory that ReadBlock filled to a device block. WriteBlock may be called while the store is in
-// use, if nothing reads or writes the block meanwhile.
-func (s *Store) WriteBlock(id int32, from []byte) {
+// WriteBlock copies src to a device block of all layers. The bytes in src must come from ReadBlock. WriteBlock may be
+// called while the store is in use, if nothing reads or writes the block meanwhile.
+func (s *Store) WriteBlock(id int32, src []byte) {
 	for i := range s.device.layers {
 		for _, piece := range pieces(&s.device.layers[i], id) {
-			from = from[copy(piece, from):]
+			src = src[copy(piece, src):]
 		}
 	}
 }
@@ -51,7 +51,7 @@ func fill(piece []byte) {
 }
 
 func pieces(c *attention.Cache, id int32) (p [4][]byte) {
-	block := func(all []byte, size int) []byte { return all[int(id)*size:][:size] }
+	block := func(memory []byte, size int) []byte { return memory[int(id)*size:][:size] }
 	p[0] = block(c.Key, c.BlockStride)
 	if c.Layout == attention.LayoutTile {
 		return p // values and scales lie between the keys

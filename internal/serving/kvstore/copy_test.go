@@ -35,16 +35,16 @@ func TestNumbersOfTheSameTypeAreStoredBitForBit(t *testing.T) {
 			t.Run(d.String()+" "+layout.String(), func(t *testing.T) {
 				shape := attention.Shape{BlockSize: 16, NumKVHeads: heads, HeadSize: size, DType: d, Layout: layout}
 				all := kvstore.Tokens{Key: bits(r, d, n, width, width+24), Value: bits(r, d, n, width, width+8), Slots: slots}
-				once := newStore(t, kvstore.Config{Shape: shape, Layers: 1, NumBlocks: 70})
-				require.NoError(t, once.Write(0, &all))
-				c := once.Layer(0)
+				store := newStore(t, kvstore.Config{Shape: shape, Layers: 1, NumBlocks: 70})
+				require.NoError(t, store.Write(0, &all))
+				c := store.Layer(0)
 				for token := 0; token < n; token += 7 {
 					block, offset := int(slots[token])/16, int(slots[token])%16
 					for i := range width {
-						at := c.KeyOffset(block, i/size, offset, i%size)
-						requireElement(t, &all.Key, token, i, c.Key[at:])
-						at = c.ValueOffset(block, i/size, offset, i%size)
-						requireElement(t, &all.Value, token, i, c.Value[at:])
+						index := c.KeyOffset(block, i/size, offset, i%size)
+						requireElement(t, &all.Key, token, i, c.Key[index:])
+						index = c.ValueOffset(block, i/size, offset, i%size)
+						requireElement(t, &all.Value, token, i, c.Value[index:])
 					}
 				}
 			})
@@ -54,7 +54,7 @@ func TestNumbersOfTheSameTypeAreStoredBitForBit(t *testing.T) {
 
 func requireElement(t *testing.T, x *attention.Tensor, row, element int, stored []byte) {
 	size := x.DType.Size()
-	if at := (row*x.Stride + element) * size; string(x.Data[at:at+size]) != string(stored[:size]) {
-		require.Equal(t, x.Data[at:at+size], stored[:size], "token %d, element %d", row, element)
+	if start := (row*x.Stride + element) * size; string(x.Data[start:start+size]) != string(stored[:size]) {
+		require.Equal(t, x.Data[start:start+size], stored[:size], "token %d, element %d", row, element)
 	}
 }

@@ -21,22 +21,22 @@ func (s *Store) SwapOut(pairs []Pair) error { return s.move(s.host, s.device, pa
 // SwapIn copies blocks of the host (Src) to the device (Dst) in all layers.
 func (s *Store) SwapIn(pairs []Pair) error { return s.move(s.device, s.host, pairs) }
 
-func (s *Store) move(to, from tier, pairs []Pair) error {
-	if err := checkPairs(pairs, to.blocks, from.blocks); err != nil || len(pairs) == 0 {
+func (s *Store) move(dst, src tier, pairs []Pair) error {
+	if err := checkPairs(pairs, dst.blocks, src.blocks); err != nil || len(pairs) == 0 {
 		return err
 	}
 	m := &s.mover
-	m.to, m.from, m.pairs, m.parts = to.layers, from.layers, pairs, min(s.config.NumKVHeads, s.pool.Size())
-	s.pool.Run(len(m.to)*m.parts, m)
+	m.dst, m.src, m.pairs, m.parts = dst.layers, src.layers, pairs, min(s.config.NumKVHeads, s.pool.Size())
+	s.pool.Run(len(m.dst)*m.parts, m)
 	*m = mover{}
 	return nil
 }
 
-func checkPairs(pairs []Pair, to, from int) error {
+func checkPairs(pairs []Pair, dstBlocks, srcBlocks int) error {
 	for i, p := range pairs {
-		if uint(p.Src) >= uint(from) || uint(p.Dst) >= uint(to) {
+		if uint(p.Src) >= uint(srcBlocks) || uint(p.Dst) >= uint(dstBlocks) {
 			return fmt.Errorf("%w: pair %d copies block %d, where there are %d, to block %d, where there are %d",
-				attention.ErrArgument, i, p.Src, from, p.Dst, to)
+				attention.ErrArgument, i, p.Src, srcBlocks, p.Dst, dstBlocks)
 		}
 	}
 	return nil
@@ -45,7 +45,7 @@ func checkPairs(pairs []Pair, to, from int) error {
 // A mover copies blocks on the workers of a pool. Each task copies the same part of every block, one pair after the
 // other. A later pair therefore reads what an earlier pair has written.
 type mover struct {
-	to, from []attention.Cache
+	dst, src []attention.Cache
 	pairs    []Pair
 	parts    int
 }
@@ -54,19 +54,19 @@ type mover struct {
 func (m *mover) Do(_, i int) {
 	layer, part := i/m.parts, i%m.parts
 	for _, p := range m.pairs {
-		to := pieces(&m.to[layer], p.Dst)
-		for j, from := range pieces(&m.from[layer], p.Src) {
-			lo, hi := len(from)*part/m.parts, len(from)*(part+1)/m.parts
-			copy(to[j][lo:hi], from[lo:hi])
+		dst := pieces(&m.dst[layer], p.Dst)
+		for j, src := range pieces(&m.src[layer], p.Src) {
+			lo, hi := len(src)*part/m.parts, len(src)*(part+1)/m.parts
+			copy(dst[j][lo:hi], src[lo:hi])
 		}
 	}
 }
 
-// A Copier copies blocks of one layer between caches in any memory, on the workers of a pool. One goroutine may use it
-// at a time.
+// A Copier copies blocks of one layer between two caches, on the workers of a pool. The caches need not be part of a
+// Store. One goroutine may use a Copier at a time.
 type Copier struct {
 	pool     *parallel.Pool
-	to, from *attention.Cache
+	dst, src *attention.Cache
 	pairs    []Pair
 }
 
@@ -77,32 +77,32 @@ func NewCopier(pool *parallel.Pool) *Copier { return &Copier{pool: pool} }
 // the same memory (vLLM's copy_blocks), or memory that does not overlap (swap_blocks). Their shapes and
 // scales must be equal, but their strides and numbers of blocks may differ. If Copy returns an error, it has
 // copied nothing. The error wraps attention.ErrArgument.
-func (c *Copier) Copy(to, from *attention.Cache, pairs []Pair) error {
-	if err := checkCopy(to, from); err != nil {
+func (c *Copier) Copy(dst, src *attention.Cache, pairs []Pair) error {
+	if err := checkCopy(dst, src); err != nil {
 		return err
 	}
-	if err := checkPairs(pairs, to.NumBlocks, from.NumBlocks); err != nil {
+	if err := checkPairs(pairs, dst.NumBlocks, src.NumBlocks); err != nil {
 		return err
 	}
-	c.to, c.from, c.pairs = to, from, pairs
-	c.pool.Run(to.NumKVHeads, c)
-	c.to, c.from, c.pairs = nil, nil, nil
+	c.dst, c.src, c.pairs = dst, src, pairs
+	c.pool.Run(dst.NumKVHeads, c)
+	c.dst, c.src, c.pairs = nil, nil, nil
 	return nil
 }
 
-func checkCopy(to, from *attention.Cache) error {
-	for _, c := range []*attention.Cache{from, to} {
+func checkCopy(dst, src *attention.Cache) error {
+	for _, c := range []*attention.Cache{src, dst} {
 		if err := c.Check(); err != nil {
 			return err
 		}
 	}
-	toKey, toValue := to.Factors()
-	fromKey, fromValue := from.Factors()
-	if to.Shape != from.Shape || toKey != fromKey || toValue != fromValue {
+	dstKey, dstValue := dst.Factors()
+	srcKey, srcValue := src.Factors()
+	if dst.Shape != src.Shape || dstKey != srcKey || dstValue != srcValue {
 		return fmt.Errorf("%w: blocks can be copied only between caches with the same type, layout, block size, KV heads, "+
 			"head size and scales", attention.ErrArgument)
 	}
-	if !sameMemory(to, from) && to.OverlapsBlocks(from) {
+	if !sameMemory(dst, src) && dst.OverlapsBlocks(src) {
 		return fmt.Errorf("%w: %w: two caches that are not the same share memory", attention.ErrArgument,
 			attention.ErrOverlap)
 	}
@@ -119,20 +119,20 @@ func sameMemory(a, b *attention.Cache) bool {
 
 // Do copies a KV head of all pairs; see parallel.Task.
 func (c *Copier) Do(_, head int) {
-	to, from := c.to, c.from
-	rows, size := 1, to.BlockSize*to.HeadSize*to.DType.Size() // contiguous pieces of a head, and their bytes
-	if to.Layout == attention.LayoutFlash {
-		rows, size = to.BlockSize, to.HeadSize*to.DType.Size()
+	dst, src := c.dst, c.src
+	rows, size := 1, dst.BlockSize*dst.HeadSize*dst.DType.Size() // contiguous pieces of a head, and their bytes
+	if dst.Layout == attention.LayoutFlash {
+		rows, size = dst.BlockSize, dst.HeadSize*dst.DType.Size()
 	}
 	for _, p := range c.pairs {
-		src, dst := int(p.Src), int(p.Dst)
+		srcBlock, dstBlock := int(p.Src), int(p.Dst)
 		for row := range rows {
-			copy(to.Key[to.KeyOffset(dst, head, row, 0):][:size], from.Key[from.KeyOffset(src, head, row, 0):][:size])
-			copy(to.Value[to.ValueOffset(dst, head, row, 0):][:size], from.Value[from.ValueOffset(src, head, row, 0):][:size])
+			copy(dst.Key[dst.KeyOffset(dstBlock, head, row, 0):][:size], src.Key[src.KeyOffset(srcBlock, head, row, 0):][:size])
+			copy(dst.Value[dst.ValueOffset(dstBlock, head, row, 0):][:size], src.Value[src.ValueOffset(srcBlock, head, row, 0):][:size])
 		}
-		if to.DType == attention.Int8 {
-			copy(to.Scales(to.KeyScales, dst, head), from.Scales(from.KeyScales, src, head))
-			copy(to.Scales(to.ValueScales, dst, head), from.Scales(from.ValueScales, src, head))
+		if dst.DType == attention.Int8 {
+			copy(dst.Scales(dst.KeyScales, dstBlock, head), src.Scales(src.KeyScales, srcBlock, head))
+			copy(dst.Scales(dst.ValueScales, dstBlock, head), src.Scales(src.ValueScales, srcBlock, head))
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/attention"
 )
 
-// ErrRequest is wrapped by the error of Check if a row continues a request without tables.
+// Check returns an error that wraps ErrRequest if a row continues a request whose tables are not known.
 var ErrRequest = errors.New("unknown request")
 
 // Requests keeps the block tables of requests, which the scheduler changes from step to step. It lays out the tables of
@@ -55,10 +55,17 @@ func (q *Requests) Point(id uint64, group, index int, block int32) {
 	}
 }
 
-// Check returns an error if the arguments of Begin are wrong. The list blocks has the new blocks of row 0 and
-// group 0, then those of row 0 and group 1, and so on. The blocks of row i and group g end at index
-// ends[i·groups+g]. They replace the entries of the row's table in that group from starts[i·groups+g] on. The
-// tables of the requests in gone are treated as dropped.
+// Check returns an error if the arguments of Begin are wrong. The new blocks of all rows and groups are in one list,
+// blocks: first those of row 0 and group 0, then those of row 0 and group 1, and so on. For row i and group g, the new
+// blocks end before this index of the list:
+//
+//	ends[i*groups+g]
+//
+// Begin keeps the entries of the row's table in that group before this index, and puts the new blocks after them:
+//
+//	starts[i*groups+g]
+//
+// Check treats the tables of the requests in gone as dropped.
 func (q *Requests) Check(gone []uint64, rows []Row, blocks []int32, starts, ends []int64) error {
 	if len(starts) != len(rows)*q.groups || len(ends) != len(starts) {
 		return fmt.Errorf("%w: %d starts and %d ends of blocks for %d rows of %d groups", attention.ErrArgument,
@@ -66,7 +73,7 @@ func (q *Requests) Check(gone []uint64, rows []Row, blocks []int32, starts, ends
 	}
 	q.checked = q.checked[:0]
 	clear(q.seen)
-	at, tokens := int64(0), 0
+	begin, tokens := int64(0), 0
 	for i := range rows {
 		q.seen[rows[i].ID] = struct{}{}
 		if len(q.seen) <= i {
@@ -82,18 +89,18 @@ func (q *Requests) Check(gone []uint64, rows []Row, blocks []int32, starts, ends
 		q.checked = append(q.checked, tables)
 		for g := range q.groups {
 			end := ends[i*q.groups+g]
-			if end < at || end > int64(len(blocks)) {
+			if end < begin || end > int64(len(blocks)) {
 				return fmt.Errorf("%w: the blocks of row %d, group %d end at %d: they begin at %d, and there are %d",
-					attention.ErrArgument, i, g, end, at, len(blocks))
+					attention.ErrArgument, i, g, end, begin, len(blocks))
 			}
-			had := 0
+			present := 0
 			if tables != nil {
-				had = len(tables[g])
+				present = len(tables[g])
 			}
-			if err := q.checkBlocks(&rows[i], had, starts[i*q.groups+g], blocks[at:end]); err != nil {
+			if err := q.checkBlocks(&rows[i], present, starts[i*q.groups+g], blocks[begin:end]); err != nil {
 				return err
 			}
-			at = end
+			begin = end
 		}
 	}
 	return nil
@@ -131,10 +138,10 @@ func (q *Requests) tablesBefore(r *Row, gone []uint64) ([][]int32, error) {
 
 // checkBlocks returns an error if the blocks leave a gap after the table's present entries. It also does so if the
 // table would have too few blocks for the row's tokens.
-func (q *Requests) checkBlocks(r *Row, had int, start int64, blocks []int32) error {
-	if start < 0 || start > int64(had) {
+func (q *Requests) checkBlocks(r *Row, present int, start int64, blocks []int32) error {
+	if start < 0 || start > int64(present) {
 		return fmt.Errorf("%w: blocks of request %#x go from entry %d on, but its table has %d", attention.ErrArgument, r.ID,
-			start, had)
+			start, present)
 	}
 	for _, id := range blocks {
 		if uint(id) >= uint(q.blocks) {
@@ -153,7 +160,7 @@ func (q *Requests) checkBlocks(r *Row, had int, start int64, blocks []int32) err
 // The last call of Check must have accepted the same arguments.
 func (q *Requests) Begin(rows []Row, blocks []int32, starts, ends []int64) {
 	q.Starts, q.Lens, q.stride = append(q.Starts[:0], 0), q.Lens[:0], 1
-	at := int64(0)
+	begin := int64(0)
 	for i := range rows {
 		r := &rows[i]
 		tables := q.checked[i]
@@ -163,8 +170,8 @@ func (q *Requests) Begin(rows []Row, blocks []int32, starts, ends []int64) {
 		}
 		for g := range q.groups {
 			part := i*q.groups + g
-			tables[g] = append(tables[g][:starts[part]], blocks[at:ends[part]]...)
-			at = ends[part]
+			tables[g] = append(tables[g][:starts[part]], blocks[begin:ends[part]]...)
+			begin = ends[part]
 			q.stride = max(q.stride, len(tables[g]))
 		}
 		q.Starts, q.Lens = append(q.Starts, q.Starts[i]+int32(r.Tokens)), append(q.Lens, int32(r.Computed+r.Tokens))

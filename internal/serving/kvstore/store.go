@@ -79,10 +79,10 @@ func New(c Config, pool *parallel.Pool) (*Store, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	need, have := (uint64(c.NumBlocks)+uint64(c.HostBlocks))*uint64(c.BlockBytes()), machineMemory()
-	if need > have {
+	need, total := (uint64(c.NumBlocks)+uint64(c.HostBlocks))*uint64(c.BlockBytes()), machineMemory()
+	if need > total {
 		return nil, fmt.Errorf("%w: %d blocks, %d of them on the host, take %d bytes; the machine has %d", ErrMemory,
-			c.NumBlocks+c.HostBlocks, c.HostBlocks, need, have)
+			c.NumBlocks+c.HostBlocks, c.HostBlocks, need, total)
 	}
 	s := &Store{config: c, pool: pool, writer: NewWriter(pool)}
 	var err error

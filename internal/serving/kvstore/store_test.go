@@ -90,9 +90,9 @@ func TestWhatIsWrittenIsThere(t *testing.T) {
 					if slot < 0 {
 						continue
 					}
-					at := (i*shape.NumKVHeads+h)*shape.HeadSize + j
-					require.InDelta(t, k[at], stored(c, false, int(slot), h, j), tolerance(shape.DType))
-					require.InDelta(t, v[at], stored(c, true, int(slot), h, j), tolerance(shape.DType))
+					index := (i*shape.NumKVHeads+h)*shape.HeadSize + j
+					require.InDelta(t, k[index], stored(c, false, int(slot), h, j), tolerance(shape.DType))
+					require.InDelta(t, v[index], stored(c, true, int(slot), h, j), tolerance(shape.DType))
 				}
 			}
 		}

@@ -12,9 +12,9 @@ import (
 	"llmmemory/internal/testkit/overlay"
 )
 
-// A mutant breaks a rule about keys and values. In a file below internal, it replaces the text from, which
-// occurs once, by the text to.
-type mutant struct{ rule, file, from, to string }
+// A mutant breaks a rule about keys and values by a change of one source file below internal. The text old, which
+// occurs in the file once, becomes the text replacement.
+type mutant struct{ rule, file, old, replacement string }
 
 var mutants = []mutant{
 	{"a touched block leaves the queue", "scheduling/vllm/v1/pool/pool.go", "p.unlink(id)", "p.recs[id].count += 0"},
@@ -32,9 +32,9 @@ var mutants = []mutant{
 	{"a child is new to the worker", "scheduling/vllm/v1/sched/fork.go", "p.prefill, KindNew\n", "p.prefill, KindRunning\n"},
 	{"rejected drafts are computed again", "scheduling/vllm/v1/sched/update.go", "computed := r.kv.NumComputedTokens - n",
 		"computed := r.kv.NumComputedTokens - max(0, n-1)"},
-	{"a copy is the whole block", "serving/kvstore/move.go", "len(from)*part/m.parts, len(from)*(part+1)/m.parts",
-		"len(from)*part/m.parts, len(from)*(part+1)/m.parts/2"},
-	{"copies are of all layers", "serving/kvstore/move.go", "s.pool.Run(len(m.to)*m.parts, m)", "s.pool.Run(m.parts, m)"},
+	{"a copy is the whole block", "serving/kvstore/move.go", "len(src)*part/m.parts, len(src)*(part+1)/m.parts",
+		"len(src)*part/m.parts, len(src)*(part+1)/m.parts/2"},
+	{"copies are of all layers", "serving/kvstore/move.go", "s.pool.Run(len(m.dst)*m.parts, m)", "s.pool.Run(m.parts, m)"},
 	{"a key goes to its slot's place", "serving/kvstore/write.go",
 		"int(w.slots[i])/w.cache.BlockSize, int(w.slots[i])%w.cache.BlockSize",
 		"int(w.slots[i])/w.cache.BlockSize, (int(w.slots[i])+1)%w.cache.BlockSize"},
@@ -56,7 +56,7 @@ func TestBrokenRulesShowInTheData(t *testing.T) {
 }
 
 func (m *mutant) try(t *testing.T, root string) {
-	list, dir := overlay.Replace(t, filepath.Join(root, "internal", m.file), m.from, m.to), t.TempDir()
+	list, dir := overlay.Replace(t, filepath.Join(root, "internal", m.file), m.old, m.replacement), t.TempDir()
 	if !level.Long() {
 		return
 	}

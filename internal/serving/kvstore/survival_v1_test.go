@@ -84,10 +84,10 @@ func (e *v1) traffic(steps int, fork bool) {
 		if len(e.ids) < 8 && e.r.IntN(3) > 0 {
 			n := 1 + e.r.IntN(60)
 			tokens := make([]int32, n)
-			same := e.r.IntN(n + 1)
+			common := e.r.IntN(n + 1)
 			for i := range tokens {
 				tokens[i] = int32(i % 7)
-				if i >= same {
+				if i >= common {
 					tokens[i] = int32(e.r.IntN(20))
 				}
 			}

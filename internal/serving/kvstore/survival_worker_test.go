@@ -285,11 +285,11 @@ func (e *v1) check() {
 	}
 }
 
-func requireSameBits(t require.TestingT, want, got []float32, what string) {
+func requireSameBits(t require.TestingT, want, got []float32, name string) {
 	require.Equal(t, len(want), len(got))
 	for i := range want {
 		if math.Float32bits(want[i]) != math.Float32bits(got[i]) {
-			require.Failf(t, "other bits", "%s: logit %d is %v, in one pass %v", what, i, got[i], want[i])
+			require.Failf(t, "other bits", "%s: logit %d is %v, in one pass %v", name, i, got[i], want[i])
 		}
 	}
 }

@@ -203,15 +203,15 @@ func (w *Writer) put(s *scratch, x *side, head, i, block, offset int) {
 		w.load(row, x, head, i, block, offset)
 		c.DType.StoreAll(unsafe.Pointer(&bytes[0]), row)
 	}
-	at := w.elementOffset(x, block, head, offset, 0)
+	start := w.elementOffset(x, block, head, offset, 0)
 	if x.contiguous == c.HeadSize {
-		copy(x.data[at:], bytes)
+		copy(x.data[start:], bytes)
 		return
 	}
-	spread(x.data[at:], w.elementOffset(x, block, head, offset, x.contiguous)-at, bytes, x.contiguous*size)
+	spread(x.data[start:], w.elementOffset(x, block, head, offset, x.contiguous)-start, bytes, x.contiguous*size)
 }
 
-// offset returns the offset of an element in the memory of keys or values.
+// elementOffset returns the offset of an element in the memory of keys or values.
 func (w *Writer) elementOffset(x *side, block, head, offset, element int) int {
 	if x.values {
 		return w.cache.ValueOffset(block, head, offset, element)
@@ -220,17 +220,17 @@ func (w *Writer) elementOffset(x *side, block, head, offset, element int) int {
 }
 
 // spread copies a piece of 16, 4, 2 or 1 bytes to each of several addresses. The addresses are step bytes apart.
-func spread(to []byte, step int, from []byte, size int) {
-	for j, at := 0, 0; j < len(from); j, at = j+size, at+step {
+func spread(dst []byte, step int, src []byte, size int) {
+	for j, i := 0, 0; j < len(src); j, i = j+size, i+step {
 		switch size {
 		case 16:
-			*(*[16]byte)(to[at:]) = *(*[16]byte)(from[j:])
+			*(*[16]byte)(dst[i:]) = *(*[16]byte)(src[j:])
 		case 4:
-			*(*[4]byte)(to[at:]) = *(*[4]byte)(from[j:])
+			*(*[4]byte)(dst[i:]) = *(*[4]byte)(src[j:])
 		case 2:
-			*(*[2]byte)(to[at:]) = *(*[2]byte)(from[j:])
+			*(*[2]byte)(dst[i:]) = *(*[2]byte)(src[j:])
 		default:
-			to[at] = from[j]
+			dst[i] = src[j]
 		}
 	}
 }
@@ -279,8 +279,8 @@ func storedScale(c *attention.Cache, x []float32, factor float32, scales []byte,
 
 func (r *Rotation) apply(x []float32, token int) {
 	half := r.Size / 2
-	at := int(r.Positions[token]) * half
-	cos, sin := r.Cos[at:at+half], r.Sin[at:at+half]
+	start := int(r.Positions[token]) * half
+	cos, sin := r.Cos[start:start+half], r.Sin[start:start+half]
 	for i := range half {
 		a, b := i, i+half
 		if r.Interleaved {

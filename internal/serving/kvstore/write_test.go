@@ -40,8 +40,8 @@ func TestManyTokensAtOnceAreWrittenLikeOneByOne(t *testing.T) {
 		for _, rotation := range []*kvstore.Rotation{nil, newRotation(32, n, false), newRotation(64, n, true)} {
 			tokens, _, _ := randomTokens(r, shape, slots)
 			tokens.Rotation = rotation
-			once := newStore(t, kvstore.Config{Shape: shape, Layers: 1, NumBlocks: 5})
-			require.NoError(t, once.Write(0, tokens))
+			together := newStore(t, kvstore.Config{Shape: shape, Layers: 1, NumBlocks: 5})
+			require.NoError(t, together.Write(0, tokens))
 			single := newStore(t, kvstore.Config{Shape: shape, Layers: 1, NumBlocks: 5})
 			width := shape.NumKVHeads * shape.HeadSize
 			for i := range slots {
@@ -54,8 +54,8 @@ func TestManyTokensAtOnceAreWrittenLikeOneByOne(t *testing.T) {
 				}
 				require.NoError(t, single.Write(0, &one))
 			}
-			require.Equal(t, single.Layer(0).Key, once.Layer(0).Key)
-			require.Equal(t, single.Layer(0).Value, once.Layer(0).Value)
+			require.Equal(t, single.Layer(0).Key, together.Layer(0).Key)
+			require.Equal(t, single.Layer(0).Value, together.Layer(0).Value)
 		}
 	})
 }
@@ -164,11 +164,11 @@ func TestTinyNumbersBecomeZeroInInt8(t *testing.T) {
 		require.NoError(t, s.Write(0, tokens))
 		for i, want := range k {
 			for _, value := range []bool{false, true} {
-				near := float64(largest) / 254
+				delta := float64(largest) / 254
 				if largest < 0x1p-120 {
-					near, want = 0, 0
+					delta, want = 0, 0
 				}
-				require.InDelta(t, want, stored(s.Layer(0), value, 3, 0, i), near*1.001, "element %d beside %v", i, largest)
+				require.InDelta(t, want, stored(s.Layer(0), value, 3, 0, i), delta*1.001, "element %d beside %v", i, largest)
 			}
 		}
 	}
@@ -178,14 +178,14 @@ func TestTinyNumbersBecomeZeroInInt8(t *testing.T) {
 func TestANaNIsTheScaleOfItsTokenInInt8(t *testing.T) {
 	for _, layout := range allLayouts {
 		shape := attention.Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32, DType: attention.Int8, Layout: layout}
-		for _, at := range []int{0, 5, 31} {
+		for _, element := range []int{0, 5, 31} {
 			s := newStore(t, kvstore.Config{Shape: shape, Layers: 1, NumBlocks: 2})
 			slots := make([]int64, 16) // a whole block
 			for i := range slots {
 				slots[i] = int64(16 + i)
 			}
 			tokens, k, v := randomTokens(rand.New(rand.NewPCG(1, 2)), shape, slots)
-			k[3*32+at], v[7*32+at] = float32(math.NaN()), float32(math.NaN())
+			k[3*32+element], v[7*32+element] = float32(math.NaN()), float32(math.NaN())
 			require.NoError(t, s.Write(0, tokens))
 			c := s.Layer(0)
 			keys, values := c.Scales(c.KeyScales, 1, 0), c.Scales(c.ValueScales, 1, 0)

@@ -53,20 +53,20 @@ type calls struct {
 	kind   func(tool, parameter string) ParameterKind
 	out    *output
 
-	held    []byte  // space and a part of a marker, or the text since a marker
-	line    bool    // only space since the beginning of the line
-	after   bool    // a call was read, and only space since
-	reading *shaped // what follows a marker, or nil
+	held      []byte  // space and a part of a marker, or the text since a marker
+	line      bool    // only space since the beginning of the line
+	afterCall bool    // a call was read, and only space since
+	reading   *shaped // what follows a marker, or nil
 }
 
 // progress says what a byte that was read means for the call: whether the call continues or has ended.
 type progress uint8
 
 const (
-	more   progress = iota
-	ended           // with this byte
-	passed          // before this byte
-	failed          // this is not a call
+	unfinished progress = iota
+	ended               // with this byte
+	passed              // before this byte
+	failed              // this is not a call
 )
 
 func (c *calls) next(b byte) {
@@ -96,7 +96,7 @@ func (c *calls) next(b byte) {
 func (c *calls) stop() {
 	if c.reading.begun() {
 		c.out.callEnd()
-		c.after, c.line = true, true
+		c.afterCall, c.line = true, true
 	} else {
 		c.content(c.held)
 	}
@@ -113,12 +113,12 @@ func (c *calls) content(text []byte) {
 
 // scan reads a byte outside calls.
 func (c *calls) scan(b byte) {
-	if c.after && (isSpace(b) && len(c.held) == 0 || b == c.parser.Separator && b != 0) {
+	if c.afterCall && (isSpace(b) && len(c.held) == 0 || b == c.parser.Separator && b != 0) {
 		return
 	}
 	c.held = append(c.held, b)
 	markers := c.parser.Begin
-	if c.after {
+	if c.afterCall {
 		if m := completes(c.held, c.parser.End); m == string(c.held) && m != "" {
 			c.held = c.held[:0]
 			return
@@ -142,17 +142,17 @@ func (c *calls) scan(b byte) {
 	}
 	keep := len(c.held) - partialMarker(c.held, markers)
 	if keep = spaceBefore(c.held[:keep]); keep > 0 {
-		c.after = false
+		c.afterCall = false
 		c.content(c.held[:keep])
 		c.held = append(c.held[:0], c.held[keep:]...)
 	}
 }
 
-// begin starts to read a call. The call's text begins at c.held[at:]. The text before it is content, except
-// for the space at its end. first contains the bytes of held that belong to the call already: none, or the
-// opening bracket of a call without a marker.
-func (c *calls) begin(at int, first []byte) {
-	if n := spaceBefore(c.held[:at]); n > 0 {
+// begin starts to read a call. The call's text is c.held[start:]. The text before start is content, except for the
+// space at its end. The parameter first has the bytes of c.held that the call's reader must read. These are none, or
+// the opening bracket of a call without a marker.
+func (c *calls) begin(start int, first []byte) {
+	if n := spaceBefore(c.held[:start]); n > 0 {
 		c.content(c.held[:n])
 		c.held = append(c.held[:0], c.held[n:]...)
 	}
@@ -175,7 +175,7 @@ func (c *calls) close(cut bool) {
 	case cut && partialMarker(c.held, c.parser.Begin) > 0:
 		c.held = c.held[:0]
 	}
-	if !c.after && len(c.held) > 0 && (c.out.calls == 0 || spaceBefore(c.held) > 0) {
+	if !c.afterCall && len(c.held) > 0 && (c.out.calls == 0 || spaceBefore(c.held) > 0) {
 		c.content(c.held)
 	}
 }

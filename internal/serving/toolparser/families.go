@@ -8,8 +8,8 @@ import (
 
 // list returns the Writing of calls that are a JSON list of objects after a marker. arguments is the name of the member
 // with the arguments.
-func list(marker, arguments, after string) Writing {
-	return Writing{Before: marker + "[", Begin: `{"name": "`, Middle: `", "` + arguments + `": `, End: "}", Between: ", ", After: "]" + after,
+func list(marker, arguments, suffix string) Writing {
+	return Writing{Before: marker + "[", Begin: `{"name": "`, Middle: `", "` + arguments + `": `, End: "}", Between: ", ", After: "]" + suffix,
 		Marker: marker}
 }
 
@@ -74,17 +74,17 @@ func general() *ToolParser { return toolParsers[len(toolParsers)-1] }
 // named json.
 func Choose(template string) Format {
 	f := Format{Tools: general()}
-	if i := slices.IndexFunc(toolParsers, func(t *ToolParser) bool { return has(template, t.template) }); i >= 0 {
+	if i := slices.IndexFunc(toolParsers, func(t *ToolParser) bool { return matches(template, t.template) }); i >= 0 {
 		f.Tools = toolParsers[i]
 	}
-	if i := slices.IndexFunc(reasoningParsers, func(r *ReasoningParser) bool { return has(template, r.template) }); i >= 0 {
+	if i := slices.IndexFunc(reasoningParsers, func(r *ReasoningParser) bool { return matches(template, r.template) }); i >= 0 {
 		f.Reasoning = reasoningParsers[i]
 	}
 	return f
 }
 
 // has reports whether template contains all texts of one of the lists in sets.
-func has(template string, sets [][]string) bool {
+func matches(template string, sets [][]string) bool {
 	return slices.ContainsFunc(sets, func(all []string) bool {
 		return !slices.ContainsFunc(all, func(text string) bool { return !strings.Contains(template, text) })
 	})
@@ -97,7 +97,7 @@ func Tools(name, template string) (*ToolParser, error) {
 		name = "qwen3_coder"
 	}
 	for _, fits := range []func(t *ToolParser) bool{
-		func(t *ToolParser) bool { return t.Name == name && has(template, t.template) },
+		func(t *ToolParser) bool { return t.Name == name && matches(template, t.template) },
 		func(t *ToolParser) bool { return t.Name == name },
 	} {
 		if i := slices.IndexFunc(toolParsers, fits); i >= 0 {

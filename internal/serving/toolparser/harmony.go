@@ -68,7 +68,9 @@ func (h *harmony) next(b byte) {
 	}
 }
 
-// isText reports whether the text in held cannot begin a header. An answer without markers is content.
+// isText reports whether the text in held is content without a header, as in an answer without markers. It is, if it
+// cannot be the beginning of a header. After the end of a message, isText returns false, because only a header can
+// follow.
 func (h *harmony) isText() bool {
 	text := bytes.TrimLeft(h.held, " \t\r\n")
 	return !h.ended && !slices.ContainsFunc([]string{markStart, markChannel, markMessage, "to="}, func(first string) bool {
@@ -83,15 +85,15 @@ func (h *harmony) begin(header string) {
 	if strings.HasPrefix(strings.TrimSpace(channel), "analysis") {
 		h.kind = Reasoning
 	}
-	_, to, addressed := strings.Cut(header, "to=")
+	_, recipient, addressed := strings.Cut(header, "to=")
 	if !addressed {
 		return
 	}
-	if i := strings.IndexAny(to, " <\t\r\n"); i >= 0 {
-		to = to[:i]
+	if i := strings.IndexAny(recipient, " <\t\r\n"); i >= 0 {
+		recipient = recipient[:i]
 	}
-	name := strings.TrimPrefix(to, functions)
-	if h.calls && IsName(name) && to != "assistant" {
+	name := strings.TrimPrefix(recipient, functions)
+	if h.calls && IsName(name) && recipient != "assistant" {
 		h.out.call("", name)
 		h.call, h.kind, h.argued = true, Arguments, false
 	}

@@ -84,25 +84,25 @@ func (o *object) next(b byte) progress {
 		if o.known != nil && !slices.ContainsFunc(memberNames, func(name string) bool { return strings.HasPrefix(name, string(o.key[1:])) }) {
 			return failed
 		}
-		return more
+		return unfinished
 	case inValue:
 		return o.readValue(b)
 	}
 	switch {
 	case isSpace(b):
-		return more
+		return unfinished
 	case o.state == objectBegin: // a brace
 		o.state = keyBegin
-		return more
+		return unfinished
 	case o.state == keyBegin && b == '"':
 		o.state, o.key, o.value = inKey, o.key[:0], value{}
 		return o.next(b)
 	case o.state == colon && b == ':':
 		o.state, o.value, o.raw = inValue, value{}, o.raw[:0]
-		return more
+		return unfinished
 	case o.state == memberEnd && b == ',':
 		o.state = keyBegin
-		return more
+		return unfinished
 	case o.state != colon && b == '}':
 		return o.end()
 	case o.out.open:
@@ -122,7 +122,7 @@ func (o *object) keyDone() progress {
 		return failed
 	}
 	o.state = colon
-	return more
+	return unfinished
 }
 
 // isArguments reports whether the current member has the arguments.
@@ -137,7 +137,7 @@ func (o *object) readValue(b byte) progress {
 		switch {
 		case b == '{' && string(o.key) == "function" && o.depth == 0:
 			o.depth, o.state = 1, keyBegin
-			return more
+			return unfinished
 		case b == '{' && o.isArguments() && o.name != "":
 			o.show()
 			o.stream, o.given = true, true
@@ -152,7 +152,7 @@ func (o *object) readValue(b byte) progress {
 		}
 	}
 	if !done {
-		return more
+		return unfinished
 	}
 	o.state = memberEnd
 	if o.stream {
@@ -161,7 +161,7 @@ func (o *object) readValue(b byte) progress {
 		return failed
 	}
 	if o.value.counts {
-		return more
+		return unfinished
 	}
 	return o.next(b)
 }
@@ -175,7 +175,7 @@ func (o *object) keeps() bool {
 func (o *object) valueDone() progress {
 	switch {
 	case !o.keeps():
-		return more
+		return unfinished
 	case o.isArguments():
 		o.args, o.given = append([]byte(nil), argumentsText(o.raw)...), true
 	default:
@@ -187,7 +187,7 @@ func (o *object) valueDone() progress {
 		o.show()
 		o.out.text(Arguments, o.args)
 	}
-	return more
+	return unfinished
 }
 
 // argumentsText returns the arguments of a call as the text of a JSON object. raw is an object, a string that contains
@@ -216,7 +216,7 @@ func (o *object) close() {}
 func (o *object) end() progress {
 	if o.depth > 0 {
 		o.depth, o.state = 0, memberEnd
-		return more
+		return unfinished
 	}
 	if o.name == "" {
 		return failed

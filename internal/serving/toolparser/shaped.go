@@ -42,7 +42,7 @@ func (s *shaped) next(b byte) progress {
 	case listBegin:
 		switch {
 		case isSpace(b):
-			return more
+			return unfinished
 		case b == '{':
 			return s.begin(listItem, s.object(), b)
 		}
@@ -57,13 +57,13 @@ func (s *shaped) next(b byte) progress {
 		default:
 			return passed
 		}
-		return more
+		return unfinished
 	}
 	p := s.call.next(b)
 	if p == ended && s.shape == listItem {
 		s.calls.out.callEnd()
 		s.shape = listNext
-		return more
+		return unfinished
 	}
 	return p
 }
@@ -71,14 +71,14 @@ func (s *shaped) next(b byte) progress {
 func (s *shaped) choose(b byte) progress {
 	switch {
 	case isSpace(b):
-		return more
+		return unfinished
 	case s.calls.parser.Tagged != nil:
 		return s.begin(oneCall, &taggedCall{tags: s.calls.parser.Tagged, kind: s.calls.kind, out: s.calls.out}, b)
 	case b == '{':
 		return s.begin(oneCall, s.object(), b)
 	case b == '[':
 		s.shape = listBegin
-		return more
+		return unfinished
 	case s.calls.parser.Named != nil:
 		return s.begin(oneCall, &namedCall{marks: s.calls.parser.Named, out: s.calls.out}, b)
 	}
@@ -98,7 +98,8 @@ func (s *shaped) object() *object {
 	return o
 }
 
-// maxName is the largest number of bytes before the arguments of a namedCall, and of a name in a taggedCall.
+// maxName is a limit in bytes. In a namedCall, it applies to the text before the arguments. In a taggedCall, it applies
+// to the name of the function and to the name of each parameter.
 const maxName = 512
 
 // namedCall reads a name, perhaps an id, and arguments.
@@ -119,7 +120,7 @@ func (n *namedCall) next(b byte) progress {
 		if done {
 			return ended
 		}
-		return more
+		return unfinished
 	}
 	n.head = append(n.head, b)
 	args := n.marks.Args
@@ -134,7 +135,7 @@ func (n *namedCall) next(b byte) progress {
 	case len(n.head) > maxName:
 		return failed
 	}
-	return more
+	return unfinished
 }
 
 // begin reports the call whose name, and perhaps id, are in head.
@@ -150,7 +151,7 @@ func (n *namedCall) begin(head []byte) progress {
 		return failed
 	}
 	n.out.call(id, name)
-	return more
+	return unfinished
 }
 
 func (n *namedCall) close() {

@@ -35,11 +35,11 @@ type taggedCall struct {
 	kind func(tool, parameter string) ParameterKind
 	out  *output
 
-	state  taggedState
-	name   string
-	held   []byte // a name, a part of a tag, or what is not shown of a value
-	as     ParameterKind
-	values int
+	state     taggedState
+	name      string
+	held      []byte // a name, a part of a tag, or what is not shown of a value
+	valueKind ParameterKind
+	values    int
 }
 
 type taggedState uint8
@@ -56,7 +56,7 @@ func (t *taggedCall) next(b byte) progress {
 	switch {
 	case t.state == valueBegin && b == '\n':
 		t.state = insideValue
-		return more
+		return unfinished
 	case t.state == valueBegin:
 		t.state = insideValue
 	case (t.state == taggedName || t.state == parameterName) && b == '>':
@@ -67,11 +67,11 @@ func (t *taggedCall) next(b byte) progress {
 	case t.state == insideValue:
 		t.read()
 	case t.state == betweenParameters:
-		return t.between()
+		return t.readTag()
 	case len(t.held) > maxName:
 		return t.stop(failed)
 	}
-	return more
+	return unfinished
 }
 
 // stop ends the call, because the text that follows cannot be part of it. It finishes arguments that were
@@ -94,25 +94,25 @@ func (t *taggedCall) named() progress {
 		}
 		t.name, t.state = name, betweenParameters
 		t.out.call("", name)
-		return more
+		return unfinished
 	}
 	separator := "{"
 	if t.values++; t.values > 1 {
 		separator = ", "
 	}
 	t.show(separator + `"` + escaped([]byte(name)) + `": `)
-	t.state, t.as = valueBegin, JSONParameter
+	t.state, t.valueKind = valueBegin, JSONParameter
 	if t.kind != nil {
-		t.as = t.kind(t.name, name)
+		t.valueKind = t.kind(t.name, name)
 	}
-	if t.as == TextParameter {
+	if t.valueKind == TextParameter {
 		t.show(`"`)
 	}
-	return more
+	return unfinished
 }
 
 // between reads a tag outside parameters.
-func (t *taggedCall) between() progress {
+func (t *taggedCall) readTag() progress {
 	t.held = bytes.TrimLeft(t.held, " \t\r\n")
 	switch text := string(t.held); {
 	case text == t.tags.Parameter:
@@ -122,7 +122,7 @@ func (t *taggedCall) between() progress {
 	case !strings.HasPrefix(t.tags.Parameter, text) && !strings.HasPrefix(t.tags.End, text):
 		return t.stop(passed)
 	}
-	return more
+	return unfinished
 }
 
 // read reads a part of a value.
@@ -131,7 +131,7 @@ func (t *taggedCall) read() {
 	if m := completes(t.held, ends); m != "" {
 		t.held = t.held[:len(t.held)-len(m)]
 		t.endValue()
-	} else if t.as == TextParameter {
+	} else if t.valueKind == TextParameter {
 		n := len(t.held) - partialMarker(t.held, ends)
 		t.show(escaped(t.held[:n]))
 		t.held = append(t.held[:0], t.held[n:]...)
@@ -139,10 +139,10 @@ func (t *taggedCall) read() {
 }
 
 func (t *taggedCall) endValue() {
-	if t.as == TextParameter {
+	if t.valueKind == TextParameter {
 		t.show(escaped(t.held) + `"`)
 	} else {
-		t.show(asJSON(t.held, t.as))
+		t.show(asJSON(t.held, t.valueKind))
 	}
 	t.state, t.held = betweenParameters, t.held[:0]
 }
@@ -165,20 +165,20 @@ func asJSON(value []byte, kind ParameterKind) string {
 // escaped returns text as it is written inside a JSON string. The caller may escape a long text piece by
 // piece, even if a piece ends inside a character.
 func escaped(text []byte) string {
-	var to strings.Builder
+	var out strings.Builder
 	for _, b := range text {
 		switch {
 		case b == '"' || b == '\\':
-			to.Write([]byte{'\\', b})
+			out.Write([]byte{'\\', b})
 		case b == '\n':
-			to.WriteString(`\n`)
+			out.WriteString(`\n`)
 		case b < ' ':
-			fmt.Fprintf(&to, `\u%04x`, b)
+			fmt.Fprintf(&out, `\u%04x`, b)
 		default:
-			to.WriteByte(b)
+			out.WriteByte(b)
 		}
 	}
-	return to.String()
+	return out.String()
 }
 
 func (t *taggedCall) show(text string) { t.out.text(Arguments, []byte(text)) }

@@ -40,10 +40,10 @@ type thinking struct {
 type thinkingState uint8
 
 const (
-	before  thinkingState = iota // nothing but space was read
-	opening                      // inside the reasoning, of which nothing was read
-	inside
-	behind // the reasoning has ended, and only line breaks followed
+	beforeReasoning thinkingState = iota // nothing but space was read
+	opening                              // inside the reasoning, of which nothing was read
+	insideReasoning
+	afterReasoning // the reasoning has ended, and only line breaks followed
 	done
 )
 
@@ -59,12 +59,12 @@ func (t *thinking) next(b byte) {
 	switch t.state {
 	case done:
 		t.content.next(b)
-	case behind:
+	case afterReasoning:
 		if b != '\n' && b != '\r' {
 			t.state = done
 			t.content.next(b)
 		}
-	case before:
+	case beforeReasoning:
 		t.held = append(t.held, b)
 		text := bytes.TrimLeft(t.held, " \t\r\n")
 		switch {
@@ -94,11 +94,11 @@ func (t *thinking) read(b byte) {
 			return
 		}
 		t.held = append(t.held[:0], bytes.TrimLeft(t.held, "\r\n")...)
-		t.state = inside
+		t.state = insideReasoning
 	}
 	if completes(t.held, []string{t.parser.End}) != "" {
 		t.out.text(Reasoning, bytes.TrimRight(t.held[:len(t.held)-len(t.parser.End)], "\r\n"))
-		t.state, t.held = behind, t.held[:0]
+		t.state, t.held = afterReasoning, t.held[:0]
 		return
 	}
 	keep := partialMarker(t.held, []string{t.parser.End})
@@ -118,9 +118,9 @@ func (t *thinking) release() {
 func (t *thinking) close(cut bool) {
 	switch {
 	case cut && (t.state == opening || len(bytes.TrimLeft(t.held, " \t\r\n")) > 0): // it may be a marker
-	case t.state == before:
+	case t.state == beforeReasoning:
 		t.release()
-	case t.state == opening, t.state == inside:
+	case t.state == opening, t.state == insideReasoning:
 		t.out.text(Reasoning, t.held)
 	}
 	t.content.close(cut)

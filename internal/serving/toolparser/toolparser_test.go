@@ -25,7 +25,8 @@ func format(t testing.TB, tools, reasoning string) *toolparser.Format {
 	return f
 }
 
-// weather and weather2 are calls as show writes them; object and object2 are their arguments.
+// weather and weather2 are calls in the form in which the function show writes them. object and object2 are the
+// arguments of these calls.
 const (
 	weather  = ` get_weather({"city": "Köln", "unit": "c"})`
 	weather2 = ` get_weather({"city": "Rom {\"}\\"})`
@@ -178,8 +179,8 @@ func TestCutsDoNotMatter(t *testing.T) {
 	}
 }
 
-// TestNothingShownIsTakenBack requires that the events after any first part of an answer are the first events
-// of the whole answer. In particular, no part of a marker is reported as text.
+// TestNothingShownIsTakenBack gives a parser the beginning of an answer, of every length. The events of the beginning
+// must be the first events of the whole answer. In particular, no part of a marker is reported as text.
 func TestNothingShownIsTakenBack(t *testing.T) {
 	for _, test := range texts {
 		f := format(t, test.tools, test.reasoning)
@@ -197,8 +198,8 @@ func cut(f *toolparser.Format, prompt, text string) string {
 	return show(append(append([]toolparser.Event(nil), p.Feed(text)...), p.Cut()...))
 }
 
-// Ensure that if max_tokens ends an answer, its events are the first events of the whole answer. No part of a marker
-// or of a call is reported as content, and a call has only the arguments that the model wrote.
+// Ensure that an answer that max_tokens cuts off has the first events of the answer that is not cut off. No part of a
+// marker or of a call is reported as content. A call has only the arguments that the model wrote.
 func TestACutAnswerShowsABeginningOfTheAnswer(t *testing.T) {
 	for _, test := range texts {
 		f := format(t, test.tools, test.reasoning)
