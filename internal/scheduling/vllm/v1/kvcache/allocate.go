@@ -7,11 +7,20 @@ import (
 	"llmmemory/internal/invariants"
 )
 
-// An Alloc describes an allocation of slots for more tokens of a request (vllm/v1/RULES.md §6).
+// An Alloc describes an allocation of slots for more tokens of a request (vllm/v1/RULES.md §6). The slots are in this
+// order:
 //
 //	| computed | hit | external | new | lookahead |
-//	                            | to be computed  |
-//	| to be registered, up to the request's tokens |
+//
+// The parts are:
+//
+//   - computed: tokens whose slots the request already has
+//   - hit: cached tokens that Lookup has found
+//   - external: tokens that a connector will load
+//   - new: tokens that this step computes
+//   - lookahead: slots for the draft model
+//
+// Allocate also gives keys to the full blocks before the lookahead slots, except blocks with draft tokens.
 type Alloc struct {
 	NumNewTokens       int  // tokens to compute in this step, drafts included
 	Hit                *Hit // result of a Lookup just before; nil for a running request
@@ -46,8 +55,8 @@ func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 		hit = a.Hit.NumTokens
 	}
 	d := demand{Alloc: a, local: r.NumComputedTokens + hit}
-	d.all = d.local + a.NumExternalTokens
-	d.total = min(d.all, c.Config.MaxModelLen)
+	d.external = d.local + a.NumExternalTokens
+	d.total = min(d.external, c.Config.MaxModelLen)
 	watermark := 0
 	if !r.running && !a.NothingScheduled {
 		watermark = c.watermark
@@ -60,7 +69,7 @@ func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 		}
 	}
 	d.main = d.total + a.NumNewTokens
-	d.slots, d.computed, d.capped = min(d.main+a.NumLookaheadTokens, c.Config.MaxModelLen), d.all, false
+	d.slots, d.computed, d.capped = min(d.main+a.NumLookaheadTokens, c.Config.MaxModelLen), d.external, false
 	c.leaveWindows(r, max(0, d.total-a.NumInFlightTokens))
 	if c.need(r, &d)+watermark > c.Pool.NumFree()-a.ReservedBlocks {
 		return false, nil
@@ -95,7 +104,7 @@ func (c *Cache) grow(r *Request, a *Alloc) bool {
 	}
 	c.leaveWindows(r, max(0, total-a.NumInFlightTokens))
 	for i := range c.plans {
-		c.plans[i] = plan{from: len(r.tables[i].ids), copied: -1}
+		c.plans[i] = plan{oldLen: len(r.tables[i].ids), copied: -1}
 	}
 	if c.Config.EnablePrefixCaching && !a.DelayCacheBlocks {
 		c.register(r, min(main, r.NumTokens()), main)
@@ -103,17 +112,17 @@ func (c *Cache) grow(r *Request, a *Alloc) bool {
 	return true
 }
 
-// A demand is an Alloc with the numbers that the rules compute from it. The first five are positions in the request's
-// tokens: each includes all tokens before it.
+// A demand is an Alloc with the numbers that the rules compute from it. Each of the first five fields is a number of
+// tokens from the beginning of the request to the end of a part of the diagram at Alloc.
 type demand struct {
 	*Alloc
-	local int // computed and hit
-	all   int // local and external
-	total int // all, at most MaxModelLen
-	main  int // total and new
-	slots int // main and lookahead, at most MaxModelLen
+	local    int // the computed tokens and the hit
+	external int // local and the external tokens
+	total    int // external, at most MaxModelLen
+	main     int // total and the new tokens
+	slots    int // main and the lookahead slots, at most MaxModelLen
 
-	computed int  // total or all: the number of computed tokens for windows
+	computed int  // total or external: the number of computed tokens from which windows are computed
 	capped   bool // for each group, count at most group.cap blocks
 }
 

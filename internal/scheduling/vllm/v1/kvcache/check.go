@@ -9,8 +9,8 @@ import (
 )
 
 // Check returns an error if the cache is inconsistent. The count of each block must be the number of references to it.
-// No block may be twice in a table or in the tables of two groups. According to the tables, each block must contain the
-// tokens of its key.
+// A block may occur only once in a table. All tables that name a block must belong to the same group. The key of a
+// block must be the key of the tokens that the block contains according to the tables.
 func (c *Cache) Check() error {
 	if err := c.Pool.Check(); err != nil {
 		return err
@@ -93,32 +93,32 @@ func (c *Cache) checkTable(r *Request, i int, groupOf []int) error {
 		return invariants.Broken("a table of %d blocks has no owner", len(t.ids))
 	}
 	seen := make(map[int32]bool, len(t.ids))
-	for at, id := range t.ids {
+	for slot, id := range t.ids {
 		if id == pool.Null {
 			continue
 		}
 		if seen[id] || groupOf[id] != 0 && groupOf[id] != i+1 {
-			return invariants.Broken("block %d is in slot %d of group %d, and somewhere else", id, at, i)
+			return invariants.Broken("block %d is in slot %d of group %d, and somewhere else", id, slot, i)
 		}
 		seen[id] = true
 		groupOf[id] = i + 1
-		if err := c.checkKey(r, g, at, id); err != nil {
+		if err := c.checkKey(r, g, slot, id); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Cache) checkKey(r *Request, g *group, at int, id int32) error {
+func (c *Cache) checkKey(r *Request, g *group, slot int, id int32) error {
 	key, tokens, ok := c.Pool.Primary(id)
 	if !ok {
 		return nil
 	}
-	if key.Group != g.id || tokens <= at*g.BlockSize || tokens > (at+1)*g.BlockSize {
-		return invariants.Broken("block %d in slot %d of group %d has a key of group %d for %d tokens", id, at, g.id, key.Group, tokens)
+	if key.Group != g.id || tokens <= slot*g.BlockSize || tokens > (slot+1)*g.BlockSize {
+		return invariants.Broken("block %d in slot %d of group %d has a key of group %d for %d tokens", id, slot, g.id, key.Group, tokens)
 	}
 	if n := tokens / c.Config.HashBlockSize; n <= len(r.content.Hashes) && r.content.Hashes[n-1] != key.Hash {
-		return invariants.Broken("block %d in slot %d of group %d has the key of other tokens", id, at, g.id)
+		return invariants.Broken("block %d in slot %d of group %d has the key of other tokens", id, slot, g.id)
 	}
 	return nil
 }

@@ -65,9 +65,10 @@ type Config struct {
 	SchedulerBlockSize int // granularity of hits; 0: least common multiple of the blocks
 	HashBlockSize      int // tokens of one hash; 0: greatest common divisor of the blocks
 
-	// RetentionInterval selects the blocks of sliding windows and the states of Mamba groups that get keys. With
-	// RetainAll, these are all blocks that a hit can use. With a number n > 0 of tokens, these are the blocks before
-	// multiples of n and before boundaries. With 0, these are only the blocks before boundaries (see boundaries).
+	// RetentionInterval selects the blocks of sliding windows and the states of Mamba groups that get keys. RetainAll
+	// selects all blocks that a hit can use. 0 selects only the blocks before boundaries; a boundary is the end of a
+	// prefix that later lookups are likely to find (see boundaries). A number n > 0 of tokens selects these blocks, and
+	// also the blocks before each multiple of n tokens.
 	RetentionInterval int
 	Eagle             bool // all groups are Eagle if none is marked
 }
@@ -180,8 +181,8 @@ func (c *Config) PeakBlocks(tokens, steps int) int {
 	for i := range c.Groups {
 		g := &c.Groups[i]
 		blocks := ceil(tokens, g.BlockSize)
-		if most := g.maxAdmitted(c); most > 0 {
-			blocks = min(blocks, most)
+		if limit := g.maxAdmitted(c); limit > 0 {
+			blocks = min(blocks, limit)
 		}
 		if g.aligned() && steps == 1 {
 			blocks = min(blocks, 2) // the running state and the one before

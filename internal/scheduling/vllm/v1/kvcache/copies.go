@@ -23,15 +23,15 @@ type Pending struct {
 }
 
 // Take moves the work that was recorded since the last call to dst. It appends to dst.NewBlocks and replaces the other
-// lists (vLLM: take_new_block_ids). A recorded copy keeps a reference to each of its two blocks. Take drops these
-// references or, if fence is not 0, lets EndStep drop them when step number fence has run.
-func (c *Cache) Take(dst *Pending, fence uint64) {
+// lists (vLLM: take_new_block_ids). A recorded copy keeps a reference to each of its two blocks. If step is 0, Take
+// drops these references. Otherwise EndStep drops them when that step has run.
+func (c *Cache) Take(dst *Pending, step uint64) {
 	for i := range c.newBlocks {
 		dst.NewBlocks = append(dst.NewBlocks, c.newBlocks[i]...)
 		c.newBlocks[i] = c.newBlocks[i][:0]
 	}
 	dst.Tails = c.takeTails(dst.Tails[:0])
-	dst.Copies = c.takeCopies(dst.Copies[:0], fence)
+	dst.Copies = c.takeCopies(dst.Copies[:0], step)
 }
 
 func (c *Cache) takeCopies(dst []Copy, step uint64) []Copy {
@@ -61,8 +61,8 @@ func (c *Cache) takeCopies(dst []Copy, step uint64) []Copy {
 }
 
 // Withdraw removes the copies of r that Take has not returned. The caller must call Release before r writes to its
-// blocks. Some copies would have kept a Mamba state of the prompt in the cache. For these the original block gets its
-// key back.
+// blocks. A copy without an Index was made to keep a Mamba state of the prompt in the cache, and its Dst has the key of
+// this state. Withdraw gives this key back to the copy's Src.
 func (c *Cache) Withdraw(r *Request) {
 	c.copies = slices.DeleteFunc(c.copies, func(p Copy) bool {
 		if p.Request != r {
@@ -81,14 +81,14 @@ func (c *Cache) Withdraw(r *Request) {
 	})
 }
 
-func (c *Cache) copyOnWrite(r *Request, i, at int, private int32) {
-	slot := &r.tables[i].ids[at]
+func (c *Cache) copyOnWrite(r *Request, i, index int, dst int32) {
+	slot := &r.tables[i].ids[index]
 	old := *slot
-	*slot = private
-	c.pool.Touch([]int32{private}) // the copy refers to both blocks; it takes over the table's reference to old
+	*slot = dst
+	c.pool.Touch([]int32{dst}) // the copy refers to both blocks; it takes over the table's reference to old
 	c.pins[old]++
-	c.pins[private]++
-	c.copies = append(c.copies, Copy{Src: old, Dst: private, Group: i, Index: at, Request: r})
+	c.pins[dst]++
+	c.copies = append(c.copies, Copy{Src: old, Dst: dst, Group: i, Index: index, Request: r})
 }
 
 // shared reports whether another table names the block, so that a write needs a copy (internal/README.md, "Where is it
@@ -109,16 +109,16 @@ func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {
 	return n
 }
 
-// unshare replaces each shared block that sharedSlots has counted by a block of private, and records a copy. Only the
-// first of the shared blocks has tokens of r, but the worker needs the copies of all to know which entries of the table
-// have changed.
-func (c *Cache) unshare(r *Request, i int, d *demand, private []int32) {
+// unshare replaces each shared block that sharedSlots has counted by one of blocks, and records a copy. Only the first
+// of the shared blocks has tokens of r, but the worker needs the copies of all to know which entries of the table have
+// changed.
+func (c *Cache) unshare(r *Request, i int, d *demand, blocks []int32) {
 	g := &c.groups[i]
 	ids := r.tables[i].ids
-	for at := d.local / g.BlockSize; len(private) > 0; at++ {
+	for at := d.local / g.BlockSize; len(blocks) > 0; at++ {
 		if c.shared(ids[at]) {
-			c.copyOnWrite(r, i, at, private[0])
-			private = private[1:]
+			c.copyOnWrite(r, i, at, blocks[0])
+			blocks = blocks[1:]
 		}
 	}
 }

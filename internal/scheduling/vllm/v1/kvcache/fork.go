@@ -26,12 +26,12 @@ func (c *Cache) Fork(r *Request, share bool) (child *Request, shares bool) {
 	}
 	child.NumComputedTokens, child.running, child.Junction = r.NumComputedTokens, r.running, r.Junction
 	for i := range r.tables {
-		from, to := &r.tables[i], &child.tables[i]
-		to.ids = append(to.ids, from.ids...)
-		to.registered, to.tracked = from.registered, from.tracked
-		c.pool.Touch(to.ids)
-		if from.owns {
-			c.own(&c.groups[i], to)
+		src, dst := &r.tables[i], &child.tables[i]
+		dst.ids = append(dst.ids, src.ids...)
+		dst.registered, dst.tracked = src.registered, src.tracked
+		c.pool.Touch(dst.ids)
+		if src.owns {
+			c.addOwner(&c.groups[i], dst)
 		}
 	}
 	r.forked, child.forked = true, true
@@ -83,26 +83,27 @@ func (r *Request) ReplaceLast(token int32) error {
 	return nil
 }
 
-// Rollback reduces the number of computed tokens of r to computed, because drafts were rejected, and frees the blocks
-// after these tokens. (vLLM keeps these blocks.) Mamba groups keep all their blocks. If computed is out of range, or
-// if a block after it is registered, Rollback changes nothing and returns an error that wraps ErrRequest.
-func (r *Request) Rollback(computed int) error {
+// Rollback reduces the number of computed tokens of r to numTokens, because drafts were rejected, and frees the blocks
+// that have no computed token any more. (vLLM keeps these blocks.) Mamba groups keep all their blocks. If numTokens is
+// out of range, or if a registered block ends after numTokens, Rollback changes nothing and returns an error that wraps
+// ErrRequest.
+func (r *Request) Rollback(numTokens int) error {
 	c := r.cache
 	if invariants.Enabled {
 		defer invariants.Hold(c.Check)
 	}
-	if computed < 0 || computed > r.NumComputedTokens {
-		return fmt.Errorf("%w: roll back to %d tokens from %d", ErrRequest, computed, r.NumComputedTokens)
+	if numTokens < 0 || numTokens > r.NumComputedTokens {
+		return fmt.Errorf("%w: roll back to %d tokens from %d", ErrRequest, numTokens, r.NumComputedTokens)
 	}
 	for i := range r.tables {
-		if n := r.tables[i].registered; n*c.groups[i].BlockSize > computed {
-			return fmt.Errorf("%w: roll back to %d tokens, but %d blocks of %d are registered", ErrRequest, computed, n, c.groups[i].BlockSize)
+		if n := r.tables[i].registered; n*c.groups[i].BlockSize > numTokens {
+			return fmt.Errorf("%w: roll back to %d tokens, but %d blocks of %d are registered", ErrRequest, numTokens, n, c.groups[i].BlockSize)
 		}
 	}
-	r.NumComputedTokens = computed
+	r.NumComputedTokens = numTokens
 	for i := range r.tables {
 		t := &r.tables[i]
-		keep := min(ceil(computed, c.groups[i].BlockSize), len(t.ids))
+		keep := min(ceil(numTokens, c.groups[i].BlockSize), len(t.ids))
 		if c.groups[i].Kind == Mamba {
 			continue
 		}

@@ -16,15 +16,15 @@ const (
 	Drop                     // it has ended and must not be used any more
 )
 
-// Release frees the blocks of r. If after is not 0, step number after may still write to the blocks, and EndStep frees
-// them when this step has run.
-func (c *Cache) Release(r *Request, why Release, after uint64) {
+// Release frees the blocks of r. If step is not 0, the step with this number may still write to the blocks. EndStep
+// then frees them when this step has run.
+func (c *Cache) Release(r *Request, reason Release, step uint64) {
 	if invariants.Enabled {
 		defer invariants.Hold(c.Check)
 	}
-	c.free(r, after)
+	c.free(r, step)
 	r.NumComputedTokens, r.running = 0, false
-	switch why {
+	switch reason {
 	case Preempt:
 		r.NumPreemptions++
 	case Drop:
@@ -32,13 +32,14 @@ func (c *Cache) Release(r *Request, why Release, after uint64) {
 	}
 }
 
-// free frees the blocks of r: the blocks of its tails first, then each group's table from the last block to the first
-// (vllm/v1/RULES.md §2.4, §7). If after is not 0, all these blocks are freed in one call after step number after.
-// Then the tables come first, from the last block to the first, and the tails come last (§2.6).
-func (c *Cache) free(r *Request, after uint64) {
+// free frees the blocks of r. If step is 0, it frees the blocks of r's tails first, and then each group's table from
+// the last block to the first (vllm/v1/RULES.md §2.4, §7). If step is not 0, EndStep frees all these blocks in one call
+// when that step has run. In this case, the tables come first, from the last block to the first, and the tails come
+// last (§2.6).
+func (c *Cache) free(r *Request, step uint64) {
 	kept := c.forgetTails(r)
 	var deferred []int32
-	if after > 0 {
+	if step > 0 {
 		deferred = slices.Clone(kept)
 	} else {
 		slices.Reverse(kept)
@@ -46,7 +47,7 @@ func (c *Cache) free(r *Request, after uint64) {
 	}
 	for i := range r.tables {
 		t := &r.tables[i]
-		if after > 0 {
+		if step > 0 {
 			deferred = append(deferred, t.ids...)
 		} else {
 			c.pool.Free(t.ids)
@@ -56,7 +57,7 @@ func (c *Cache) free(r *Request, after uint64) {
 		}
 		t.forget()
 	}
-	c.deferFree(deferred, after)
+	c.deferFree(deferred, step)
 }
 
 // Limits of the memory that is reused after requests end.
@@ -65,12 +66,12 @@ const (
 	maxSparedLen = 8192
 )
 
-// Emptied returns a slice without elements that reuses the array of a, or nil if the array is too long to be kept.
-func Emptied[T any](a []T) []T {
-	if cap(a) > maxSparedLen {
+// Emptied returns an empty slice that reuses the array of s. If this array is too long to be kept, Emptied returns nil.
+func Emptied[T any](s []T) []T {
+	if cap(s) > maxSparedLen {
 		return nil
 	}
-	return a[:0]
+	return s[:0]
 }
 
 func (c *Cache) drop(r *Request) {
@@ -97,12 +98,12 @@ func (c *Cache) drop(r *Request) {
 	}
 }
 
-// EvictFrom removes the keys of the blocks of r that contain tokens at or after position computed.
-func (r *Request) EvictFrom(computed int) {
+// EvictFrom removes the keys of the blocks of r that contain the token at position pos or later tokens.
+func (r *Request) EvictFrom(pos int) {
 	c := r.cache
 	for i := range r.tables {
 		t := &r.tables[i]
-		for _, id := range t.ids[min(computed/c.groups[i].BlockSize, len(t.ids)):] {
+		for _, id := range t.ids[min(pos/c.groups[i].BlockSize, len(t.ids)):] {
 			if id != pool.Null {
 				c.pool.Evict(id)
 			}
@@ -110,20 +111,20 @@ func (r *Request) EvictFrom(computed int) {
 	}
 }
 
-// Rewind reduces the number of computed tokens of r to computed, because later tokens were scheduled but not computed.
-// r keeps its blocks, but blocks with tokens that were not computed lose their keys. A Mamba group overwrites its
-// state and cannot go back, so with Mamba groups Rewind changes nothing and returns false.
-func (r *Request) Rewind(computed int) bool {
+// Rewind reduces the number of computed tokens of r to numTokens, because later tokens were scheduled but not computed.
+// r keeps its blocks, but blocks with tokens that were not computed lose their keys. A Mamba group overwrites its state
+// and cannot go back, so with Mamba groups Rewind changes nothing and returns false.
+func (r *Request) Rewind(numTokens int) bool {
 	c := r.cache
 	if !c.noMamba {
 		return false
 	}
-	r.EvictFrom(computed)
+	r.EvictFrom(numTokens)
 	for i := range r.tables {
 		t := &r.tables[i]
-		t.registered = min(t.registered, computed/c.groups[i].BlockSize)
+		t.registered = min(t.registered, numTokens/c.groups[i].BlockSize)
 	}
-	r.NumComputedTokens = computed
+	r.NumComputedTokens = numTokens
 	return true
 }
 

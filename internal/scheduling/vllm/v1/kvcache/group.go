@@ -24,8 +24,9 @@ func (g *Group) maxAdmitted(c *Config) int {
 	return 0
 }
 
-// MaxBlocks returns the largest number of blocks that a request with the given number of tokens can have. inFlight of
-// these tokens are in steps in flight (vLLM: max_memory_usage_bytes, divided by the page size; vllm/v1/RULES.md §6).
+// MaxBlocks returns the largest number of blocks that a request of the given number of tokens can have. The parameter
+// inFlight is the number of these tokens that are in steps in flight (vLLM: max_memory_usage_bytes, divided by the page
+// size; vllm/v1/RULES.md §6).
 func (g *Group) MaxBlocks(tokens, inFlight int) int {
 	switch {
 	case g.Kind == SlidingWindow: // plus one, because a window can begin inside a block

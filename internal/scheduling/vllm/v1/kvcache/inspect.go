@@ -24,5 +24,5 @@ func NewBlocks(dst []int32, r *Request, group int) []int32 {
 	if p.copied >= 0 {
 		dst = append(dst, p.copied)
 	}
-	return append(dst, r.tables[group].ids[p.from:]...)
+	return append(dst, r.tables[group].ids[p.oldLen:]...)
 }

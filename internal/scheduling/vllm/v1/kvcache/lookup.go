@@ -35,8 +35,8 @@ type hitState struct {
 	tokens int
 }
 
-// Lookup sets hit to the longest cached prefix of r without its last token. The last token must be computed for its
-// logits (vllm/v1/RULES.md §5). Lookup also sets r.Junction.
+// Lookup sets hit to the longest cached prefix of r that does not include the last token of r. The last token must be
+// computed, because its logits are needed (vllm/v1/RULES.md §5). Lookup also sets r.Junction.
 func (c *Cache) Lookup(r *Request, hit *Hit) {
 	for len(hit.Blocks) < len(c.groups) {
 		hit.Blocks = append(hit.Blocks, nil)
@@ -136,8 +136,8 @@ func (c *Cache) lookupSet(s *set, r *Request, hit *Hit, limit int, drop bool) in
 	return c.lookupFull(s, r, hit, limit, drop)
 }
 
-// appendHit appends to hit the blocks whose key has hash n of r, one for each group of the set. If a group has no such
-// block, appendHit changes nothing and returns false.
+// appendHit looks up hash number n of r in each group of the set, and adds the found blocks to hit, one for each group.
+// If a group has no block with this hash, appendHit changes nothing and returns false.
 func (c *Cache) appendHit(s *set, r *Request, hit *Hit, n int) bool {
 	if n >= len(r.content.Hashes) {
 		return false

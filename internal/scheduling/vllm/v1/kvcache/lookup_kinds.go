@@ -11,9 +11,9 @@ func (c *Cache) lookupFull(s *set, r *Request, hit *Hit, limit int, drop bool) i
 	}
 	tokens := n * size
 	if unit < size { // then unit is the hash block
-		from := n * scale
-		to := min(from+scale-1, limit/unit, len(r.content.Hashes))
-		for i := to - 1; i >= from; i-- {
+		start := n * scale
+		end := min(start+scale-1, limit/unit, len(r.content.Hashes))
+		for i := end - 1; i >= start; i-- {
 			if c.appendHit(s, r, hit, i) {
 				tokens = (i + 1) * unit
 				break
@@ -97,8 +97,9 @@ func (c *Cache) cached(s *set, r *Request, n int) bool {
 	return true
 }
 
-// lookupChunk is lookupSet for chunked local attention. It starts at the chunk with token limit, and walks to the first
-// block that is not cached. All blocks before the chunk are null blocks (vllm/v1/RULES.md §8).
+// lookupChunk is lookupSet for chunked local attention. It starts at the beginning of the chunk in which the token at
+// position limit is, and walks to the first block that is not cached. All blocks before this chunk are null blocks
+// (vllm/v1/RULES.md §8).
 func (c *Cache) lookupChunk(s *set, r *Request, hit *Hit, limit int) int {
 	size := s.spec.BlockSize
 	scale := size / c.Config.HashBlockSize

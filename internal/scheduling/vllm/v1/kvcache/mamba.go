@@ -7,14 +7,16 @@ import (
 )
 
 // Mamba layers have a state instead of keys and values. In align mode, the table of a request ends with the block of
-// the running state and the speculative blocks. Entry i of the table before the running state is either null or the
-// block with the state after (i+1)×BlockSize tokens. When a step begins a new block, the worker copies the state from
-// the block before. The block before is therefore kept for one more step (vllm/v1/RULES.md §13, and vLLM's
-// MambaManager at the commit named there).
+// the running state, followed by the speculative blocks. Every entry i before the running state is null, or is the
+// block with the state after (i+1)×BlockSize tokens.
+//
+// When a step begins a new block, the worker copies the running state from the previous block to the new one. The
+// request therefore keeps the previous block for one more step (vllm/v1/RULES.md §13, and vLLM's MambaManager at the
+// commit named there).
 
-// needAligned returns how many blocks an allocation needs in a Mamba group in align mode. It counts at most one block
-// for a new running state. If the hit ends inside a block, it also counts the copy of the state; in a request's first
-// allocation, also the speculative blocks.
+// needAligned returns how many free blocks an allocation needs in a Mamba group in align mode. It counts at most one
+// block for a new running state. If the request's first allocation is this one, it also counts the speculative blocks.
+// If a state must be copied because the hit or the prompt ends inside a block, it also counts a block for the copy.
 func (c *Cache) needAligned(g *group, t *table, d *demand) int {
 	hits := d.hit(int(g.id))
 	if n := len(hits); n > 0 && c.justStored(g, hits[n-1]) {
@@ -61,7 +63,8 @@ func (p *plan) planAligned(g *group, t *table, d *demand, length int, partial bo
 	}
 }
 
-// reused returns how many of the speculative blocks are before the new running state and can be used again after it.
+// reused returns how many of the speculative blocks are in table entries before the entry of the new running state.
+// extendAligned moves these blocks to the end of the table.
 func reused(g *group, length, running int) int {
 	return min(g.NumSpeculativeBlocks, max(0, running-(length-g.NumSpeculativeBlocks)))
 }
@@ -97,26 +100,26 @@ func (c *Cache) extendAligned(r *Request, i int, d *demand, blocks []int32) {
 	t.ids = append(t.ids, blocks...)
 }
 
-// settlePartial copies the state in entry t.partial of the table into the block private. In a first allocation this is
-// the state of the hit, and the request gets the copy. In a later allocation it is the request's own state at the end
-// of its prompt. Then the copy stays in the cache, and the request keeps its block, because the worker's block table
-// cannot change.
-func (c *Cache) settlePartial(r *Request, i int, private int32, first bool) {
+// settlePartial copies the state in entry t.partial of the table to block dst. In a first allocation, this is the state
+// of the hit, and dst replaces the hit's block in the table. In a later allocation, it is the request's own state at
+// the end of its prompt. In this case dst gets the keys and keeps the state in the cache. The request continues in its
+// own block, because the worker's block table cannot change.
+func (c *Cache) settlePartial(r *Request, i int, dst int32, first bool) {
 	g, t := &c.groups[i], &r.tables[i]
 	if first {
-		c.plans[i].copied = private
-		c.copyOnWrite(r, i, t.partial, private)
+		c.plans[i].copied = dst
+		c.copyOnWrite(r, i, t.partial, dst)
 	} else {
-		own := t.ids[t.partial]
-		c.pool.Move(own, private)
-		c.pins[own]++
-		c.pins[private]++
+		src := t.ids[t.partial]
+		c.pool.Move(src, dst)
+		c.pins[src]++
+		c.pins[dst]++
 		c.pool.Touch(t.ids[t.partial : t.partial+1])
-		c.copies = append(c.copies, Copy{Src: own, Dst: private, Group: i, Index: -1, Request: r})
+		c.copies = append(c.copies, Copy{Src: src, Dst: dst, Group: i, Index: -1, Request: r})
 		if c.Config.HandOffTails {
-			c.tails = append(c.tails, Tail{Request: r, Group: i, Block: private, NumTokens: t.tail})
+			c.tails = append(c.tails, Tail{Request: r, Group: i, Block: dst, NumTokens: t.tail})
 		}
-		if key, _, ok := c.Pool.Primary(private); ok {
+		if key, _, ok := c.Pool.Primary(dst); ok {
 			g.justStored = append(g.justStored, key)
 		}
 	}
@@ -132,8 +135,8 @@ func (c *Cache) unsettle(p Copy) {
 	c.pool.Move(p.Dst, p.Src)
 }
 
-// leaveState frees the block with the state before the running state, unless a step in flight still copies it. settled
-// is the number of computed tokens without those of steps in flight.
+// leaveState frees the block from which the running state was copied to its present block, unless a step in flight
+// still reads it. settled is the number of computed tokens without those of steps in flight.
 func (c *Cache) leaveState(g *group, t *table, settled int) {
 	if t.lastState < 0 || t.lastState >= ceil(settled, g.BlockSize)-1 {
 		return
@@ -144,10 +147,10 @@ func (c *Cache) leaveState(g *group, t *table, settled int) {
 	}
 }
 
-// registerStates adds to justStored the keys of the states that r has just stored, in the blocks from index before on.
-// A later step will overwrite the running state. So if this step ends inside a block, at the last hash of the prompt,
-// registerStates gives the running state a key, too.
-func (c *Cache) registerStates(r *Request, i, before, tokens, end int) {
+// registerStates adds to justStored the keys of the states that r has just stored: the states in the blocks that were
+// registered after the first oldRegistered blocks. In align mode, it also gives the running state a key if
+// registerPromptState allows it and this step computes no later token.
+func (c *Cache) registerStates(r *Request, i, oldRegistered, tokens, end int) {
 	g, t := &c.groups[i], &r.tables[i]
 	after := t.registered
 	if g.Align && tokens == end {
@@ -155,15 +158,16 @@ func (c *Cache) registerStates(r *Request, i, before, tokens, end int) {
 			g.justStored = append(g.justStored, key)
 		}
 	}
-	for _, id := range t.ids[min(before, after):after] {
+	for _, id := range t.ids[min(oldRegistered, after):after] {
 		if key, _, ok := c.Pool.Primary(id); ok {
 			g.justStored = append(g.justStored, key)
 		}
 	}
 }
 
-// registerPromptState gives the running state a key if it is the state at the last hash of the prompt, and this hash
-// ends inside a block.
+// registerPromptState gives the running state a key if the state is at the last multiple of HashBlockSize in the
+// prompt, and this position is inside a block. The next allocation then copies the state (see settlePartial), because
+// the request overwrites it.
 func (c *Cache) registerPromptState(r *Request, i, tokens int) (key pool.Key, ok bool) {
 	g, t := &c.groups[i], &r.tables[i]
 	unit := c.Config.HashBlockSize

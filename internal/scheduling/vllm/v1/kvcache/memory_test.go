@@ -38,8 +38,9 @@ func (m *memory) values(r *Request, drafts int) []uint64 {
 	return values
 }
 
-// step executes the pending copies. Then it writes the computed tokens of r to its blocks, from position from on.
-func (m *memory) step(c *Cache, r *Request, from int) {
+// step executes the pending copies. Then it writes the computed tokens of r to its blocks. The token at position start
+// is the first that it writes.
+func (m *memory) step(c *Cache, r *Request, start int) {
 	for _, p := range taken(c, 0).Copies {
 		for i := range c.groups[p.Group].BlockSize {
 			m.blocks[address{p.Group, p.Dst, i}] = m.blocks[address{p.Group, p.Src, i}]
@@ -48,7 +49,7 @@ func (m *memory) step(c *Cache, r *Request, from int) {
 	values := m.values(r, max(0, r.NumComputedTokens-r.NumTokens()))
 	for g := range c.groups {
 		size := c.groups[g].BlockSize
-		for i := from; i < r.NumComputedTokens; i++ {
+		for i := start; i < r.NumComputedTokens; i++ {
 			if at := i / size; at < len(r.tables[g].ids) {
 				if id := r.tables[g].ids[at]; id != 0 {
 					m.blocks[address{g, id, i % size}] = values[i]

@@ -10,10 +10,10 @@ import (
 // (vllm/v1/RULES.md §6.2).
 func TestTheWatermarkIsForWaitingRequestsBesideOthers(t *testing.T) {
 	for _, tc := range []struct {
-		name   string
-		tokens int
-		alone  bool
-		want   bool
+		name        string
+		tokens      int
+		nothingElse bool
+		want        bool
 	}{
 		{"8 blocks", 32, false, true},
 		{"9 blocks", 33, false, false},
@@ -21,7 +21,7 @@ func TestTheWatermarkIsForWaitingRequestsBesideOthers(t *testing.T) {
 	} {
 		c := newHybrid(t, func(c *Config) { c.NumGPUBlocks, c.Watermark = 11, 0.2 }, Group{Kind: Full, BlockSize: 4})
 		r := added(t, c, counting(tc.tokens))
-		require.Equal(t, tc.want, fits(t, c, r, Alloc{NumNewTokens: tc.tokens, NothingScheduled: tc.alone}), tc.name)
+		require.Equal(t, tc.want, fits(t, c, r, Alloc{NumNewTokens: tc.tokens, NothingScheduled: tc.nothingElse}), tc.name)
 		if tc.want { // it runs now, and takes the last blocks
 			r.NumComputedTokens = tc.tokens
 			allocate(t, c, r, Alloc{NumNewTokens: 40 - tc.tokens})
@@ -70,9 +70,10 @@ func TestAdmissionCountsWhatAGroupCanHold(t *testing.T) {
 	}
 }
 
-// Ensure that no block is freed while a step in flight reads it, whether the new tokens fit into the table or not. Of
-// the 16 or 17 tokens, 8 are in flight. The window has 5 tokens, so the first token in flight reads no token before
-// token 4 or 5. Only the first block, with tokens 0 to 3, is free (vllm/v1/RULES.md §15).
+// Ensure that no block is freed while a step in flight reads it. With 16 computed tokens the new token needs another
+// block, and with 17 it fits into the table. In both cases the last 8 computed tokens are in flight. The window has 5
+// tokens, so the first token in flight, at position 8 or 9, reads no token before position 4 or 5. Only the first
+// block, with tokens 0 to 3, may be freed (vllm/v1/RULES.md §15).
 func TestWindowsWaitForTokensInFlight(t *testing.T) {
 	for _, tokens := range []int{16, 17} {
 		c := newHybrid(t, nil, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
@@ -132,9 +133,10 @@ func TestTokensThatGoBackCannotBeHit(t *testing.T) {
 	}
 }
 
-// Ensure that a window group keeps the blocks for hits at the end of a segment, and for a hit of the prompt without its
-// last token. With RetainAll, a segment has SchedulerBlockSize tokens. With EAGLE, these blocks are one block later,
-// and one more block is kept (vllm/v1/RULES.md §9).
+// Ensure that a window group keeps the blocks that hits need: the last blocks before the end of each segment, and the
+// last blocks before the last token of the prompt. With RetainAll, a segment has SchedulerBlockSize tokens. With EAGLE,
+// the group also keeps the block after each of these ends, because a lookup drops the last block that it finds
+// (vllm/v1/RULES.md §9).
 func TestWindowBlocksInFrontOfBoundariesAreKept(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -209,8 +211,9 @@ func TestTheCopyOfAHitTakesABlock(t *testing.T) {
 	c.StartStep(0)
 	r, hit := found(t, c, counting(14))
 	require.Equal(t, 12, hit.NumTokens)
-	// Two blocks are copies: of the attention block and of the Mamba state. The third is the running Mamba state. The
-	// fourth is the free block of the hit, because it leaves the free queue.
+	// The allocation needs four free blocks. Two are for copies, of the attention block and of the Mamba state inside
+	// which the hit ends. One is for the running Mamba state. One is the free block of the hit: it leaves the free
+	// queue when the request adopts it.
 	requireNeed(t, c, r, Alloc{NumNewTokens: 2, Hit: &hit}, 4)
 }
 

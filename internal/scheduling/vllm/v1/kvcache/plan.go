@@ -11,7 +11,7 @@ type plan struct {
 	private  int  // blocks that replace shared ones
 	fresh    int  // blocks at the end
 
-	from   int   // length of the table before the fresh blocks
+	oldLen int   // length of the table before the fresh blocks
 	copied int32 // the copy of the block inside which the hit ends; -1: no copy
 }
 
@@ -31,7 +31,7 @@ func (c *Cache) plan(r *Request, d *demand) bool {
 		if adopt {
 			hits := d.hit(i)
 			p.adopt = true
-			p.skip = g.skipped(d.all) / g.BlockSize
+			p.skip = g.skipped(d.external) / g.BlockSize
 			hits = hits[min(p.skip, len(hits)):]
 			length = p.skip + len(hits)
 			partial = d.partial(g, hits)
@@ -57,14 +57,14 @@ func (c *Cache) plan(r *Request, d *demand) bool {
 // externalBlocks returns how many blocks the external tokens need after the first length blocks of the table. It
 // returns 0 if all external tokens are outside the window.
 func (g *group) externalBlocks(d *demand, length int) int {
-	if min(d.all-g.skipped(d.all), d.NumExternalTokens) <= 0 {
+	if min(d.external-g.skipped(d.external), d.NumExternalTokens) <= 0 {
 		return 0
 	}
-	return max(ceil(d.all, g.BlockSize)-length, 0)
+	return max(ceil(d.external, g.BlockSize)-length, 0)
 }
 
-// commit carries out the plans. First all groups adopt the blocks of their hits. Then no block of a hit is evicted when
-// other blocks are taken from the pool (vllm/v1/RULES.md §6, step 7).
+// commit carries out the plans. All groups adopt the blocks of their hits before commit takes other blocks from the
+// pool, so that no block of a hit is evicted (vllm/v1/RULES.md §6, step 7).
 func (c *Cache) commit(r *Request, d *demand) {
 	take := 0
 	for i := range c.plans {
@@ -103,7 +103,7 @@ func (c *Cache) adopt(r *Request, i int, d *demand) {
 	t.ids = append(t.ids, hits...)
 	t.tracked = true
 	t.registered = len(t.ids)
-	c.own(g, t)
+	c.addOwner(g, t)
 	if d.partial(g, hits) {
 		t.partial = d.local / g.BlockSize
 		t.registered = t.partial
@@ -112,8 +112,8 @@ func (c *Cache) adopt(r *Request, i int, d *demand) {
 
 func (c *Cache) extend(r *Request, i int, d *demand, blocks []int32) {
 	g, t, p := &c.groups[i], &r.tables[i], &c.plans[i]
-	c.own(g, t)
-	p.from = len(t.ids)
+	c.addOwner(g, t)
+	p.oldLen = len(t.ids)
 	switch {
 	case g.aligned():
 		c.extendAligned(r, i, d, blocks)
@@ -132,7 +132,7 @@ func (c *Cache) extend(r *Request, i int, d *demand, blocks []int32) {
 	c.noteNew(i, blocks)
 }
 
-func (c *Cache) own(g *group, t *table) {
+func (c *Cache) addOwner(g *group, t *table) {
 	if !t.owns {
 		t.owns = true
 		g.owners++
@@ -148,7 +148,7 @@ func (r *Request) NumCommonPrefixBlocks(dst []int32) []int32 {
 		g, t := &c.groups[i], &r.tables[i]
 		n := int32(0)
 		if g.Kind == Full && c.Config.EnablePrefixCaching {
-			c.own(g, t)
+			c.addOwner(g, t)
 			for _, id := range t.ids {
 				if c.Pool.Count(id) != int32(g.owners) {
 					break

@@ -37,8 +37,9 @@ func (c *Cache) registerGroup(r *Request, i, tokens, end int) {
 	}
 }
 
-// registerTail gives the last block of the prompt a key for a part of its tokens, up to the last hash of the prompt. It
-// does nothing if the last hash ends at the end of a block.
+// registerTail gives a partial key to the block that contains the last multiple of HashBlockSize in the prompt. The key
+// identifies the tokens up to this position. registerTail does nothing if the position is the end of a block, or if it
+// is not computed yet.
 func (c *Cache) registerTail(r *Request, i, tokens int) {
 	g, t := &c.groups[i], &r.tables[i]
 	end := floorTo(r.NumPromptTokens, c.Config.HashBlockSize)

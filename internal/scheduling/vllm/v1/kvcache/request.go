@@ -59,12 +59,13 @@ type table struct {
 	tracked    bool // it has adopted a hit or registered a block
 	owns       bool // the request counts in group.owners
 
-	// partial is the index in ids of a block that the next allocation must copy, or -1. It is the block inside which a
-	// hit ends or, in a Mamba group, the running state if it has the key of the prompt.
+	// partial is the index in ids of a block that the next allocation must copy, or -1 if there is none. The block is
+	// one inside which a hit ends. In a Mamba group it can also be the block of the running state, if
+	// registerPromptState has given this state a key.
 	partial int
 
 	allocated bool // Mamba: it has had an allocation
-	lastState int  // Mamba: index of the block with the state before the running state; -1: none
+	lastState int  // Mamba: index of the block from which the running state was copied to its present block; -1: none
 	tail      int  // Mamba: number of tokens before the state in ids[partial]
 }
 
@@ -100,7 +101,7 @@ func (r *Request) Reserve(tokens int) {
 	}
 }
 
-func reserve[T any](to *[]T, n int) { *to = slices.Grow(*to, max(0, n-len(*to))) }
+func reserve[T any](s *[]T, n int) { *s = slices.Grow(*s, max(0, n-len(*s))) }
 
 // blank returns an empty request. It reuses the memory of a request that has ended, if there is one.
 func (c *Cache) blank() *Request {

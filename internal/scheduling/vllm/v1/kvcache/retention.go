@@ -5,24 +5,24 @@ import (
 	"slices"
 )
 
-// retained returns a mask of the blocks [from, to) that get a key, or nil if all of them do. In groups of sliding
-// windows and states, hits need only the last blocks before a boundary, and other blocks get no key (vllm/v1/RULES.md
-// §9).
-func (c *Cache) retained(r *Request, g *group, from, to int) []bool {
+// retained returns a mask of the blocks [start, end) that get a key, or nil if all of them get one. In groups of
+// sliding windows and of Mamba states, a hit needs only the last blocks before its end. So only the blocks before
+// likely ends of hits get a key (vllm/v1/RULES.md §9).
+func (c *Cache) retained(r *Request, g *group, start, end int) []bool {
 	switch g.Kind {
 	case SlidingWindow:
-		return c.retainedWindow(r, g, from, to)
+		return c.retainedWindow(r, g, start, end)
 	case Mamba:
-		return c.retainedStates(r, g, from, to)
+		return c.retainedStates(r, g, start, end)
 	}
 	return nil
 }
 
-// retainedWindow returns the mask for a sliding window: the last blocks of each segment and the last blocks before each
-// boundary, as many as a window needs. A segment has RetentionInterval tokens. With RetainAll it has SchedulerBlockSize
-// tokens, and boundaries do not matter. A hit with EAGLE needs one block after its end, so with EAGLE the mask is moved
-// by one block.
-func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
+// retainedWindow returns the mask for a sliding window. The mask selects as many blocks as a window needs before the
+// end of each segment and before each boundary. A segment has RetentionInterval tokens; if this is 0, there are no
+// segments. With RetainAll, a segment has SchedulerBlockSize tokens, so that hits can end at any segment, and
+// boundaries have no effect. With EAGLE, a hit also needs the block after its end, so the mask selects this block, too.
+func (c *Cache) retainedWindow(r *Request, g *group, start, end int) []bool {
 	need, shift := windowBlocks(&g.Group, g.eagle), eagleBlock(g.eagle)
 	segment := c.Config.RetentionInterval
 	if segment == RetainAll {
@@ -32,17 +32,17 @@ func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
 	if segment > 0 && need >= per {
 		return nil
 	}
-	mask := c.clearMask(to - from)
+	mask := c.clearMask(end - start)
 	if segment > 0 {
-		for i := max(from, shift); i < to; i++ {
-			mask[i-from] = (i-shift)%per >= per-need
+		for i := max(start, shift); i < end; i++ {
+			mask[i-start] = (i-shift)%per >= per-need
 		}
 	}
 	if c.Config.RetentionInterval != RetainAll {
 		for _, boundary := range r.boundaries() {
-			end := floorTo(boundary, c.Config.SchedulerBlockSize)/g.BlockSize + shift
-			for i := max(from, end-need); i < min(to, end); i++ {
-				mask[i-from] = true
+			hitEnd := floorTo(boundary, c.Config.SchedulerBlockSize)/g.BlockSize + shift
+			for i := max(start, hitEnd-need); i < min(end, hitEnd); i++ {
+				mask[i-start] = true
 			}
 		}
 	}
@@ -50,7 +50,7 @@ func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
 }
 
 // retainedStates returns the mask for a Mamba group: the states at the ends of segments and before boundaries.
-func (c *Cache) retainedStates(r *Request, g *group, from, to int) []bool {
+func (c *Cache) retainedStates(r *Request, g *group, start, end int) []bool {
 	segment := c.Config.RetentionInterval
 	if segment == RetainAll {
 		return nil
@@ -59,22 +59,22 @@ func (c *Cache) retainedStates(r *Request, g *group, from, to int) []bool {
 	if segment > 0 && per <= 1 {
 		return nil
 	}
-	mask := c.clearMask(to - from)
-	for i := from; i < to; i++ {
-		mask[i-from] = segment > 0 && (i+1)%per == 0
+	mask := c.clearMask(end - start)
+	for i := start; i < end; i++ {
+		mask[i-start] = segment > 0 && (i+1)%per == 0
 	}
 	for _, boundary := range r.boundaries() {
 		i := floorTo(boundary, c.Config.SchedulerBlockSize)/g.BlockSize - 1
-		if from <= i && i < to {
-			mask[i-from] = true
+		if start <= i && i < end {
+			mask[i-start] = true
 		}
 	}
 	return mask
 }
 
-// boundaries returns the lengths of prefixes that later lookups are likely to find. The first is the prompt without its
-// last token. The second is r.Junction if it is set: at the lookup of r, only a part of the groups had this prefix in
-// the cache.
+// boundaries returns the lengths of two prefixes that later lookups are likely to find. The first is the prompt without
+// its last token. The second is r.Junction: when r was looked up, some groups had this prefix in the cache, but not
+// all. If r.Junction is not set, the second is equal to the first.
 func (r *Request) boundaries() [2]int {
 	replay := r.NumPromptTokens - 1
 	return [2]int{replay, cmp.Or(r.Junction, replay)}

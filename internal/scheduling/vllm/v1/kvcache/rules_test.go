@@ -54,15 +54,16 @@ func TestAnEagleRunEndsABlockPastTheBoundary(t *testing.T) {
 }
 
 // Ensure that a Mamba group keeps the states at the ends of segments of two blocks. It must also keep the state at the
-// last end of a block in the prompt (vllm/v1/RULES.md §9).
+// end of the last full block of the prompt (vllm/v1/RULES.md §9).
 func TestMambaStatesAtTheEndsOfSegmentsAreKept(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.RetentionInterval = 8 }, Group{Kind: Mamba, BlockSize: 4})
 	r := prefilled(t, c, 21)
 	require.Equal(t, []int{1, 3, 4}, kept(c, r, 0))
 }
 
-// Ensure that the running state moves on by the blocks of a step. The speculative blocks before it must move to the end
-// of the table, and the previous state must be freed one step later (vllm/v1/RULES.md §13).
+// Ensure that in each step the running state moves forward in the table by the number of new blocks. Speculative blocks
+// that would be before the running state must move to the end of the table. The block of the previous running state
+// must be freed one step later (vllm/v1/RULES.md §13).
 func TestSpeculativeStatesMoveOn(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.EnablePrefixCaching = false }, Group{Kind: Mamba, BlockSize: 4, Align: true, NumSpeculativeBlocks: 2})
 	r := added(t, c, counting(40))

@@ -75,8 +75,9 @@ func TestAHitOfAStateIsNotHandedOff(t *testing.T) {
 	require.Empty(t, taken(c, 0).Tails)
 }
 
-// Ensure that the block of a tail is kept after Take until the step has run, like the other blocks of the request. It
-// is freed after them, because blocks are freed from the last to the first (vLLM's pop_blocks_for_free).
+// Ensure that Release also frees the block of a Tail that Take has returned. Like the other blocks of the request, this
+// block is kept until the step has run. EndStep frees the blocks from the last to the first, and must free the tail's
+// block last. So this block must be the first in the list (vLLM's pop_blocks_for_free).
 func TestAHandedOffStateIsFreedWithItsRequestsBlocks(t *testing.T) {
 	c := withTail(t)
 	r := continued(t, c, 6)

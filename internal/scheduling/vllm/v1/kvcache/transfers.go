@@ -20,25 +20,25 @@ func (c *Cache) Evict(id int32) error {
 // tokens without those of steps in flight.
 func (r *Request) LeaveWindows(settled int) { r.cache.leaveWindows(r, settled) }
 
-// SharedFrom reports whether another table names a block of r that contains tokens at or after position computed.
-func (r *Request) SharedFrom(computed int) bool {
+// SharedFrom reports whether another table names a block of r that contains the token at position pos or later tokens.
+func (r *Request) SharedFrom(pos int) bool {
 	c := r.cache
 	for i := range r.tables {
 		ids := r.tables[i].ids
-		if slices.ContainsFunc(ids[min(computed/c.groups[i].BlockSize, len(ids)):], c.shared) {
+		if slices.ContainsFunc(ids[min(pos/c.groups[i].BlockSize, len(ids)):], c.shared) {
 			return true
 		}
 	}
 	return false
 }
 
-// NoteUnwritten adds blocks of r to Pending.NewBlocks again, from the block with token number computed to the last. A
-// load should have written these blocks, but it has failed (vLLM: record_blocks_for_zeroing).
-func (r *Request) NoteUnwritten(computed int) {
+// NoteUnwritten adds blocks of r to Pending.NewBlocks again: the block that contains position pos, and all blocks after
+// it. A load should have written these blocks, but it has failed (vLLM: record_blocks_for_zeroing).
+func (r *Request) NoteUnwritten(pos int) {
 	c := r.cache
 	for i := range r.tables {
 		ids := r.tables[i].ids
-		c.noteNew(i, ids[min(computed/c.groups[i].BlockSize, len(ids)):])
+		c.noteNew(i, ids[min(pos/c.groups[i].BlockSize, len(ids)):])
 	}
 }
 
@@ -47,16 +47,17 @@ func (r *Request) RemainingBlocks() int {
 	c := r.cache
 	whole := min(r.NumTokens(), c.Config.MaxModelLen)
 	d := demand{
-		Alloc: &Alloc{}, local: r.NumComputedTokens, all: r.NumComputedTokens, total: r.NumComputedTokens,
+		Alloc: &Alloc{}, local: r.NumComputedTokens, external: r.NumComputedTokens, total: r.NumComputedTokens,
 		main: whole, slots: whole, computed: r.NumComputedTokens, capped: true,
 	}
 	return c.need(r, &d)
 }
 
-// A Tail is a block with a copy of a Mamba group's state. It is the state after the tokens of a prompt's last hash, if
-// this hash ends inside a block of the group. The copy is in no table: the request continues in its own block and
-// overwrites the state there. A connector can send the Tail to another cache, whose requests can then hit the prompt up
-// to this state (vLLM's partial_tail_offloads; vllm/v1/RULES.md §19).
+// A Tail is a block with a copy of a Mamba group's state at the end of a prompt. The state is at the last multiple of
+// HashBlockSize in the prompt; a Tail exists only if this position is inside a block of the group. The copy is in no
+// table: the request continues in its own block and overwrites the state there. A connector can send the Tail to
+// another cache, whose requests can then hit the prompt up to this state (vLLM's partial_tail_offloads;
+// vllm/v1/RULES.md §19).
 type Tail struct {
 	Request   *Request
 	Group     int
@@ -64,8 +65,8 @@ type Tail struct {
 	NumTokens int // number of tokens before the state
 }
 
-// forgetTails removes the tails of r that Take has not returned. It returns the blocks of those that Take has
-// returned, for the caller to free.
+// forgetTails removes the tails of r from the list for the next call of Take. It returns the blocks of the tails of r
+// that Take has returned before. The caller must free these blocks.
 func (c *Cache) forgetTails(r *Request) []int32 {
 	if len(c.tails) > 0 {
 		c.tails = slices.DeleteFunc(c.tails, func(t Tail) bool { return t.Request == r })

@@ -77,7 +77,7 @@ func (p *Pool) checkRings() (nodes int, err error) {
 			if p.entry(e.younger).older != node {
 				return 0, invariants.Broken("node %d is not the one in front of %d", node, e.younger)
 			}
-			if size++; size > p.config.NumGPUBlocks+len(p.more) {
+			if size++; size > p.config.NumGPUBlocks+len(p.additional) {
 				return 0, invariants.Broken("the ring of node %d has no end", head)
 			}
 			if node = e.younger; node == head {
@@ -99,7 +99,7 @@ func (p *Pool) checkKeys(nodes int) error {
 	n := 0
 	for id := range p.config.NumGPUBlocks {
 		if p.recs[id].tokens == 0 {
-			if p.firstMore(int32(id)) >= 0 {
+			if p.firstAdditional(int32(id)) >= 0 {
 				return invariants.Broken("block %d has additional keys, but no primary one", id)
 			}
 			continue
@@ -109,17 +109,17 @@ func (p *Pool) checkKeys(nodes int) error {
 		if _, found := p.find(&e.hash, e.group, tagOf(&e.hash, e.group)); !found {
 			return invariants.Broken("the key of block %d is not in the map", id)
 		}
-		for i := p.firstMore(int32(id)); i >= 0; i = p.more[i].next {
-			if n++; p.more[i].block != int32(id) {
-				return invariants.Broken("block %d has a key of block %d", id, p.more[i].block)
+		for i := p.firstAdditional(int32(id)); i >= 0; i = p.additional[i].next {
+			if n++; p.additional[i].block != int32(id) {
+				return invariants.Broken("block %d has a key of block %d", id, p.additional[i].block)
 			}
 		}
 	}
 	if n != nodes {
 		return invariants.Broken("blocks have %d keys, the map has %d", n, nodes)
 	}
-	if free := len(p.more) - len(p.spare); free < 0 || n < free {
-		return invariants.Broken("%d of %d additional keys are unused", len(p.spare), len(p.more))
+	if free := len(p.additional) - len(p.spare); free < 0 || n < free {
+		return invariants.Broken("%d of %d additional keys are unused", len(p.spare), len(p.additional))
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ type Event struct {
 }
 
 // A span is the range of Events.hashes or Events.tokens that belongs to an event.
-type span struct{ from, to int }
+type span struct{ start, end int }
 
 // Events are the events between two calls of TakeEvents. The slices that Hashes and Tokens return are valid until the
 // Events is passed to TakeEvents again.
@@ -38,10 +38,10 @@ type Events struct {
 }
 
 // Hashes returns the hashes of the blocks of e. A Stored event can have none.
-func (v *Events) Hashes(e *Event) []blockhash.Hash { return v.hashes[e.hashes.from:e.hashes.to] }
+func (v *Events) Hashes(e *Event) []blockhash.Hash { return v.hashes[e.hashes.start:e.hashes.end] }
 
 // Tokens returns the tokens of a Stored event, including the tokens of blocks that got no key.
-func (v *Events) Tokens(e *Event) []int32 { return v.tokens[e.tokens.from:e.tokens.to] }
+func (v *Events) Tokens(e *Event) []int32 { return v.tokens[e.tokens.start:e.tokens.end] }
 
 // TakeEvents replaces dst by the events since the last call.
 func (v View) TakeEvents(dst *Events) {
@@ -56,21 +56,21 @@ func (v *Events) removed(h *blockhash.Hash, group uint32) {
 	v.List = append(v.List, Event{Kind: Removed, Group: group, hashes: span{len(v.hashes) - 1, len(v.hashes)}})
 }
 
-// recordStored adds one Stored event for blocks from to to-1 of a request, which got keys. It leaves out null blocks of
-// table, unless table is nil, and block from+i if mask is not nil and mask[i] is false. items says where the search for
-// multimodal items of the first block starts.
-func (p *Pool) recordStored(c *Content, table []int32, from, to, blockSize int, group uint32, mask []bool, items blockhash.Cursor) {
+// recordStored adds one Stored event for the blocks [start, end) of a request, which got keys. It leaves out block i if
+// table[i] is the null block, or if mask[i-start] is false. Both table and mask can be nil. items is the multimodal
+// item at which the search for the items of the first block starts.
+func (p *Pool) recordStored(c *Content, table []int32, start, end, blockSize int, group uint32, mask []bool, items blockhash.Cursor) {
 	v := &p.events
 	scale := blockSize / p.config.HashBlockSize
 	e := Event{Kind: Stored, Group: group, BlockSize: blockSize, LoRA: c.Extras.LoRA, LoRAID: c.LoRAID}
-	if from > 0 {
-		e.HasParent, e.Parent = true, c.Hashes[from*scale-1]
+	if start > 0 {
+		e.HasParent, e.Parent = true, c.Hashes[start*scale-1]
 	}
-	e.tokens = span{len(v.tokens), len(v.tokens) + (to-from)*blockSize}
-	v.tokens = append(v.tokens, c.Tokens[from*blockSize:to*blockSize]...)
+	e.tokens = span{len(v.tokens), len(v.tokens) + (end-start)*blockSize}
+	v.tokens = append(v.tokens, c.Tokens[start*blockSize:end*blockSize]...)
 	e.hashes = span{len(v.hashes), len(v.hashes)}
-	for i := from; i < to; i++ {
-		if table != nil && table[i] == Null || mask != nil && !mask[i-from] {
+	for i := start; i < end; i++ {
+		if table != nil && table[i] == Null || mask != nil && !mask[i-start] {
 			continue
 		}
 		v.addBlock(&e, &c.Hashes[(i+1)*scale-1], c.Extras.Block(i*blockSize, (i+1)*blockSize, &items))
@@ -89,11 +89,11 @@ func (p *Pool) ReportHit(c *Content, blocks, blockSize int, group uint32) {
 
 func (v *Events) addBlock(e *Event, h *blockhash.Hash, extra []blockhash.Key) {
 	v.hashes = append(v.hashes, *h)
-	if e.hashes.to++; extra == nil && e.Extra == nil {
+	if e.hashes.end++; extra == nil && e.Extra == nil {
 		return
 	}
-	for len(e.Extra) < e.hashes.to-e.hashes.from-1 {
-		e.Extra = append(e.Extra, nil) // of the blocks before the first with extra keys
+	for len(e.Extra) < e.hashes.end-e.hashes.start-1 {
+		e.Extra = append(e.Extra, nil) // of the blocks before the first block with extra keys
 	}
 	e.Extra = append(e.Extra, extra)
 }

@@ -62,12 +62,12 @@ func (p *Pool) find(h *blockhash.Hash, group, tag uint32) (i uint32, found bool)
 }
 
 // entry returns the node with the given number. Node id is the primary key of block id; the nodes after the last block
-// are the additional keys in p.more.
+// are the additional keys in p.additional.
 func (p *Pool) entry(node int32) *entry {
 	if int(node) < p.config.NumGPUBlocks {
 		return &p.recs[node].entry
 	}
-	return &p.more[int(node)-p.config.NumGPUBlocks].entry
+	return &p.additional[int(node)-p.config.NumGPUBlocks].entry
 }
 
 // Lookup returns the block with this key; of several blocks, the one that got the key first. It does not change the

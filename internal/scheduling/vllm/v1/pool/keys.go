@@ -2,9 +2,9 @@ package pool
 
 import "llmmemory/internal/scheduling/blockhash"
 
-// A moreKey is an additional key of a block: the key of a prefix that ends inside the block (a partial entry,
-// vllm/v1/RULES.md §10).
-type moreKey struct {
+// An additionalKey is a key of a block that already has a primary key. It is the key of a prefix that ends inside the
+// block (a partial entry, vllm/v1/RULES.md §10).
+type additionalKey struct {
 	entry
 	block int32
 	next  int32 // index of the block's next additional key, or -1
@@ -14,18 +14,18 @@ func (p *Pool) owner(node int32) int32 {
 	if int(node) < p.config.NumGPUBlocks {
 		return node
 	}
-	return p.more[int(node)-p.config.NumGPUBlocks].block
+	return p.additional[int(node)-p.config.NumGPUBlocks].block
 }
 
 // insert gives block id a key, which is its primary key if the block has no key yet. insert does nothing if the block
 // already has this key.
 func (p *Pool) insert(id int32, h *blockhash.Hash, group uint32, tokens int) {
-	if p.has(id, h, group) {
+	if p.hasKey(id, h, group) {
 		return
 	}
 	p.recs[id].stamp = p.stamp
 	if p.recs[id].tokens != 0 {
-		p.insertMore(id, h, group)
+		p.insertAdditional(id, h, group)
 		return
 	}
 	rec := &p.recs[id]
@@ -33,23 +33,23 @@ func (p *Pool) insert(id int32, h *blockhash.Hash, group uint32, tokens int) {
 	p.enter(id)
 }
 
-func (p *Pool) has(id int32, h *blockhash.Hash, group uint32) bool {
+func (p *Pool) hasKey(id int32, h *blockhash.Hash, group uint32) bool {
 	if p.recs[id].tokens == 0 {
 		return false
 	}
 	if e := &p.recs[id]; e.group == group && e.hash.Equal(h) {
 		return true
 	}
-	for i := p.firstMore(id); i >= 0; i = p.more[i].next {
-		if e := &p.more[i]; e.group == group && e.hash.Equal(h) {
+	for i := p.firstAdditional(id); i >= 0; i = p.additional[i].next {
+		if e := &p.additional[i]; e.group == group && e.hash.Equal(h) {
 			return true
 		}
 	}
 	return false
 }
 
-// firstMore is the index of id's first additional key, or -1.
-func (p *Pool) firstMore(id int32) int32 {
+// firstAdditional returns the index of the first additional key of block id, or -1.
+func (p *Pool) firstAdditional(id int32) int32 {
 	if len(p.first) == 0 {
 		return -1
 	}
@@ -59,25 +59,25 @@ func (p *Pool) firstMore(id int32) int32 {
 	return -1
 }
 
-func (p *Pool) insertMore(id int32, h *blockhash.Hash, group uint32) {
+func (p *Pool) insertAdditional(id int32, h *blockhash.Hash, group uint32) {
 	var i int32
 	if n := len(p.spare); n > 0 {
 		i, p.spare = p.spare[n-1], p.spare[:n-1]
 	} else {
-		i = int32(len(p.more))
-		p.more = append(p.more, moreKey{})
+		i = int32(len(p.additional))
+		p.additional = append(p.additional, additionalKey{})
 	}
-	p.more[i] = moreKey{entry: entry{hash: *h, group: group}, block: id, next: -1}
-	if last := p.firstMore(id); last < 0 {
+	p.additional[i] = additionalKey{entry: entry{hash: *h, group: group}, block: id, next: -1}
+	if last := p.firstAdditional(id); last < 0 {
 		if p.first == nil {
 			p.first = map[int32]int32{}
 		}
 		p.first[id] = i
 	} else {
-		for p.more[last].next >= 0 {
-			last = p.more[last].next
+		for p.additional[last].next >= 0 {
+			last = p.additional[last].next
 		}
-		p.more[last].next = i
+		p.additional[last].next = i
 	}
 	p.enter(int32(p.config.NumGPUBlocks) + i)
 }
@@ -92,21 +92,22 @@ func (p *Pool) forget(id int32, record bool) {
 	if record {
 		p.events.removed(&p.recs[id].hash, p.recs[id].group)
 	}
-	i := p.firstMore(id)
+	i := p.firstAdditional(id)
 	if i < 0 {
 		return
 	}
 	delete(p.first, id)
-	for ; i >= 0; i = p.more[i].next {
+	for ; i >= 0; i = p.additional[i].next {
 		p.leave(int32(p.config.NumGPUBlocks) + i)
 		if record {
-			p.events.removed(&p.more[i].hash, p.more[i].group)
+			p.events.removed(&p.additional[i].hash, p.additional[i].group)
 		}
 		p.spare = append(p.spare, i)
 	}
 }
 
-// SetStamp sets the number of the current step, which keys get when they are inserted (see View.InsertedSince).
+// SetStamp sets the number of the current step. Keys that are inserted from then on record this number (see
+// View.InsertedSince).
 func (p *Pool) SetStamp(step uint32) { p.stamp = step }
 
 // Move gives all keys of block src to block dst, which must have no keys. The caller has copied src to dst and will
@@ -125,8 +126,8 @@ func (p *Pool) Move(src, dst int32) {
 
 func (p *Pool) keysOf(id int32) []Key {
 	keys := []Key{{p.recs[id].hash, p.recs[id].group}}
-	for i := p.firstMore(id); i >= 0; i = p.more[i].next {
-		keys = append(keys, Key{p.more[i].hash, p.more[i].group})
+	for i := p.firstAdditional(id); i >= 0; i = p.additional[i].next {
+		keys = append(keys, Key{p.additional[i].hash, p.additional[i].group})
 	}
 	return keys
 }
@@ -147,7 +148,7 @@ func (p *Pool) Reset() bool {
 	}
 	clear(p.slots)
 	clear(p.first)
-	p.more, p.spare, p.used = p.more[:0], p.spare[:0], 0
+	p.additional, p.spare, p.used = p.additional[:0], p.spare[:0], 0
 	p.version++
 	if p.config.EnableEvents {
 		p.events.List = append(p.events.List, Event{Kind: Cleared})

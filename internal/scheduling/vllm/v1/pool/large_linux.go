@@ -17,8 +17,8 @@ func large[T any](n int) []T {
 		return s
 	}
 	start := uintptr(unsafe.Pointer(&s[0]))
-	from := (start + hugePage - 1) &^ (hugePage - 1)
-	whole := (start + size - from) &^ (hugePage - 1)
-	_ = unix.Madvise(unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(&s[0]), from-start)), whole), unix.MADV_HUGEPAGE)
+	aligned := (start + hugePage - 1) &^ (hugePage - 1)
+	whole := (start + size - aligned) &^ (hugePage - 1)
+	_ = unix.Madvise(unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(&s[0]), aligned-start)), whole), unix.MADV_HUGEPAGE)
 	return s
 }

@@ -30,11 +30,11 @@ type Pool struct {
 	recs []record // one for each block, and the queue's sentinel
 	free int      // length of the queue
 
-	more  []moreKey       // additional keys, from partial entries only
-	first map[int32]int32 // block → its first additional key
-	spare []int32         // unused indexes of more
-	slots []slot          // open addressing: key → first block
-	used  int             // slots in use, which is the number of keys
+	additional []additionalKey // additional keys, from partial entries only
+	first      map[int32]int32 // block → its first additional key
+	spare      []int32         // unused indexes of additional
+	slots      []slot          // open addressing: key → first block
+	used       int             // slots in use, which is the number of keys
 
 	config  Config
 	events  Events
@@ -100,7 +100,8 @@ func (p *Pool) Get(dst []int32, n int) ([]int32, error) {
 	return dst, nil
 }
 
-// Touch adds a reference to each block, and removes blocks that were free from the queue (vllm/v1/RULES.md §2.2).
+// Touch adds a reference to each block. If a block was free, Touch also removes it from the queue (vllm/v1/RULES.md
+// §2.2).
 func (p *Pool) Touch(ids []int32) {
 	if invariants.Enabled {
 		defer invariants.Hold(p.View.Check)
@@ -123,44 +124,45 @@ func (p *Pool) Free(table []int32) {
 	if invariants.Enabled {
 		defer invariants.Hold(p.View.Check)
 	}
-	at := p.end()
+	prev := p.end()
 	for _, id := range slices.Backward(table) {
-		at = p.release(id, at)
+		prev = p.release(id, prev)
 	}
 }
 
 // release removes one reference from block id. If the block becomes free and has a key, release puts it at the tail of
-// the queue. If it becomes free without a key, release puts it after the block previous. This is the last block without
-// a key from the same call of Free, or the sentinel. release returns previous for its next call.
-func (p *Pool) release(id, previous int32) int32 {
+// the queue. If it becomes free without a key, release puts it after block prev. prev is the last block without a key
+// that the same call of Free has put into the queue; before the first such block it is the sentinel. release returns
+// the prev for its next call.
+func (p *Pool) release(id, prev int32) int32 {
 	if id == Null {
-		return previous
+		return prev
 	}
 	rec := &p.recs[id]
 	rec.count--
 	switch count := rec.count; {
 	case count > 0:
-		return previous
+		return prev
 	case count < 0:
 		panic(fmt.Sprintf("block %d is freed, but it is free already", id))
 	}
 	if rec.tokens == 0 {
-		p.link(id, previous)
+		p.link(id, prev)
 		return id
 	}
 	p.link(id, p.recs[p.end()].prev)
-	return previous
+	return prev
 }
 
 // end returns the index of the queue's sentinel. The queue is a ring of records: the block after the sentinel is its
 // head, the block before the sentinel its tail.
 func (p *Pool) end() int32 { return int32(len(p.recs) - 1) }
 
-// link puts the free block id after at.
-func (p *Pool) link(id, at int32) {
-	next := p.recs[at].next
-	p.recs[at].next, p.recs[next].prev = id, id
-	p.recs[id].next, p.recs[id].prev = next, at
+// link puts the free block id into the queue after block prev.
+func (p *Pool) link(id, prev int32) {
+	next := p.recs[prev].next
+	p.recs[prev].next, p.recs[next].prev = id, id
+	p.recs[id].next, p.recs[id].prev = next, prev
 	p.free++
 }
 

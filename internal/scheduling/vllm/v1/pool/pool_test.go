@@ -69,7 +69,8 @@ func TestABlockIsInsertedWhenItsLastKeyIs(t *testing.T) {
 	require.True(t, p.View.InsertedNow(1))
 }
 
-// Ensure that blocks outside the mask and the null block get no key. Version must change whenever a key is removed.
+// Ensure that Register gives no key to the null block, and none to a block whose element of the mask is false. Version
+// must change whenever a key is removed.
 func TestKeysComeAndGo(t *testing.T) {
 	p := newPool(t, 5)
 	c := &Content{Tokens: make([]int32, 16)}
@@ -111,7 +112,7 @@ func TestCheckSeesDamage(t *testing.T) {
 		{"two keys in one entry", "blocks have 5 keys, the map has 4", func(p *Pool) { p.recs[6].tokens = 4; p.recs[6].entry = p.recs[1].entry }},
 		{"an entry that is not marked", "is not marked", func(p *Pool) { unmark(p) }},
 		{"a wrong order of copies", "is not the one in front", func(p *Pool) { p.recs[3].older = 3 }},
-		{"a key of another block", "has a key of block", func(p *Pool) { p.more[0].block = 3 }},
+		{"a key of another block", "has a key of block", func(p *Pool) { p.additional[0].block = 3 }},
 	} {
 		p := newPool(t, 10)
 		_, err := p.Get(nil, 4)

@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// A Content has what the hashes of a request's blocks are computed from, and the hashes.
+// A Content has the hashes of a request's blocks, and the data from which the hashes are computed.
 type Content struct {
 	Tokens []int32
 	Hashes []blockhash.Hash // one for each complete block of Config.HashBlockSize tokens
@@ -14,23 +14,23 @@ type Content struct {
 	LoRAID int64
 }
 
-// Register gives the full blocks table[from:to], of blockSize tokens each, their keys (vllm/v1/RULES.md §4). It skips
-// null blocks, and block from+i if mask is not nil and mask[i] is false. If a block has keys for only a part of its
-// tokens, Register removes these keys. It adds one event for all blocks together, even if it skips all of them
-// (vllm/v1/RULES.md §12).
-func (p *Pool) Register(c *Content, table []int32, from, to, blockSize int, group uint32, mask []bool) {
-	if from >= to {
+// Register gives the full blocks table[start:end], of blockSize tokens each, their keys (vllm/v1/RULES.md §4). It skips
+// null blocks. If mask is not nil, Register also skips each block i for which mask[i-start] is false. If a block has
+// keys for only a part of its tokens, Register removes these keys. It adds one event for all blocks together, even if
+// it skips all of them (vllm/v1/RULES.md §12).
+func (p *Pool) Register(c *Content, table []int32, start, end, blockSize int, group uint32, mask []bool) {
+	if start >= end {
 		return
 	}
 	scale := blockSize / p.config.HashBlockSize // the key of a block has the last hash in the block
-	for i := from; i < to; i++ {
+	for i := start; i < end; i++ {
 		id := table[i]
-		if id == Null || mask != nil && !mask[i-from] {
+		if id == Null || mask != nil && !mask[i-start] {
 			continue
 		}
 		tokens := (i + 1) * blockSize
 		h := &c.Hashes[(i+1)*scale-1]
-		if had := int(p.recs[id].tokens); had != 0 && !p.has(id, h, group) { // a fork may have registered it
+		if had := int(p.recs[id].tokens); had != 0 && !p.hasKey(id, h, group) { // a fork may have registered it
 			if had >= tokens {
 				panic(fmt.Sprintf("block %d has a key for %d tokens, and is full with %d", id, had, tokens))
 			}
@@ -39,7 +39,7 @@ func (p *Pool) Register(c *Content, table []int32, from, to, blockSize int, grou
 		p.insert(id, h, group, tokens)
 	}
 	if p.config.EnableEvents {
-		p.recordStored(c, table, from, to, blockSize, group, mask, 0)
+		p.recordStored(c, table, start, end, blockSize, group, mask, 0)
 	}
 }
 
@@ -52,7 +52,7 @@ func (p *Pool) RegisterPart(c *Content, block int32, tokens int, group uint32) (
 	}
 	n := tokens / p.config.HashBlockSize
 	h := &c.Hashes[n-1]
-	known := p.has(block, h, group)
+	known := p.hasKey(block, h, group)
 	if had := int(p.recs[block].tokens); !known && had != 0 && had < tokens {
 		p.forget(block, p.config.EnableEvents)
 	}
