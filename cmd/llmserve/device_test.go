@@ -40,6 +40,7 @@ func runHere(t *testing.T, args ...string) (out, notes string) {
 	return stdout.String(), stderr.String()
 }
 
+// Ensure that a GPU gives the same tokens as the CPU, by run and over HTTP. cuda:1 must be the second GPU.
 func TestRunOnAGPU(t *testing.T) {
 	d := emulated(t, 64)
 	args := []string{"run", "demo", "abcdabc", "--temperature", "0", "--max-tokens", "2", "--max-model-len", "64", "--kv-cache-gb", "0.005", "--device"}
@@ -54,6 +55,13 @@ func TestRunOnAGPU(t *testing.T) {
 	out, _ = runHere(t, append(args, "cpu")...)
 	require.Equal(t, "da\n", out)
 	require.Equal(t, launched, d.Calls("cuLaunchKernel"))
+	s := serveHere(t, "demo", "--max-model-len", "64", "--kv-cache-gb", "0.005")
+	choices, _ := s.choices(t, `{"model": "demo", "prompt": "abcdabc", "max_tokens": 2, "temperature": 0}`)
+	require.Contains(t, choices, `"text":"da"`)
+	s.end(t)
+	d.Set(t, "devices", 2)
+	_, notes = runHere(t, "run", tinyFile(t), "x", "--max-tokens", "1", "--device", "cuda:1", "--max-num-batched-tokens", "16")
+	require.Contains(t, notes, "  device: GPU 1 (Emulated GPU 1); ")
 }
 
 // Ensure that a server says what uses the GPU's memory. If that makes the longest sequence shorter, the server must say

@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -77,8 +79,32 @@ func TestAGPUServesOverHTTP(t *testing.T) {
 	s.end(t)
 }
 
-// Ensure that a server finds another server's blocks in a tier if both have the same type of keys and values. Otherwise
-// it must not find them.
+// Ensure that each of 64 requests gets the same bits beside the others as alone.
+func TestAGPUServesManyRequestsAsEachAlone(t *testing.T) {
+	emulated(t, 64)
+	s := serveHere(t, tinyFile(t), "--kv-cache-gb", kvOfBlocks(300), "--max-num-seqs", "64", "--max-num-batched-tokens", "256")
+	requests, want, got := make([]string, 64), make([]string, 64), make([]string, 64)
+	for i := range requests {
+		prompt := make([]int, 5+i%11)
+		for j := range prompt {
+			prompt[j] = 4 + (i*7+j*13)%100
+		}
+		text, err := json.Marshal(prompt)
+		require.NoError(t, err)
+		requests[i] = fmt.Sprintf(`{"model": "tiny", "prompt": %s, "max_tokens": 12, "ignore_eos": true, "temperature": %d, "seed": %d, "logprobs": 2}`, text, i%2, i)
+		want[i], _ = s.choices(t, requests[i])
+	}
+	var wg sync.WaitGroup
+	for i := range requests {
+		wg.Go(func() { got[i], _ = s.choices(t, requests[i]) })
+	}
+	wg.Wait()
+	require.Equal(t, want, got)
+	s.end(t)
+}
+
+// Ensure that a server finds another server's blocks in a tier if both have the same type of keys and values and the
+// same kind of device. Otherwise it must not find them.
 func TestAGPUFindsInATierOnlyItsTypeOfKeysAndValues(t *testing.T) {
 	emulated(t, 64)
 	path, dir := tinyFile(t), t.TempDir()
@@ -89,7 +115,8 @@ func TestAGPUFindsInATierOnlyItsTypeOfKeysAndValues(t *testing.T) {
 		cached int
 	}{
 		{"", 0}, {"", 16}, {"--kv-cache-dtype fp8", 0}, {"--kv-cache-dtype fp8_e4m3", 16}, {"--kv-cache-dtype fp8_e5m2", 0},
-		{"--kv-cache-dtype fp8_e5m2", 16}, {"--activation-dtype bf16", 0}, {"", 16},
+		{"--kv-cache-dtype fp8_e5m2", 16}, {"--activation-dtype bf16", 0},
+		{"--device cpu --kv-cache-dtype f16", 0}, {"--device cpu --kv-cache-dtype f16", 16}, {"", 16},
 	} {
 		s := serveHere(t, path, append(strings.Fields("--kv-cache-gb 0.0001 --kv-offload-dir "+dir), strings.Fields(test.args)...)...)
 		choices, cached := s.choices(t, request)

@@ -30,7 +30,7 @@ func Check(c *model.Config) error {
 	_, known := functions[c.Activation]
 	switch {
 	case c.Experts != nil:
-		return unsupported("models with experts, such as %s, run on the CPU only", c.Family)
+		return unsupported("models with experts run on the CPU only, and this one has %d experts in a layer", c.Experts.Count)
 	case !known:
 		return unsupported("the activation of %s has no kernel", c.Family)
 	case c.NumHeads/c.NumKVHeads > kernels.MaxQueryHeads:
