@@ -43,8 +43,9 @@ func runHere(t *testing.T, args ...string) (out, notes string) {
 // Ensure that a GPU gives the same tokens as the CPU, by run and over HTTP. cuda:1 must be the second GPU.
 func TestRunOnAGPU(t *testing.T) {
 	d := emulated(t, 64)
-	args := []string{"run", "demo", "abcdabc", "--temperature", "0", "--max-tokens", "2", "--max-model-len", "64", "--kv-cache-gb", "0.005", "--device"}
-	out, notes := runHere(t, append(args, "cuda")...)
+	small := []string{"--max-model-len", "64", "--kv-cache-gb", "0.005", "--max-num-seqs", "2", "--max-num-batched-tokens", "64"}
+	args := append([]string{"run", "demo", "abcdabc", "--temperature", "0", "--max-tokens", "2"}, small...)
+	out, notes := runHere(t, append(args, "--device", "cuda")...)
 	require.Equal(t, "da\n", out)
 	const device = `^  device: GPU 0 \(Emulated GPU 0\); activations: f16; memory: \d+\.\d MiB of weights, \d+\.\d MiB for batches, 5\.1 MiB for keys and values, ` +
 		`\d+\.\d MiB of 64\.0 MiB free\n`
@@ -52,10 +53,10 @@ func TestRunOnAGPU(t *testing.T) {
 	launched := d.Calls("cuLaunchKernel")
 	require.NotZero(t, launched)
 	require.Zero(t, d.Allocated())
-	out, _ = runHere(t, append(args, "cpu")...)
+	out, _ = runHere(t, append(args, "--device", "cpu")...)
 	require.Equal(t, "da\n", out)
 	require.Equal(t, launched, d.Calls("cuLaunchKernel"))
-	s := serveHere(t, "demo", "--max-model-len", "64", "--kv-cache-gb", "0.005")
+	s := serveHere(t, "demo", small...)
 	choices, _ := s.choices(t, `{"model": "demo", "prompt": "abcdabc", "max_tokens": 2, "temperature": 0}`)
 	require.Contains(t, choices, `"text":"da"`)
 	s.end(t)
