@@ -20,16 +20,16 @@ type Scheduler struct {
 	requests reqtable.Table[request]
 	ids      map[sched.ID]int32 // indexes of requests, which are also the UserData in V1
 
-	step    sched.Step
-	open    bool // the step has not been updated
-	out     sched.Outcome
-	counts  []int32
-	tokens  []int32
-	drafts  []int32
-	drafted []sched.ID
-	perID   []int32 // number of drafts of each request in drafted
-	logical int     // table entries
-	prompt  []int32 // zeros, for prompts without tokens
+	step     sched.Step
+	inFlight bool // the step has been scheduled but not updated
+	outcome  sched.Outcome
+	counts   []int32
+	tokens   []int32
+	drafts   []int32
+	drafted  []sched.ID
+	perID    []int32 // number of drafts of each request in drafted
+	logical  int     // table entries
+	prompt   []int32 // zeros, for prompts without tokens
 }
 
 type request struct {
@@ -39,7 +39,7 @@ type request struct {
 	length  int     // tokens, including generated ones
 	blocks  int     // table entries
 	filling bool    // the prompt, or what is computed again, is not complete
-	yields  int     // tokens that the open step generates
+	yields  int     // tokens that the step in flight generates
 	ended   bool    // V1 has ended it, but Finish was not called yet
 }
 
@@ -110,7 +110,7 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 	if err := s.s.Schedule(&s.step); err != nil {
 		return err
 	}
-	s.open = len(s.step.Rows) > 0
+	s.inFlight = len(s.step.Rows) > 0
 	for _, key := range s.step.Preempted {
 		q := s.requests.At(s.ids[key])
 		s.logical -= q.blocks
@@ -167,7 +167,7 @@ func (s *Scheduler) TakeEvents(dst *pool.Events) { s.s.Monitor.TakeEvents(dst) }
 
 // update passes the sampled tokens of the last step to V1, unless it has already passed them.
 func (s *Scheduler) update() error {
-	if !s.open {
+	if !s.inFlight {
 		return nil
 	}
 	s.counts, s.tokens = s.counts[:0], s.tokens[:0]
@@ -186,17 +186,17 @@ func (s *Scheduler) update() error {
 		}
 		s.counts = append(s.counts, int32(q.yields))
 	}
-	if err := s.s.Update(s.counts, s.tokens, &s.out); err != nil {
+	if err := s.s.Update(s.counts, s.tokens, &s.outcome); err != nil {
 		return err
 	}
-	s.open = false
+	s.inFlight = false
 	for i := range s.step.Rows {
 		if q := s.requestOf(&s.step.Rows[i]); q != nil {
-			q.length += int(s.out.Kept[i])
+			q.length += int(s.outcome.Kept[i])
 			q.yields = 0
 		}
 	}
-	for _, d := range s.out.Done {
+	for _, d := range s.outcome.Done {
 		s.gone(s.requests.At(int32(d.UserData)))
 	}
 	return nil

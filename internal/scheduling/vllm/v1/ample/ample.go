@@ -39,7 +39,7 @@ type Step struct {
 type Scheduler struct {
 	config    Config
 	watermark int // blocks
-	now       int // number of the step
+	step      int // number of the current step
 
 	requests []request // by id
 	waiting  []int32   // waiting[head:] wait, in the order of arrival
@@ -95,12 +95,12 @@ func (s *Scheduler) blocks(tokens int) int {
 // decodes, then the only prompt that is partly computed. Then waiting requests are admitted while the limits of tokens
 // and of sequences allow it.
 func (s *Scheduler) Step(step *Step) error {
-	s.now++
+	s.step++
 	s.done = s.done[:0]
 	step.Prefills = step.Prefills[:0]
 	s.context += s.decodes
 	s.tokens += s.decodes
-	s.used += s.grow[s.now%s.config.BlockSize]
+	s.used += s.grow[s.step%s.config.BlockSize]
 	step.Decodes, step.Context = s.decodes, s.context
 	budget := s.config.MaxNumBatchedTokens - s.decodes
 	if id := s.partial; id >= 0 && budget > 0 {
@@ -144,7 +144,7 @@ func (s *Scheduler) prefill(step *Step, id int32, budget int) int {
 	}
 	s.decodes++
 	s.context += r.prompt
-	end := s.now + r.output - 1
+	end := s.step + r.output - 1
 	s.ends[end%len(s.ends)] = append(s.ends[end%len(s.ends)], id)
 	s.grow[s.grows(r, end)]++
 	return n
@@ -161,7 +161,7 @@ func (s *Scheduler) grows(r *request, end int) int {
 // Finish ends the requests whose last token the step generates. It appends their ids to done: prefills first, then
 // decodes.
 func (s *Scheduler) Finish(done []int32) []int32 {
-	ends := &s.ends[s.now%len(s.ends)]
+	ends := &s.ends[s.step%len(s.ends)]
 	done = append(done, s.done...)
 	done = append(done, *ends...)
 	for _, id := range s.done {
@@ -173,7 +173,7 @@ func (s *Scheduler) Finish(done []int32) []int32 {
 		s.free(length)
 		s.decodes--
 		s.context -= length
-		s.grow[s.grows(r, s.now)]--
+		s.grow[s.grows(r, s.step)]--
 	}
 	*ends = (*ends)[:0]
 	return done
@@ -195,7 +195,7 @@ func (s *Scheduler) Check() error {
 	for i, ends := range s.ends {
 		for _, id := range ends {
 			r := &s.requests[id]
-			remaining := ((i-s.now)%len(s.ends) + len(s.ends)) % len(s.ends) // steps
+			remaining := ((i-s.step)%len(s.ends) + len(s.ends)) % len(s.ends) // steps
 			length := r.prompt + r.output - 1 - remaining
 			count(length)
 			decodes, context = decodes+1, context+length

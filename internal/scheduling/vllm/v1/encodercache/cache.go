@@ -55,10 +55,10 @@ func (c *Cache) Use(r *Request, i int) bool {
 	return true
 }
 
-// Reserve reports whether there is space for the output of input i of r and for planned more embeddings, which the
+// Reserve reports whether there is space for the output of input i of r, in addition to numPlanned embeddings that the
 // caller will also allocate. It evicts outputs if necessary (vLLM: can_allocate).
-func (c *Cache) Reserve(r *Request, i, planned int) bool {
-	need := r.inputs[i].NumEmbeds + planned
+func (c *Cache) Reserve(r *Request, i, numPlanned int) bool {
+	need := r.inputs[i].NumEmbeds + numPlanned
 	if need > c.free+c.unreferenced {
 		return false
 	}
@@ -70,13 +70,14 @@ func (c *Cache) Reserve(r *Request, i, planned int) bool {
 	return true
 }
 
-// Allocate adds the output of input i of r, which step number step will compute. Reserve must have returned true.
+// Allocate adds the output of input i of r. The step with the given number will compute this output. Reserve must have
+// returned true.
 func (c *Cache) Allocate(r *Request, i int, step uint64) {
-	in := &r.inputs[i]
-	e := c.entries[in.Hash]
+	input := &r.inputs[i]
+	e := c.entries[input.Hash]
 	if e == nil {
-		e = &entry{hash: in.Hash, embeds: in.NumEmbeds, step: step}
-		c.entries[in.Hash] = e
+		e = &entry{hash: input.Hash, embeds: input.NumEmbeds, step: step}
+		c.entries[input.Hash] = e
 		c.free -= e.embeds
 	}
 	e.refer(r, i)
@@ -111,7 +112,7 @@ func (c *Cache) Free(r *Request) { c.FreePassed(r, math.MaxInt) }
 func (c *Cache) FreePassed(r *Request, end int) {
 	slices.Sort(r.held)
 	for k := 0; k < len(r.held); {
-		if in := &r.inputs[r.held[k]]; in.Offset+in.Length <= end {
+		if input := &r.inputs[r.held[k]]; input.Offset+input.Length <= end {
 			c.freeInput(r, r.held[k])
 		} else {
 			k++
@@ -122,8 +123,8 @@ func (c *Cache) FreePassed(r *Request, end int) {
 // Forget removes the output of input i of r, because it will not be computed.
 func (c *Cache) Forget(r *Request, i int) { c.forget(c.entries[r.inputs[i].Hash]) }
 
-// EvictSince removes the outputs that step number step or a later step should have computed, because these steps have
-// failed. TakeEvicted returns these outputs, because the worker may have computed them.
+// EvictSince removes the outputs that the step with the given number, or a later one, should have computed, because
+// these steps have failed. TakeEvicted returns the hashes of these outputs, because the worker may have computed them.
 func (c *Cache) EvictSince(step uint64) {
 	var gone []string
 	for hash, e := range c.entries {
@@ -201,32 +202,32 @@ type Input struct {
 	Hash           string
 	Offset, Length int
 	NumEmbeds      int   // size of the output; equals Length without a Mask
-	before         []int // number of embeddings before each token; nil without a Mask
+	embedsBefore   []int // number of embeddings before each token; nil without a Mask
 }
 
 // Mask sets which tokens of the input take an embedding. isEmbed has a byte for each token of the prompt: 0 for text,
 // another value for a token with an embedding (vLLM: PlaceholderRange.is_embed).
-func (in *Input) Mask(isEmbed []byte) {
-	in.before = make([]int, in.Length+1)
-	for k := range in.Length {
-		in.before[k+1] = in.before[k]
-		if isEmbed[in.Offset+k] != 0 {
-			in.before[k+1]++
+func (input *Input) Mask(isEmbed []byte) {
+	input.embedsBefore = make([]int, input.Length+1)
+	for k := range input.Length {
+		input.embedsBefore[k+1] = input.embedsBefore[k]
+		if isEmbed[input.Offset+k] != 0 {
+			input.embedsBefore[k+1]++
 		}
 	}
-	in.NumEmbeds = in.before[in.Length]
+	input.NumEmbeds = input.embedsBefore[input.Length]
 }
 
 // Embeds returns the number of the input's embeddings that belong to tokens start to end-1 of the prompt.
-func (in *Input) Embeds(start, end int) int {
-	start, end = max(start-in.Offset, 0), min(end-in.Offset, in.Length)
+func (input *Input) Embeds(start, end int) int {
+	start, end = max(start-input.Offset, 0), min(end-input.Offset, input.Length)
 	switch {
 	case end <= start:
 		return 0
-	case in.before == nil:
+	case input.embedsBefore == nil:
 		return end - start
 	}
-	return in.before[end] - in.before[start]
+	return input.embedsBefore[end] - input.embedsBefore[start]
 }
 
 // A Request has the multimodal inputs of one request, and the request's references to outputs in the cache.

@@ -43,8 +43,8 @@ const (
 
 func text(s string) string { return hex.EncodeToString(appendText(nil, s)) }
 
-// Ensure that the bytes are those of MessagePack's specification, and the fields, their order and their defaults those
-// of vLLM's structs.
+// Ensure that the bytes are those that MessagePack's specification demands. The fields, their order and their defaults
+// must be those of vLLM's structs.
 func TestBatchesAreVLLMs(t *testing.T) {
 	stored := func(n string, hash, parent, tokens, lora, name, extra, group, kind, window string) string {
 		return n + text("type") + text("BlockStored") + text("block_hashes") + "91" + hash + text("parent_block_hash") + parent +

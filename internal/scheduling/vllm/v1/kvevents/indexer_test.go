@@ -80,8 +80,8 @@ func TestAnIndexerThatReadsByPositionReadsArrays(t *testing.T) {
 	}
 }
 
-// Ensure that an event has an empty field instead of the extra keys if its blocks cannot be hit. So the later fields
-// keep their positions.
+// Ensure that a BlockStored event without hashes has an empty field where other events have their extra keys, so that
+// the later fields keep their positions. An event has no hashes if none of its blocks can be hit.
 func TestAnIndexerThatReadsByPositionReadsBlocksWithoutHashes(t *testing.T) {
 	all := &pool.Events{List: []pool.Event{{Kind: pool.Stored, BlockSize: 2, Group: 1}}}
 	var b indexerBatch

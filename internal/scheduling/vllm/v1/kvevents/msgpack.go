@@ -45,17 +45,17 @@ func appendInt(b []byte, v int64) []byte {
 	return be.AppendUint64(append(b, 0xd3), uint64(v))
 }
 
-// appendLength appends the first bytes of a value of length n. If n is below limit, this is one byte, which combines
-// the bits fixed with n. Otherwise it is the byte wide and a length of 16 bits or, for larger n, the byte wide+1 and a
-// length of 32 bits.
-func appendLength(b []byte, n, limit int, fixed, wide byte) []byte {
+// appendLength appends the type and the length of a value. If n is below limit, this is one byte, which combines the
+// bits of shortType and of n. If n is larger but has at most 16 bits, it is the byte longType and 16 bits of length.
+// Otherwise it is the byte longType+1 and 32 bits of length.
+func appendLength(b []byte, n, limit int, shortType, longType byte) []byte {
 	switch {
 	case n < limit:
-		return append(b, fixed|byte(n))
+		return append(b, shortType|byte(n))
 	case n < 1<<16:
-		return binary.BigEndian.AppendUint16(append(b, wide), uint16(n))
+		return binary.BigEndian.AppendUint16(append(b, longType), uint16(n))
 	}
-	return binary.BigEndian.AppendUint32(append(b, wide+1), uint32(n))
+	return binary.BigEndian.AppendUint32(append(b, longType+1), uint32(n))
 }
 
 func appendArray(b []byte, n int) []byte { return appendLength(b, n, 16, 0x90, 0xdc) }

@@ -128,9 +128,11 @@ func unifyPages(layers []Layer, list []int) (int, error) {
 	return largest, nil
 }
 
-// split divides the layers in list into groups of equal layers, all with about the same number of layers. A kind is all
-// layers that are equal. Usually a group has at most as many layers as the smallest kind. If the largest kind has less
-// than 1.5 times as many layers as the smallest, a group has at most as many as the largest kind.
+// split divides the layers in list into groups of equal layers. All groups have about the same number of layers. A kind
+// is all layers that are equal. Usually a group has at most as many layers as the smallest kind.
+//
+// If the largest kind has less than 1.5 times as many layers as the smallest, each kind is one group. With the usual
+// limit, a larger kind would be divided into two groups that are about half full.
 func split(layers []Layer, list []int) []Group {
 	var kinds []Group
 	for _, i := range list {
@@ -141,13 +143,13 @@ func split(layers []Layer, list []int) []Group {
 		}
 		kinds[k].Layers = append(kinds[k].Layers, i)
 	}
-	fewest, most := len(layers), 0
+	smallest, largest := len(layers), 0
 	for _, kind := range kinds {
-		fewest, most = min(fewest, len(kind.Layers)), max(most, len(kind.Layers))
+		smallest, largest = min(smallest, len(kind.Layers)), max(largest, len(kind.Layers))
 	}
-	size := fewest
-	if 2*most < 3*fewest {
-		size = most
+	size := smallest
+	if 2*largest < 3*smallest {
+		size = largest
 	}
 	var groups []Group
 	for _, kind := range kinds {
@@ -233,9 +235,10 @@ func (l *Layer) resize(n int) {
 	}
 }
 
-// canPromote reports whether layers may be promoted without FullAllocation if their pages cannot be made equally large.
-// This is so if full attention stores only keys, and the windows store keys and values, as in a draft model (vLLM's
-// _try_get_full_allocation_fallback_groups).
+// canPromote reports whether group may call promote without FullAllocation, for layers whose pages cannot be made
+// equally large. Some layer with full attention must store only keys. Some layer must have a sliding window, and all
+// layers with windows must store keys and values, as in a draft model. No layer may have chunks or hidden states
+// (vLLM's _try_get_full_allocation_fallback_groups).
 func canPromote(layers []Layer) bool {
 	keys, window := false, false
 	for i := range layers {

@@ -61,16 +61,15 @@ func splitPacked(layers []Layer) ([]Group, error) {
 	return groups, nil
 }
 
-// dealTuples divides list into tuples, each with the number of layers given by each, and makes n groups. Each group
-// gets every n-th tuple.
-func dealTuples(layers []Layer, list []int, each, n int) []Group {
+// dealTuples divides list into tuples of tupleLen layers, and makes n groups. Each group gets every n-th tuple.
+func dealTuples(layers []Layer, list []int, tupleLen, n int) []Group {
 	var groups []Group
 	for first := range n {
-		var own []int
-		for k := first * each; k < len(list); k += n * each {
-			own = append(own, list[k:k+each]...)
+		var picked []int
+		for k := first * tupleLen; k < len(list); k += n * tupleLen {
+			picked = append(picked, list[k:k+tupleLen]...)
 		}
-		groups = append(groups, deal(layers, own, 1)...)
+		groups = append(groups, deal(layers, picked, 1)...)
 	}
 	return groups
 }
@@ -79,7 +78,7 @@ func dealTuples(layers []Layer, list []int, each, n int) []Group {
 func interleave(layers []Layer, list []int) ([]int, error) {
 	var sizes [][]int
 	for _, i := range list {
-		k := slices.IndexFunc(sizes, func(same []int) bool { return layers[same[0]].pageBytes() == layers[i].pageBytes() })
+		k := slices.IndexFunc(sizes, func(sameSize []int) bool { return layers[sameSize[0]].pageBytes() == layers[i].pageBytes() })
 		if k < 0 {
 			sizes = append(sizes, []int{i})
 			continue
@@ -88,12 +87,12 @@ func interleave(layers []Layer, list []int) ([]int, error) {
 	}
 	var mixed []int
 	for k := range sizes[0] {
-		for _, same := range sizes {
-			if len(same) != len(sizes[0]) {
+		for _, sameSize := range sizes {
+			if len(sameSize) != len(sizes[0]) {
 				return nil, fmt.Errorf("%w: %d layers like layer %d have pages of %d bytes, and %d like layer %d of %d: want as many of each",
-					ErrLayers, len(sizes[0]), sizes[0][0], layers[sizes[0][0]].pageBytes(), len(same), same[0], layers[same[0]].pageBytes())
+					ErrLayers, len(sizes[0]), sizes[0][0], layers[sizes[0][0]].pageBytes(), len(sameSize), sameSize[0], layers[sameSize[0]].pageBytes())
 			}
-			mixed = append(mixed, same[k])
+			mixed = append(mixed, sameSize[k])
 		}
 	}
 	return mixed, nil
@@ -108,12 +107,12 @@ func maxOfOneSize(layers []Layer, list []int) int {
 	return largest
 }
 
-// leastPadding returns a number d, at least least, for rounding each of counts up to a multiple of d. It chooses the d
-// that increases the sum of the counts by the smallest amount. Of several such numbers it returns the largest (vLLM's
-// _approximate_gcd).
-func leastPadding(counts []int, least int) int {
-	best, fewest := least, -1
-	for d := least; d <= slices.Max(counts); d++ {
+// leastPadding returns a number d that is at least minimum, for rounding each of counts up to a multiple of d. It
+// chooses the d that increases the sum of the counts by the smallest amount. Of several such numbers it returns the
+// largest (vLLM's _approximate_gcd).
+func leastPadding(counts []int, minimum int) int {
+	best, fewest := minimum, -1
+	for d := minimum; d <= slices.Max(counts); d++ {
 		padding := 0
 		for _, n := range counts {
 			padding += ceil(n, d)*d - n

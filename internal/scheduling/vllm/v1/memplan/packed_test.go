@@ -102,10 +102,10 @@ func TestEqualPagesAreNotPacked(t *testing.T) {
 // The rule and its ties are those of _approximate_gcd.
 func TestTheNumberOfLayersThatPadsLeast(t *testing.T) {
 	for _, tc := range []struct {
-		name   string
-		counts []int
-		least  int
-		want   int
+		name    string
+		counts  []int
+		minimum int
+		want    int
 	}{
 		{"it divides all", []int{2, 4, 6}, 2, 2},
 		{"of equals the larger", []int{2, 3}, 2, 3},
@@ -113,6 +113,6 @@ func TestTheNumberOfLayersThatPadsLeast(t *testing.T) {
 		{"nothing is as large", []int{1, 2}, 5, 5},
 		{"DeepSeek V4 Pro", []int{31, 30, 31, 61}, 31, 31},
 	} {
-		t.Run(tc.name, func(t *testing.T) { require.Equal(t, tc.want, leastPadding(tc.counts, tc.least)) })
+		t.Run(tc.name, func(t *testing.T) { require.Equal(t, tc.want, leastPadding(tc.counts, tc.minimum)) })
 	}
 }

@@ -28,10 +28,13 @@ type Layer struct {
 	KeysOnly     bool // keys and values are the same numbers (MLA)
 	StateBytes   int  // Mamba: bytes of a state; Mamba does not use the four fields above
 
-	// Page is the number of bytes of a block. 0 means the product of BlockSize and the first three fields above, or
-	// twice this product if keys and values are different numbers. Page is larger if the block is padded (vLLM's
-	// page_size_padded, alignment), and smaller or larger if tokens are compressed or quantized (compress_ratio,
-	// state_content_bytes).
+	// Page is the number of bytes of a block. If Page is 0, a block has the bytes of its keys:
+	//
+	//	BlockSize × KVHeads × HeadSize × ElementBytes
+	//
+	// and as many bytes again if keys and values are different numbers. A Page with padding is larger (vLLM's
+	// page_size_padded, alignment). If tokens are compressed or quantized, Page can be smaller or larger
+	// (compress_ratio, state_content_bytes).
 	Page int
 
 	// Strided means that the layer's kernel finds a block by a stride. The page of such a layer can be padded (vLLM's

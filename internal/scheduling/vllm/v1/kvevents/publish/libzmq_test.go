@@ -112,5 +112,5 @@ func TestAPublisherConnectsAgain(t *testing.T) {
 	sub.Set("SUBSCRIBE", "")
 	require.Equal(t, endpoint, sub.Bind(endpoint))
 	receives(t, p, sub, next)
-	within(t, "Close", func() { require.NoError(t, p.Close()) })
+	requireReturn(t, "Close", func() { require.NoError(t, p.Close()) })
 }

@@ -35,7 +35,7 @@ func publish(t *testing.T, p *Publisher, v *pool.Events) func(int) {
 	return func(seq int) { require.NoError(t, p.Publish(time.Unix(int64(seq), 0), v)) }
 }
 
-func within(t *testing.T, what string, f func()) {
+func requireReturn(t *testing.T, call string, f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -44,7 +44,7 @@ func within(t *testing.T, what string, f func()) {
 	select {
 	case <-done:
 	case <-time.After(patience):
-		require.FailNow(t, "this hangs", what)
+		require.FailNow(t, "this hangs", call)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestCloseSendsWhatWaits(t *testing.T) {
 			}
 		}
 	}()
-	within(t, "Close", func() { require.NoError(t, p.Close()) })
+	requireReturn(t, "Close", func() { require.NoError(t, p.Close()) })
 	require.Equal(t, count, <-got)
 }
 
@@ -87,7 +87,7 @@ func TestASubscriberThatDoesNotReadDisturbsNobody(t *testing.T) {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	require.Less(t, memory.HeapAlloc, uint64(40<<20), "the batches that are kept are 5 MB")
-	within(t, "Close", func() { require.NoError(t, p.Close()) })
+	requireReturn(t, "Close", func() { require.NoError(t, p.Close()) })
 }
 
 func TestASubscriberThatFallsBehindMissesTheOldestBatches(t *testing.T) {
@@ -108,7 +108,7 @@ func TestASubscriberThatFallsBehindMissesTheOldestBatches(t *testing.T) {
 	}
 	require.EqualValues(t, count, int(missed)+got)
 	require.NotZero(t, missed)
-	within(t, "Close", func() { require.NoError(t, p.Close()) })
+	requireReturn(t, "Close", func() { require.NoError(t, p.Close()) })
 }
 
 func TestAReplayClientThatDoesNotReadDisturbsNobody(t *testing.T) {
@@ -123,15 +123,15 @@ func TestAReplayClientThatDoesNotReadDisturbsNobody(t *testing.T) {
 	for range 10 {
 		stalled.ask(0) // 250 MB in all
 	}
-	require.Len(t, stalled.next(), 4)
+	require.Len(t, stalled.nextMessage(), 4)
 
 	s, n := subscribed(t, p, send, keep)
 	other := join(t, replay, "REQ")
 	other.ask(uint64(n - 1))
-	require.Equal(t, number(uint64(n-1)), other.next()[2])
+	require.Equal(t, number(uint64(n-1)), other.nextMessage()[2])
 	send(n)
 	require.EqualValues(t, n, s.batch())
-	within(t, "Close", func() { require.NoError(t, p.Close()) })
+	requireReturn(t, "Close", func() { require.NoError(t, p.Close()) })
 	_, err := s.receive()
 	require.ErrorIs(t, err, io.EOF)
 }
@@ -154,9 +154,9 @@ func TestSubscriptionsAreCanceled(t *testing.T) {
 			send := publish(t, p, cleared(t))
 			pub, _ := p.Addr()
 			s := join(t, pub, "SUB")
-			want := func(seq uint64) { check(t, s.next(), seq) }
-			say := func(what string) {
-				s.write([]byte(what))
+			want := func(seq uint64) { check(t, s.nextMessage(), seq) }
+			say := func(message string) {
+				s.write([]byte(message))
 				s.ping()
 			}
 			send(0)
@@ -206,8 +206,8 @@ func TestPeersThatViolateTheProtocolDisturbNobody(t *testing.T) {
 	client.write([]byte("\x01\x00\x00\x01x")) // no sequence number: it is not answered
 	client.write([]byte("\x00\x081234567x"))
 	client.ask(uint64(n))
-	require.Equal(t, number(endOfReplay), client.next()[2])
+	require.Equal(t, number(endOfReplay), client.nextMessage()[2])
 	send(n)
-	check(t, s.next(), uint64(n))
-	within(t, "Close", func() { require.NoError(t, p.Close()) })
+	check(t, s.nextMessage(), uint64(n))
+	requireReturn(t, "Close", func() { require.NoError(t, p.Close()) })
 }

@@ -14,9 +14,9 @@ import (
 const patience = 2 * time.Minute
 
 const (
-	more    = 1
-	long    = 2
-	command = 4
+	flagMore = 1
+	long     = 2
+	command  = 4
 )
 
 // A peer is the other end of a connection. It sends and reads only when the test calls its methods.
@@ -89,19 +89,19 @@ func (p *peer) receive() (frames [][]byte, err error) {
 		if err != nil {
 			return frames, err
 		}
-		if frames = append(frames, body); flags&more == 0 {
+		if frames = append(frames, body); flags&flagMore == 0 {
 			return frames, nil
 		}
 	}
 }
 
-func (p *peer) next() [][]byte {
+func (p *peer) nextMessage() [][]byte {
 	m, err := p.receive()
 	require.NoError(p.t, err)
 	return m
 }
 
-func (p *peer) batch() uint64 { return binary.BigEndian.Uint64(p.next()[1]) }
+func (p *peer) batch() uint64 { return binary.BigEndian.Uint64(p.nextMessage()[1]) }
 
 // subscribed publishes batches from number seq on until a new peer receives one, so that the peer will receive every
 // later batch. It returns the peer and the number of the next batch.
@@ -131,6 +131,6 @@ func subscribed(t *testing.T, p *Publisher, publish func(seq int), seq int) (s *
 	}
 }
 
-func (p *peer) ask(from uint64) {
-	p.write(append([]byte{more, 0, 0, 8}, binary.BigEndian.AppendUint64(nil, from)...))
+func (p *peer) ask(seq uint64) {
+	p.write(append([]byte{flagMore, 0, 0, 8}, binary.BigEndian.AppendUint64(nil, seq)...))
 }

@@ -1,5 +1,5 @@
 // Package publish sends the events of a prefix cache over ZeroMQ, as vLLM's ZmqEventPublisher does. A PUB socket sends
-// messages of topic, sequence number and batch. A ROUTER socket sends past batches again.
+// messages of topic, sequence number and batch. A ROUTER socket sends buffered batches again, on request.
 //
 // All connections share one buffer of the last batches. Each connection has a goroutine that sends from the buffer as
 // fast as its peer reads. So a slow peer takes no memory and does not delay other peers. A slow peer misses the oldest
@@ -46,7 +46,7 @@ type Publisher struct {
 	changed *sync.Cond // signalled after a batch, a subscription, the end of a connection, and Close
 	closed  bool
 	conns   map[net.Conn]bool // whether Close waits for the connection
-	past    [][]byte          // ring buffer: batch number seq is at seq mod len(past)
+	buffer  [][]byte          // ring buffer: batch number seq is at seq mod len(buffer)
 	next    uint64            // sequence number of the next batch
 }
 
@@ -57,7 +57,7 @@ func New(config Config) (*Publisher, error) {
 	if config.BufferSteps < 1 {
 		return nil, fmt.Errorf("%d batches kept: want at least 1", config.BufferSteps)
 	}
-	p := &Publisher{config: config, past: make([][]byte, config.BufferSteps), conns: map[net.Conn]bool{}}
+	p := &Publisher{config: config, buffer: make([][]byte, config.BufferSteps), conns: map[net.Conn]bool{}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.changed = sync.NewCond(&p.mu)
 	if err := p.open(); err != nil {
@@ -95,17 +95,17 @@ func (p *Publisher) Addr() (pub, replay string) {
 func (p *Publisher) SetGroups(groups []kvcache.Group) { p.config.Encoder.Groups = groups }
 
 // Publish adds a batch of events to the buffer, for the connections to send. If there are no events, it does nothing.
-func (p *Publisher) Publish(at time.Time, events *pool.Events) error {
+func (p *Publisher) Publish(timestamp time.Time, events *pool.Events) error {
 	if len(events.List) == 0 {
 		return nil
 	}
-	batch := p.config.Encoder.AppendBatch(nil, float64(at.UnixNano())/1e9, events)
+	batch := p.config.Encoder.AppendBatch(nil, float64(timestamp.UnixNano())/1e9, events)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return ErrClosed
 	}
-	p.past[p.next%uint64(len(p.past))] = batch
+	p.buffer[p.next%uint64(len(p.buffer))] = batch
 	p.next++
 	p.changed.Broadcast()
 	return nil
@@ -148,13 +148,13 @@ func (p *Publisher) Close() error {
 // batchFrom returns the first batch in the buffer whose number is seq or higher, and its number. The batch is nil if
 // there is none. The caller must hold p.mu.
 func (p *Publisher) batchFrom(seq uint64) ([]byte, uint64) {
-	if n := uint64(len(p.past)); p.next > n {
+	if n := uint64(len(p.buffer)); p.next > n {
 		seq = max(seq, p.next-n)
 	}
 	if seq >= p.next {
 		return nil, seq
 	}
-	return p.past[seq%uint64(len(p.past))], seq
+	return p.buffer[seq%uint64(len(p.buffer))], seq
 }
 
 func number(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }

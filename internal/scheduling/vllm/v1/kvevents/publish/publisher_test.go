@@ -57,7 +57,7 @@ func TestSubscribersGetBatchesInOrder(t *testing.T) {
 		send(n + i)
 	}
 	for i := range 50 {
-		check(t, s.next(), uint64(n+i))
+		check(t, s.nextMessage(), uint64(n+i))
 	}
 	require.NoError(t, p.Close())
 	require.ErrorIs(t, p.Close(), ErrClosed)
@@ -72,15 +72,15 @@ func TestPastBatchesAreSentAgain(t *testing.T) {
 	}
 	_, replay := p.Addr()
 	dealer := join(t, replay, "DEALER")
-	for _, test := range []struct{ from, first uint64 }{{8, 8}, {0, 6}, {10, 10}, {1 << 63, 10}, {endOfReplay, 10}} {
-		t.Run(fmt.Sprint(test.from), func(t *testing.T) {
-			dealer.ask(test.from)
+	for _, test := range []struct{ requested, first uint64 }{{8, 8}, {0, 6}, {10, 10}, {1 << 63, 10}, {endOfReplay, 10}} {
+		t.Run(fmt.Sprint(test.requested), func(t *testing.T) {
+			dealer.ask(test.requested)
 			for seq := test.first; seq < 10; seq++ {
-				m := dealer.next()
+				m := dealer.nextMessage()
 				require.Empty(t, m[0])
 				check(t, m[1:], seq)
 			}
-			require.Equal(t, [][]byte{{}, {}, bytes.Repeat([]byte{0xff}, 8), {}}, dealer.next())
+			require.Equal(t, [][]byte{{}, {}, bytes.Repeat([]byte{0xff}, 8), {}}, dealer.nextMessage())
 		})
 	}
 	require.NoError(t, p.Close())

@@ -90,11 +90,11 @@ func (p *Publisher) readSubscriptions(c *zmtp.Conn, s *subscriber) {
 	}
 }
 
-// subscribe begins or cancels a subscription. p.mu must be held.
-func (p *Publisher) subscribe(s *subscriber, topic string, on bool) {
+// subscribe begins a subscription if active is true, and otherwise cancels it. p.mu must be held.
+func (p *Publisher) subscribe(s *subscriber, topic string, active bool) {
 	switch {
 	case !strings.HasPrefix(p.config.Topic, topic):
-	case !on:
+	case !active:
 		delete(s.topics, topic)
 	default:
 		if len(s.topics) == 0 {

@@ -32,7 +32,7 @@ var (
 	sub   = ready("Socket-Type", "SUB")
 )
 
-func with(at int, b string) string { return hello[:at] + b + hello[at+len(b):] }
+func patchedHello(pos int, b string) string { return hello[:pos] + b + hello[pos+len(b):] }
 
 // script is a connection whose peer sends fixed bytes and then closes its end.
 type script struct {
@@ -71,11 +71,11 @@ func receive(peer string) (r received) {
 func TestHandshakes(t *testing.T) {
 	for _, test := range []struct{ name, bytes string }{
 		{"of a SUB socket", hello + sub},
-		{"of version 3.0", with(11, "\x00") + sub},
-		{"of a later version", with(10, "\x04\x02") + sub},
+		{"of version 3.0", patchedHello(11, "\x00") + sub},
+		{"of a later version", patchedHello(10, "\x04\x02") + sub},
 		{"with an identity", hello + ready("Identity", "x", "Socket-Type", "XSUB", "X-Key", strings.Repeat("x", 300))},
 		{"with another case", hello + ready("SOCKET-type", "SUB")},
-		{"with a signature of ZMTP 2", with(1, "\x00\x00\x00\x00\x00\x00\x00\x01") + sub},
+		{"with a signature of ZMTP 2", patchedHello(1, "\x00\x00\x00\x00\x00\x00\x00\x01") + sub},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := receive(test.bytes + frame(0, "\x01kv"))
@@ -89,9 +89,9 @@ func TestHandshakes(t *testing.T) {
 func TestPeersThatViolateTheProtocolAreRefused(t *testing.T) {
 	for _, test := range []struct{ name, bytes, want string }{
 		{"a request of HTTP", "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "no signature"},
-		{"no end of the signature", with(9, "\x00"), "no signature"},
-		{"version 2.0", with(10, "\x02\x00"), "version 2.0: want at least 3.0"},
-		{"a password", with(12, "PLAIN"), `security mechanism "PLAIN": want NULL`},
+		{"no end of the signature", patchedHello(9, "\x00"), "no signature"},
+		{"version 2.0", patchedHello(10, "\x02\x00"), "version 2.0: want at least 3.0"},
+		{"a password", patchedHello(12, "PLAIN"), `security mechanism "PLAIN": want NULL`},
 		{"a message before READY", hello + frame(0, "\x01kv"), "a message before READY"},
 		{"a subscription before READY", hello + frame(flagCommand, "\x09SUBSCRIBEkv"), `"SUBSCRIBE" in place of READY`},
 		{"a socket of another type", hello + ready("Socket-Type", "PULL"), `a "PULL" socket cannot talk to a PUB socket`},
