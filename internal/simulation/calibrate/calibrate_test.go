@@ -208,8 +208,8 @@ func TestALineIsFoundInATableOfAnyLength(t *testing.T) {
 				b.WriteString("batch,context,prompt,seconds\n")
 				for i := range c.rows {
 					seqs, context := float64(1+i/25), float64(100*(1+i%25))
-					off := 1 + noise*float64(i%2*2-1)
-					fmt.Fprintf(&b, "%g,%g,0,%g\n", seqs, context, 1e-3*(2+0.3*seqs+0.0005*seqs*context)*off)
+					factor := 1 + noise*float64(i%2*2-1)
+					fmt.Fprintf(&b, "%g,%g,0,%g\n", seqs, context, 1e-3*(2+0.3*seqs+0.0005*seqs*context)*factor)
 				}
 				fit := fitOf(t, b.String())
 				require.Contains(t, fit.Fit.String(), c.says)

@@ -98,12 +98,12 @@ func merge(points []Point) []Point {
 	}
 	type work struct{ seqs, context, prompt float64 }
 	var merged []Point
-	at := map[work]int{}
+	index := map[work]int{}
 	for _, p := range points {
 		w := work{p.Seqs, math.Floor(2 * math.Log2(p.Context)), math.Floor(2 * math.Log2(p.Prompt))} // -Inf without any
-		i, ok := at[w]
+		i, ok := index[w]
 		if !ok {
-			at[w] = len(merged)
+			index[w] = len(merged)
 			first := p
 			first.lines = []Point{p}
 			merged = append(merged, first)

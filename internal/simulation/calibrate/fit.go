@@ -58,11 +58,11 @@ func Fit(points []Point) (*Calibration, error) {
 		y, ok := solve(others)
 		for i := part; i < len(points); i += parts {
 			p := points[i]
-			r := Residual{Label: p.Label, Measured: 1e3 * p.Seconds, Fitted: 1e3 * at(x, p)}
+			r := Residual{Label: p.Label, Measured: 1e3 * p.Seconds, Fitted: 1e3 * predict(x, p)}
 			if ok {
-				r.LeftOut = 1e3 * at(y, p)
+				r.LeftOut = 1e3 * predict(y, p)
 				for _, m := range p.measured() {
-					errs = append(errs, math.Abs(at(y, m)/m.Seconds-1))
+					errs = append(errs, math.Abs(predict(y, m)/m.Seconds-1))
 				}
 			}
 			c.Residuals[i] = r
@@ -129,37 +129,42 @@ func extent(points []Point) *cost.Range {
 	return &r
 }
 
-func at(x [4]float64, p Point) float64 {
+func predict(x [4]float64, p Point) float64 {
 	t := p.terms()
 	return x[0]*t[0] + x[1]*t[1] + x[2]*t[2] + x[3]*t[3]
 }
 
-// solve fits a line by least squares of errors relative to the line itself: in each round, errors are relative to the
-// line of the previous round. If they were relative to the measured times, too long times would count less than too
-// short times. The line would be too low.
+// solve fits a line to the points by least squares of relative errors. The relative error of a point is the difference
+// between its time on the line and its measured time, divided by its time on an earlier line. solve therefore fits the
+// line several times: the first time it divides by the measured times, and each further time by the times on the line
+// that it fitted before.
+//
+// Dividing by the measured time alone would give a line that is too low: a measured time that is too long would have a
+// larger divisor, and therefore a smaller error, than a measured time that is too short.
 func solve(points []Point) (best [4]float64, ok bool) {
-	scaled := slices.Clone(points)
+	divisors := slices.Clone(points)
 	for range rounds {
-		x, solved := nearest(points, scaled)
+		x, solved := nearest(points, divisors)
 		if !solved {
 			return best, ok
 		}
 		best, ok = x, true
-		for i := range scaled {
-			scaled[i].Seconds = at(best, points[i])
+		for i := range divisors {
+			divisors[i].Seconds = predict(best, points[i])
 		}
 	}
 	return best, ok
 }
 
-// Four rounds give three correct digits.
+// rounds is how often solve fits the line. Four times give three correct digits.
 const rounds = 4
 
-// nearest returns the line, without negative coefficients, whose relative errors have the least sum of squares. The
-// relative error of a point is its error divided by the time of the same point in scaled. nearest fits every subset
-// of the coefficients that contains the base. This is exact, and faster than an active-set method.
-func nearest(points, scaled []Point) (best [4]float64, ok bool) {
-	least := math.Inf(1)
+// nearest returns the line for which the squares of the relative errors have the smallest sum, among the lines without
+// negative coefficients. The relative error of a point is its error divided by the time of the divisor with the same
+// index. nearest fits a line with every subset of the coefficients that contains the base. This finds the best line,
+// and is faster than an active-set method.
+func nearest(points, divisors []Point) (best [4]float64, ok bool) {
+	leastSum := math.Inf(1)
 	for set := 1; set < 16; set += 2 {
 		var parts []int
 		for k := range 4 {
@@ -167,32 +172,32 @@ func nearest(points, scaled []Point) (best [4]float64, ok bool) {
 				parts = append(parts, k)
 			}
 		}
-		x, solved := leastSquares(points, scaled, parts)
+		x, solved := leastSquares(points, divisors, parts)
 		if !solved || x[0] <= 0 || slices.Min(x[:]) < 0 {
 			continue
 		}
 		sum := 0.0
 		for i, p := range points {
-			e := (at(x, p) - p.Seconds) / scaled[i].Seconds * math.Sqrt(p.weight())
+			e := (predict(x, p) - p.Seconds) / divisors[i].Seconds * math.Sqrt(p.weight())
 			sum += e * e
 		}
-		if sum < least*(1-1e-9) {
-			best, ok, least = x, true, sum
+		if sum < leastSum*(1-1e-9) {
+			best, ok, leastSum = x, true, sum
 		}
 	}
 	return best, ok
 }
 
-// leastSquares solves the normal equations for the coefficients whose indexes are in parts; the others are 0. Errors
-// are relative to the times of the points in scaled.
-func leastSquares(points, scaled []Point, parts []int) (x [4]float64, ok bool) {
+// leastSquares solves the normal equations for the coefficients whose indexes are in parts. The other coefficients are
+// 0. The error of a point is divided by the time of the divisor with the same index.
+func leastSquares(points, divisors []Point, parts []int) (x [4]float64, ok bool) {
 	n := len(parts)
 	if n > len(points) {
 		return x, false
 	}
 	var scale [4]float64 // because the coefficients differ in size
 	for _, k := range parts {
-		for _, p := range scaled {
+		for _, p := range divisors {
 			scale[k] = max(scale[k], p.terms()[k]/p.Seconds)
 		}
 		if scale[k] == 0 {
@@ -204,13 +209,13 @@ func leastSquares(points, scaled []Point, parts []int) (x [4]float64, ok bool) {
 		a[i] = make([]float64, n+1)
 	}
 	for i, p := range points {
-		t, by := p.terms(), scaled[i].Seconds/math.Sqrt(p.weight())
+		t, divisor := p.terms(), divisors[i].Seconds/math.Sqrt(p.weight())
 		for i, k := range parts {
-			v := t[k] / by / scale[k]
+			v := t[k] / divisor / scale[k]
 			for j, l := range parts {
-				a[i][j] += v * t[l] / by / scale[l]
+				a[i][j] += v * t[l] / divisor / scale[l]
 			}
-			a[i][n] += v * p.Seconds / by
+			a[i][n] += v * p.Seconds / divisor
 		}
 	}
 	for i := range n {

@@ -22,8 +22,8 @@ type Point struct {
 	lines []Point // the measurements that were merged; nil for a single measurement
 }
 
-// run returns the point of a benchmark that runs one batch of n sequences. The first iteration computes the prompts
-// and generates the first token of each sequence; the other iterations decode.
+// run returns a Point for a benchmark that runs one batch of n sequences. The first iteration computes the prompts and
+// generates the first token of each sequence. The other iterations decode.
 func run(label string, n, prompt, output, seconds float64) Point {
 	p := decodes(n, prompt+1, output-1)
 	p.Label, p.Seconds = label, seconds
@@ -33,8 +33,8 @@ func run(label string, n, prompt, output, seconds float64) Point {
 	return p
 }
 
-// decodes returns the point of consecutive iterations that decode n sequences. Each sequence attends to
-// context tokens in the first iteration, and to one more in each further iteration.
+// decodes returns a Point, without a time, for consecutive iterations that decode n sequences. Each sequence attends to
+// context tokens in the first iteration, and to one more token in each further iteration.
 func decodes(n, context, steps float64) Point {
 	return Point{Steps: steps, Seqs: n * steps, Context: n * steps * (context + (steps-1)/2)}
 }

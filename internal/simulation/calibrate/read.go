@@ -162,35 +162,37 @@ func (r record) llama() ([]Point, error) {
 		Prompt: prompt, Seconds: r.TPP}, tokens}, nil
 }
 
-// serve returns the mean iteration of a server under load. The number of sequences in this iteration is the mean
-// number of requests in the server, by Little's law. Its prompt tokens and generated tokens have the ratio of their
-// totals. If requests hardly overlap, the time to the first token gives a second point. Otherwise the time to the
-// first token includes waiting and is not used.
+// serve returns the points of a benchmark of a server. The first point is the mean iteration. By Little's law, it has
+// as many sequences as there are requests in the server on average. Its numbers of prompt tokens and of generated
+// tokens have the same ratio as in the whole benchmark.
+//
+// If requests hardly overlap, serve also returns a point for the prompt alone, whose time is the mean time to the first
+// token. If requests overlap, the time to the first token includes waiting, so serve does not use it.
 func (r record) serve() ([]Point, error) {
 	if r.Completed < 1 || r.Duration <= 0 || r.TotalInput < 1 || r.TotalOutput <= r.Completed || *r.MeanTPOT <= 0 {
 		return nil, fmt.Errorf("vllm bench serve: %v completed in %v s, %v and %v tokens: want numbers above 0", r.Completed,
 			r.Duration, r.TotalInput, r.TotalOutput)
 	}
-	in, out := r.TotalInput/r.Completed, r.TotalOutput/r.Completed
-	seqs := r.Completed / r.Duration * (out - 1) * *r.MeanTPOT / 1e3
+	input, output := r.TotalInput/r.Completed, r.TotalOutput/r.Completed
+	seqs := r.Completed / r.Duration * (output - 1) * *r.MeanTPOT / 1e3
 	if r.Concurrency != nil {
 		seqs = min(seqs, *r.Concurrency)
 	}
 	seqs = max(1, seqs)
-	step := Point{Label: fmt.Sprintf("%.1f at once, %.0f in, %.0f out", seqs, in, out), Model: r.Model, Steps: 1,
-		Seqs: seqs, Context: seqs * (in + out/2), Seconds: *r.MeanTPOT / 1e3}
+	step := Point{Label: fmt.Sprintf("%.1f at once, %.0f in, %.0f out", seqs, input, output), Model: r.Model, Steps: 1,
+		Seqs: seqs, Context: seqs * (input + output/2), Seconds: *r.MeanTPOT / 1e3}
 	if failed := r.Requests - r.Completed; failed > 0 {
 		step.Label += fmt.Sprintf(" (%.0f of %.0f failed)", failed, r.Requests)
 	}
 	if seqs < 1.5 {
 		step.Prompt = 0
-		first := Point{Label: fmt.Sprintf("first token after %.0f", in), Model: r.Model, Steps: 1, Seqs: 1, Prompt: in,
+		first := Point{Label: fmt.Sprintf("first token after %.0f", input), Model: r.Model, Steps: 1, Seqs: 1, Prompt: input,
 			Seconds: r.MeanTTFT / 1e3}
 		if r.MeanTTFT > 0 {
 			return []Point{step, first}, nil
 		}
 		return []Point{step}, nil
 	}
-	step.Prompt = seqs * in / out
+	step.Prompt = seqs * input / output
 	return []Point{step}, nil
 }

@@ -20,9 +20,9 @@ func spread(points []Point, line [4]float64) *cost.Spread {
 		if len(lines) < minSame {
 			continue
 		}
-		off := p.Seconds / at(line, p)
+		ratio := p.Seconds / predict(line, p)
 		for _, m := range lines {
-			factor := m.Seconds / at(line, m) / off
+			factor := m.Seconds / predict(line, m) / ratio
 			if p.Prompt > 0 {
 				prompts = append(prompts, factor)
 			} else {

@@ -34,9 +34,9 @@ func TestParseSLO(t *testing.T) {
 			require.InDelta(t, want[i].Level, got[i].Level, 1e-12, text)
 			require.InDelta(t, want[i].Limit, got[i].Limit, 1e-12, text)
 		}
-		again, err := ParseSLO(got.String())
+		reparsed, err := ParseSLO(got.String())
 		require.NoError(t, err, got.String())
-		require.Equal(t, got, again)
+		require.Equal(t, got, reparsed)
 	}
 	for _, text := range []string{"", "0.5s", "0.5", "0.5/token", "ttft", "ttft<2", "ttft<0s", "-1s/token", "itl<2s",
 		"normalized<1s",
@@ -113,14 +113,14 @@ func TestAStricterObjectiveSustainsNoMore(t *testing.T) {
 		return c.Rate
 	}
 	all := knee("0.1s/token", sim.Server{})
-	for name, less := range map[string]float64{
+	for name, rate := range map[string]float64{
 		"stricter": knee("0.05s/token", sim.Server{}),
 		"one more": knee("0.1s/token, ttft<300ms@p99", sim.Server{}),
 		"memory":   knee("0.1s/token", sim.Server{NumGPUBlocks: 400}),
 		"seqs":     knee("0.1s/token", sim.Server{MaxNumSeqs: 8}),
 	} {
-		require.Less(t, less, 1.0201*all, name) // twice the precision
-		require.Positive(t, less, name)
+		require.Less(t, rate, 1.0201*all, name) // twice the precision
+		require.Positive(t, rate, name)
 	}
 }
 
@@ -189,7 +189,8 @@ func TestPercentilesAreTakenByRank(t *testing.T) {
 	require.Equal(t, 999, rank(level, 1000))
 }
 
-// Ensure that one refused request in a hundred is ignored. With two, the value of an objective must be infinite.
+// Ensure that a run ignores one refused request in a hundred. With two, the mean latency must be infinite, so that the
+// run misses the objective.
 func TestOnePercentMayBeRefused(t *testing.T) {
 	const n = 100
 	w := &run{rate: 1, requests: make([]workload.Request, n), first: make([]float64, n), done: make([]float64, n),
@@ -222,12 +223,12 @@ func TestTheLowestFailureCounts(t *testing.T) {
 // Ensure that the capacity is not taken from a run with an early end. Such a run must be repeated up to the horizon.
 func TestARateThatFailsAfterItsRunWasCutIsNotAnswered(t *testing.T) {
 	s := one(t, scenario.Scenario{}, "0.1s/token")
-	most := 3 * s.estimate
+	failing := 3 * s.estimate
 	s.precision = 0.05
-	s.points = []Point{{Rate: most, Holds: true, Cut: true}, {Rate: 1.01 * most}}
+	s.points = []Point{{Rate: failing, Holds: true, Cut: true}, {Rate: 1.01 * failing}}
 	require.NoError(t, s.settle(context.Background(), 1, 2))
 	low, high := s.bracket()
-	require.True(t, 0 < low && low < high && high < most, "%v to %v, and %v does not hold", low, high, most)
+	require.True(t, 0 < low && low < high && high < failing, "%v to %v, and %v does not hold", low, high, failing)
 	require.False(t, s.cut(low))
 }
 

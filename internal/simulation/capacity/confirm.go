@@ -17,9 +17,9 @@ const (
 	maxDown     = 40
 )
 
-// Confirm runs the seeds of the search and minOthers to maxOthers other seeds. It stops adding seeds when an hour of
-// requests under all seeds together has confirmRequests requests. At a low rate an hour has few requests, so the
-// results of the seeds differ more, and their median needs more seeds.
+// Confirm runs a rate under the seeds of the search and under minOthers to maxOthers other seeds. With these limits, it
+// takes the smallest number of seeds for which one hour under each of them has confirmRequests requests in total. At a
+// low rate, an hour has few requests, so the results differ more between seeds, and their median needs more seeds.
 const (
 	confirmRequests = 30_000
 	minOthers       = 4
@@ -29,10 +29,11 @@ const (
 // Confirm replaces c.Rate, a result of Find, by a rate that meets the objective for the whole horizon h (default
 // DefaultHorizon). If the scenario's Duration or Requests are longer, the rate must meet it for these.
 //
-// It finds the highest rate of a grid that meets the objective under most seeds: those of the search and some others.
-// It begins one step below this rate and lowers the rate until it meets the objective under all seeds of the search.
-// Other seeds may miss the objective, but at most a sixteenth of all seeds. So the more the seeds differ, for example
-// because of bursts, the lower the final rate.
+// Confirm runs each rate under the seeds that Find used, and under further seeds. It first finds the highest rate of a
+// grid that meets the objective under more than half of all seeds, and sets c.Most to it. It begins one step of the
+// grid below c.Most and lowers the rate until the objective is met under every seed that Find used, and missed under at
+// most a sixteenth of all seeds. So the more the results differ between seeds, for example because of bursts, the lower
+// the final rate. A trace has only one seed, and Confirm begins at c.Most.
 func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon, pool Pool, c *Capacity) error {
 	if h == (Horizon{}) {
 		h = DefaultHorizon
@@ -65,20 +66,20 @@ func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon
 	return nil
 }
 
-// A confirmation has the results of runs up to the horizon under several seeds. To count the seeds at a rate, it
-// assumes that latencies grow with the rate. If a seed met the objective at a higher rate, or missed it at a lower
-// rate, it is not run. The method reported checks this assumption, but only at the final rate and for the seeds of
-// the search.
+// A confirmation has the results of runs up to the horizon under several seeds. It assumes that latencies grow with the
+// rate. A seed that met the objective at a higher rate therefore counts as meeting it, and a seed that missed the
+// objective at a lower rate counts as missing it; neither is run. The method reported checks this assumption, but only
+// at the final rate and for the seeds of the search.
 type confirmation struct {
-	runAt   func(i int, rate float64, e effort) (Point, error) // runs a rate under the i-th seed
-	own     int                                                // the last own seeds are those of the search
-	seconds float64                                            // of a run
-	held    []Point                                            // for each seed, the highest rate that held
-	failed  []Point                                            // for each seed, the lowest rate that failed
+	runAt       func(i int, rate float64, e effort) (Point, error) // runs a rate under the i-th seed
+	searchSeeds int                                                // number of seeds of the search, which are the last ones
+	seconds     float64                                            // of a run
+	held        []Point                                            // for each seed, the highest rate that held
+	failed      []Point                                            // for each seed, the lowest rate that failed
 }
 
-func newConfirmation(seeds, own int, runAt func(int, float64, effort) (Point, error)) *confirmation {
-	return &confirmation{runAt: runAt, own: own, held: make([]Point, seeds), failed: make([]Point, seeds)}
+func newConfirmation(seeds, searchSeeds int, runAt func(int, float64, effort) (Point, error)) *confirmation {
+	return &confirmation{runAt: runAt, searchSeeds: searchSeeds, held: make([]Point, seeds), failed: make([]Point, seeds)}
 }
 
 // lasting lowers the rate in steps, from begin, until nearlyAll accepts the rate. It returns this rate and the runs
@@ -104,9 +105,9 @@ func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err e
 // objective. If a seed met the objective at a higher rate and misses it at this rate, reported discards its result
 // at the higher rate.
 func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err error) {
-	first := len(k.held) - k.own
-	runs = make([]Point, k.own)
-	err = each(k.own, func(n int) (err error) {
+	first := len(k.held) - k.searchSeeds
+	runs = make([]Point, k.searchSeeds)
+	err = forEach(k.searchSeeds, func(n int) (err error) {
 		i := first + n
 		if k.held[i].Holds && k.held[i].Rate == rate {
 			runs[n] = k.held[i]
@@ -139,15 +140,15 @@ func (k *confirmation) threshold(rate float64) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for up := 0; lasts && up < maxUp; up++ {
+	for steps := 0; lasts && steps < maxUp; steps++ {
 		higher, err := k.majority(rate * confirmStep)
 		if err != nil || !higher {
 			return rate, err
 		}
 		rate *= confirmStep
 	}
-	for down := 0; !lasts; down++ {
-		if down == maxDown {
+	for steps := 0; !lasts; steps++ {
+		if steps == maxDown {
 			return 0, k.short(begin)
 		}
 		rate /= confirmStep
@@ -168,7 +169,7 @@ func (k *confirmation) short(rate float64) error {
 func (k *confirmation) majority(rate float64) (bool, error) {
 	n := len(k.held)
 	for {
-		held, failed, open := k.known(rate)
+		held, failed, unknown := k.known(rate)
 		if 2*held > n {
 			return true, nil
 		}
@@ -176,7 +177,7 @@ func (k *confirmation) majority(rate float64) (bool, error) {
 			return false, nil
 		}
 		next := min(n/2+1-held, n-n/2-failed)
-		if err := k.run(rate, open[:next]); err != nil {
+		if err := k.run(rate, unknown[:next]); err != nil {
 			return false, err
 		}
 	}
@@ -187,26 +188,26 @@ func (k *confirmation) majority(rate float64) (bool, error) {
 func (k *confirmation) nearlyAll(rate float64) (bool, error) {
 	lasts := func() bool {
 		_, failed, _ := k.known(rate)
-		for _, p := range k.failed[len(k.held)-k.own:] {
+		for _, p := range k.failed[len(k.held)-k.searchSeeds:] {
 			if p.Rate > 0 && rate >= p.Rate {
 				return false
 			}
 		}
 		return failed <= len(k.held)/16
 	}
-	_, _, open := k.known(rate)
+	_, _, unknown := k.known(rate)
 	if !lasts() {
 		return false, nil
 	}
-	if err := k.run(rate, open); err != nil {
+	if err := k.run(rate, unknown); err != nil {
 		return false, err
 	}
 	return lasts(), nil
 }
 
 // known returns how many seeds meet the objective at a rate and how many miss it, as far as the results so far tell.
-// open has the indexes of the seeds of which this is not known.
-func (k *confirmation) known(rate float64) (held, failed int, open []int) {
+// unknown has the indexes of the other seeds.
+func (k *confirmation) known(rate float64) (held, failed int, unknown []int) {
 	for i := range k.held {
 		switch {
 		case k.held[i].Holds && rate <= k.held[i].Rate:
@@ -214,15 +215,15 @@ func (k *confirmation) known(rate float64) (held, failed int, open []int) {
 		case k.failed[i].Rate > 0 && rate >= k.failed[i].Rate:
 			failed++
 		default:
-			open = append(open, i)
+			unknown = append(unknown, i)
 		}
 	}
-	return held, failed, open
+	return held, failed, unknown
 }
 
-func (k *confirmation) run(rate float64, which []int) error {
-	return each(len(which), func(n int) error {
-		i := which[n]
+func (k *confirmation) run(rate float64, indexes []int) error {
+	return forEach(len(indexes), func(n int) error {
+		i := indexes[n]
 		point, err := k.runAt(i, rate, whole)
 		switch {
 		case err != nil:

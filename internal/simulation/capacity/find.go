@@ -50,9 +50,10 @@ func (p Pool) Give() {
 
 // A Capacity is the highest rate that meets the objective, in requests a second.
 type Capacity struct {
-	// Rate is the median over the seeds. After Confirm, a server meets the objective at Rate for the whole horizon
-	// under all seeds of the search. Under other seeds it may miss the objective, but at most under a sixteenth of
-	// all seeds. For a workload, Rate is then at least 3 % below Most. Rate is 0 if even a single request misses the
+	// Rate is the median over the seeds of the search. Confirm replaces it with a rate at which a server meets the
+	// objective for the whole horizon under every seed of the search, and misses it under at most a sixteenth of all
+	// seeds. If the requests come from a workload, Most is then at least 3 % higher than Rate, because Confirm begins
+	// one step of 3 % below Most. With a trace, it begins at Most. Rate is 0 if even a single request misses the
 	// objective.
 	Rate      float64 `json:"rate"`
 	Low       float64 `json:"low"`  // least of the seeds
@@ -61,8 +62,8 @@ type Capacity struct {
 	Seeds     []Seed  `json:"seeds"`
 	Confirmed []Point `json:"confirmed,omitempty"` // whole runs at Rate, under the seeds of the search
 	Most      float64 `json:"most,omitempty"`      // lasts under most of the seeds; 3 % more does not
-	// Held is the number of seeds that meet the objective at Rate or at a higher rate. Tried is the number of all
-	// seeds: those of the search and others.
+	// Tried is the number of seeds that Confirm took: those of the search, and the further ones that it drew. Held is
+	// how many of them meet the objective at Rate or at a higher rate.
 	Held  int    `json:"held,omitempty"`
 	Tried int    `json:"tried,omitempty"`
 	Curve []Step `json:"curve,omitempty"`
@@ -102,15 +103,15 @@ func (c Capacity) Rates() []float64 {
 // Find searches for the capacity of a plan with the requests of l. It ignores Rate, From, Until and Stop of
 // the plan's scenario. The number of concurrent runs does not change the result.
 func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (Capacity, error) {
-	some, err := l.sets[0].first(1)
+	request, err := l.sets[0].first(1)
 	if err == nil {
-		err = slo.judgeable(some)
+		err = slo.judgeable(request)
 	}
 	if err != nil {
 		return Capacity{}, err
 	}
 	searches := l.searches(p, slo, o)
-	err = each(len(searches), func(i int) error {
+	err = forEach(len(searches), func(i int) error {
 		s := searches[i]
 		if i < len(o.Start) && o.Start[i] > 0 {
 			return s.settle(ctx, o.Start[i], 1+o.Precision) // two runs if the capacity is the same
@@ -123,12 +124,13 @@ func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (
 	return collect(searches, o.Precision), nil
 }
 
-// each calls do(0) to do(n-1) concurrently. If several calls fail, it returns the error of the lowest index.
-func each(n int, do func(i int) error) error {
+// forEach calls f(0) to f(n-1) concurrently and waits for all. If several calls fail, it returns the error of the
+// lowest index.
+func forEach(n int, f func(i int) error) error {
 	errs := make([]error, n)
 	var wait sync.WaitGroup
 	for i := range n {
-		wait.Go(func() { errs[i] = do(i) })
+		wait.Go(func() { errs[i] = f(i) })
 	}
 	wait.Wait()
 	return cmp.Or(errs...)
@@ -176,7 +178,7 @@ var curveParts = []float64{0.25, 0.5, 0.75, 0.9, 0.95, 1, 1.05, 1.1, 1.25}
 func (l *Load) Curve(ctx context.Context, p *scenario.Plan, slo SLO, pool Pool, c *Capacity) error {
 	runs := l.runners(p, slo, SearchHorizon, pool, l.sets)
 	c.Curve = make([]Step, len(curveParts))
-	return each(len(curveParts), func(i int) (err error) {
+	return forEach(len(curveParts), func(i int) (err error) {
 		step := Step{Rate: c.Rate * curveParts[i], Points: make([]Point, len(runs))}
 		for k := range runs {
 			if step.Points[k], err = runs[k].runAt(ctx, step.Rate, patient); err != nil {

@@ -65,13 +65,13 @@ func estimateOf(values []float64, level float64) statistic {
 	if level == 1 {
 		return statistic{Mean: quantile, Low: quantile, High: quantile, count: n}
 	}
-	above := make([]float64, n)
+	exceeds := make([]float64, n)
 	for i, v := range values {
 		if v > quantile {
-			above[i] = 1
+			exceeds[i] = 1
 		}
 	}
-	half, rough := halfWidth(above, mean(above), max(minIndependent, minAbove/min(level, 1-level)))
+	half, rough := halfWidth(exceeds, mean(exceeds), max(minIndependent, minAbove/min(level, 1-level)))
 	half = max(half, 1.96*math.Sqrt(level*(1-level)/float64(n)))
 	e := statistic{Mean: quantile, Low: math.Inf(-1), High: math.Inf(1), rough: rough, count: n}
 	if level > half {
@@ -93,20 +93,19 @@ const (
 	minForMean     = 200 // independent values for a mean, which a few large values affect
 )
 
-// batchings has numbers n of batches, and the 97.5 % quantile of Student's t distribution with n-1 degrees of
-// freedom. Few batches are long and therefore less correlated; many batches give a better estimate of the
-// variance. halfWidth computes an interval with each number of batches and takes the widest. This choice has no
-// source.
+// batchings lists the numbers of batches with which halfWidth computes an interval. student is the 97.5 % quantile of
+// Student's t distribution with n-1 degrees of freedom. If there are few batches, each batch is long, so consecutive
+// batches are less correlated. If there are many batches, the estimate of the variance is better. halfWidth therefore
+// computes one interval for each n and takes the widest. This rule has no source.
 var batchings = []struct {
 	n       int
 	student float64
 }{{5, 2.776}, {10, 2.262}, {20, 2.093}}
 
-// halfWidth returns half the width of the confidence interval of the mean, by the method of batch means. It
-// multiplies the variance by (1+r)/(1-r), where r is the correlation of consecutive batches (Tafazzoli and Wilson,
-// Skart, IIE Transactions 43, 2011). rough is true if the effective sample size, which correlation reduces, is below
-// least.
-func halfWidth(values []float64, mean, least float64) (half float64, rough bool) {
+// halfWidth returns half the width of the confidence interval of the mean, by the method of batch means. It multiplies
+// the variance by (1+r)/(1-r), where r is the correlation of consecutive batches (Tafazzoli and Wilson, Skart, IIE
+// Transactions 43, 2011). rough is true if the effective sample size, which correlation reduces, is below minEffective.
+func halfWidth(values []float64, mean, minEffective float64) (half float64, rough bool) {
 	if len(values) < 2*batchings[len(batchings)-1].n {
 		return math.Inf(1), true
 	}
@@ -121,7 +120,7 @@ func halfWidth(values []float64, mean, least float64) (half float64, rough bool)
 		variance := batchVariance(values, mean, b.n)
 		half, largest = max(half, b.student*math.Sqrt(variance)), max(largest, variance)
 	}
-	return half, n*single < least*largest
+	return half, n*single < minEffective*largest
 }
 
 // batchVariance estimates the variance of the mean of values from the means of n batches. centre is the mean

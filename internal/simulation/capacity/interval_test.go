@@ -13,10 +13,10 @@ import (
 
 // A process generates sequences of dependent values. Its true mean and quantiles are known.
 type process struct {
-	name string
-	fill func(rng *rand.Rand, values []float64)
-	mean float64
-	at   func(level float64) float64 // quantile
+	name     string
+	fill     func(rng *rand.Rand, values []float64)
+	mean     float64
+	quantile func(level float64) float64 // quantile
 }
 
 // waits generates the waiting times of an M/M/1 queue in steady state, with a mean service time of 1 s
@@ -34,8 +34,8 @@ func waits(load float64) process {
 				wait = max(0, wait+rng.ExpFloat64()-rng.ExpFloat64()/load)
 			}
 		},
-		mean: load / (1 - load),
-		at:   func(level float64) float64 { return math.Log(load/(1-level)) / (1 - load) },
+		mean:     load / (1 - load),
+		quantile: func(level float64) float64 { return math.Log(load/(1-level)) / (1 - load) },
 	}
 }
 
@@ -49,22 +49,23 @@ func lognormal(correlation float64) process {
 				x = correlation*x + math.Sqrt(1-correlation*correlation)*rng.NormFloat64()
 			}
 		},
-		mean: math.Exp(0.5),
-		at:   func(level float64) float64 { return math.Exp(math.Sqrt2 * math.Erfinv(2*level-1)) },
+		mean:     math.Exp(0.5),
+		quantile: func(level float64) float64 { return math.Exp(math.Sqrt2 * math.Erfinv(2*level-1)) },
 	}
 }
 
-// A coverage counts the confidence intervals of one level, as fractions of all runs. An interval is rough if it is
-// computed from too few values.
+// A coverage has the results of computing a confidence interval in each of many runs. Each field is a fraction of the
+// runs. An interval is rough if there were too few values to compute it well.
 type coverage struct {
-	inside float64 // intervals with the true value
-	stated float64 // intervals that are not rough
-	missed float64 // intervals that are not rough and lack the true value
+	covering float64 // intervals with the true value
+	stated   float64 // intervals that are not rough
+	missed   float64 // intervals that are not rough and lack the true value
 }
 
 var levels = []float64{0, 0.5, 0.9, 0.99}
 
-// cover returns the coverage for each of levels. Each run computes the intervals of n values.
+// cover lets the process p generate n values in each run. From the values of a run it computes a confidence interval of
+// the mean or of a quantile for each entry of levels. It returns a coverage for each entry of levels.
 func cover(p process, n, runs int) []coverage {
 	rng := rand.New(rand.NewPCG(1, uint64(n)))
 	all := make([]coverage, len(levels))
@@ -75,17 +76,17 @@ func cover(p process, n, runs int) []coverage {
 		for i, level := range levels {
 			truth := p.mean
 			if level > 0 {
-				truth = p.at(level)
+				truth = p.quantile(level)
 			}
 			e, c := estimateOf(values, level), &all[i]
-			inside := e.Low <= truth && truth <= e.High
-			if inside {
-				c.inside += each
+			covers := e.Low <= truth && truth <= e.High
+			if covers {
+				c.covering += each
 			}
 			if !e.rough {
 				c.stated += each
 			}
-			if !e.rough && !inside {
+			if !e.rough && !covers {
 				c.missed += each
 			}
 		}
@@ -93,9 +94,9 @@ func cover(p process, n, runs int) []coverage {
 	return all
 }
 
-// Ensure that 95 % intervals contain the true value in 95 % of the runs. Up to 8 % may miss it, which is two
-// standard deviations above 5 % for 200 runs. If there are too few values, as for the 99th percentile at a
-// high load, most intervals must be rough.
+// Ensure that 95 % intervals contain the true value in 95 % of the runs. Up to 8 % may miss it, which is two standard
+// deviations above 5 % for 200 runs. If there are too few values, as for the 99th percentile at a high load, more
+// intervals may miss it, but these must be rough.
 func TestIntervalsContainTheTruthAsOftenAsTheySay(t *testing.T) {
 	level.SkipQuick(t)
 	for _, p := range []struct {
@@ -117,10 +118,10 @@ func TestIntervalsContainTheTruthAsOftenAsTheySay(t *testing.T) {
 					runs = level.Pick(40, 200)
 				}
 				for i, c := range cover(p.process, n, runs) {
-					t.Logf("level %v: %.3f inside, %.3f stated, %.3f stated and missed", levels[i], c.inside, c.stated, c.missed)
+					t.Logf("level %v: %.3f inside, %.3f stated, %.3f stated and missed", levels[i], c.covering, c.stated, c.missed)
 					require.LessOrEqual(t, c.missed, 0.08, "level %v", levels[i])
 					if p.enough && n >= 3600 {
-						require.GreaterOrEqual(t, c.inside, 0.95, "level %v", levels[i])
+						require.GreaterOrEqual(t, c.covering, 0.95, "level %v", levels[i])
 					}
 					if p.enough && n == 18_000 {
 						require.GreaterOrEqual(t, c.stated, 0.9, "level %v", levels[i])
@@ -157,14 +158,14 @@ func TestTooFewValuesHaveARoughIntervalWithoutAnEnd(t *testing.T) {
 
 func TestBatchesThatDependOnTheOneBeforeRaiseTheVariance(t *testing.T) {
 	const batches, size = 20, 10
-	inTurn, apart := make([]float64, batches*size), make([]float64, batches*size)
+	inTurn, inHalves := make([]float64, batches*size), make([]float64, batches*size)
 	for i := range inTurn {
 		inTurn[i] = float64(1 - i/size%2*2)
-		apart[i] = float64(1 - i/size/(batches/2)*2)
+		inHalves[i] = float64(1 - i/size/(batches/2)*2)
 	}
 	independent := batchVariance(inTurn, 0, batches)
 	require.InEpsilon(t, 1.0/(batches-1), independent, 1e-9, "of %d means of 1 and -1", batches)
-	require.InEpsilon(t, 9*independent, batchVariance(apart, 0, batches), 1e-9)
+	require.InEpsilon(t, 9*independent, batchVariance(inHalves, 0, batches), 1e-9)
 }
 
 // Ensure that an interval is rough if fewer than five values are beyond the quantile.

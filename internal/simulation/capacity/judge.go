@@ -24,44 +24,44 @@ const overload = "more requests come than are served: the queue grows"
 type verdict int
 
 const (
-	open verdict = iota
+	undecided verdict = iota
 	holds
 	fails
 )
 
-// judgeEarly returns the verdict on a run in progress, or open if the outcome is not clear yet.
+// judgeEarly returns the verdict on a run in progress, or undecided if the outcome is not clear yet.
 func (w *run) judgeEarly(now float64) verdict {
 	if w.fixed() {
 		if w.effort == brief && w.missed(now) {
 			return fails
 		}
-		return open
+		return undecided
 	}
 	if now < w.check {
-		return open
+		return undecided
 	}
-	w.check = min(1.3*now, now+max(300, w.until/12))
+	w.check = min(1.3*now, now+max(300, w.lastArrival/12))
 	if w.overloaded() {
 		w.reason = overload
 		return fails
 	}
 	if w.effort == patient || w.answered == 0 || now < minAnswers*w.meanAnswer() {
-		return open
+		return undecided
 	}
 	if w.keepsGrowing(now) {
 		w.reason = overload
 		return fails
 	}
 	known := w.known()
-	from := w.warm(now)
-	clear := now >= 120 && known-from >= w.measured()
+	start := w.warm(now)
+	clear := now >= 120 && known-start >= w.measured()
 	for _, o := range w.slo {
-		v := w.value(o, from, known)
+		v := w.value(o, start, known)
 		if v.count < w.slo.minRequests() {
-			return open
+			return undecided
 		}
-		if v.Low > o.Limit*1.02 || w.lost(o, from, known) {
-			w.reason = o.above()
+		if v.Low > o.Limit*1.02 || w.lost(o, start, known) {
+			w.reason = o.missReason()
 			return fails
 		}
 		clear = clear && v.High < 0.85*o.Limit
@@ -69,29 +69,29 @@ func (w *run) judgeEarly(now float64) verdict {
 	if clear && w.effort == brief && !w.grows(now) && now >= 20*w.answer(now) {
 		return holds
 	}
-	return open
+	return undecided
 }
 
-// lost reports whether a run in progress must miss the objective o, a limit for a quantile. This is so if more
-// requests are above the limit already than the quantile allows at the end of the run. For the number of requests at
-// the end, lost takes a generous upper estimate.
-func (w *run) lost(o Objective, from, to int) bool {
+// lost reports whether a run in progress must miss the objective o, a limit for a quantile. This is so if more requests
+// in [start, end) already exceed the limit than the quantile allows over the whole run. The number of requests of the
+// whole run is not known yet, so lost takes a number that is very probably too high.
+func (w *run) lost(o Objective, start, end int) bool {
 	if !w.set.steady() || o.Level == 0 {
 		return false
 	}
-	all := w.rate*w.until - float64(from)
+	all := w.rate*w.lastArrival - float64(start)
 	all += 4 * math.Sqrt(max(all, 0)/min(1, w.set.shape))
-	may, above := (1-o.Level)*all, 0.0
-	for i := from; i < to && above <= may; i++ {
+	allowed, exceeding := (1-o.Level)*all, 0.0
+	for i := start; i < end && exceeding <= allowed; i++ {
 		if v, counts := w.latency(o.Metric, i); counts && !w.refused[i] && v > o.Limit {
-			above++
+			exceeding++
 		}
 	}
-	return above > may
+	return exceeding > allowed
 }
 
-// overloaded reports whether more requests wait than random arrivals explain. The standard deviation of the
-// number of arrivals is its square root if they are independent, and more with bursts.
+// overloaded reports whether more requests wait than random arrivals explain. If n requests arrive independently, the
+// standard deviation of their number is √n. With bursts it is larger.
 func (w *run) overloaded() bool {
 	if !w.set.steady() || w.fixed() {
 		return false
@@ -110,16 +110,16 @@ func (w *run) judge(p *Point) {
 		return
 	}
 	end := w.requests[w.next-1].Arrival / w.rate
-	from := w.warm(end)
-	measured := w.next - from // fewer if an objective has no value for some
+	start := w.warm(end)
+	measured := w.next - start // fewer if an objective has no value for some
 	p.Holds = true
 	for _, o := range w.slo {
-		v := w.value(o, from, w.next)
+		v := w.value(o, start, w.next)
 		measured = min(measured, v.count)
 		p.Values = append(p.Values, Seconds(v.Mean))
 		p.Intervals = append(p.Intervals, Interval{Seconds(v.Low), Seconds(v.High), v.rough})
 		if all := w.value(o, 0, w.next); v.Mean > o.Limit || all.Mean > o.Limit {
-			p.Holds, p.Reason = false, o.above()
+			p.Holds, p.Reason = false, o.missReason()
 		}
 	}
 	p.Span = end
@@ -131,32 +131,34 @@ func (w *run) judge(p *Point) {
 		p.Holds, p.Reason = false, "answers take longer the longer requests come"
 	case measured < w.slo.minRequests() || end < 2*minAnswers*mean && w.answered > 0:
 		p.Holds, p.Short = false, true
-		p.Reason = w.tooShort(end, mean, measured, w.next-from)
+		p.Reason = w.tooShort(end, mean, measured, w.next-start)
 	}
 }
 
-// tooShort describes how many requests a run has, and about how many it needs. The parameter after is the number of
-// requests after the warm-up; measured is how many of these have a value for every objective. A run must last 16
-// answer times. By Little's law, 16 times as many requests arrive in this time as are in the system at once. For the
-// upper estimate of the number needed, tooShort assumes that the system is full.
-func (w *run) tooShort(end, answer float64, measured, after int) string {
-	least := w.slo.minRequests()
+// tooShort describes how many requests a run has, and about how many it needs. afterWarmUp is the number of requests
+// after the warm-up. measured is how many of these have a value for every objective.
+//
+// A run must last as long as 16 answers. By Little's law, 16 times as many requests arrive in this time as are in the
+// system at once. How many are in the system at the final rate is not known. tooShort therefore adds an upper bound to
+// the text: the number that is needed if the system is full.
+func (w *run) tooShort(end, answer float64, measured, afterWarmUp int) string {
+	minimum := w.slo.minRequests()
 	text := fmt.Sprintf("%d requests come within %.3g s at %.3g requests/s; it takes arrivals over %d answers of %.3g s",
 		w.next, end, w.rate, 2*minAnswers, answer)
 	needed := rounded(float64(w.next) * 2 * minAnswers * answer / end)
-	if measured < least {
-		which := ""
-		if measured < after {
-			which = " and have answers of more than one token"
+	if measured < minimum {
+		kind := ""
+		if measured < afterWarmUp {
+			kind = " and have answers of more than one token"
 		}
 		text = fmt.Sprintf("%d requests, of which %d come after the warm-up%s; it takes %d of these", w.next, measured,
-			which, least)
-		needed = rounded(float64(w.next*least) / float64(max(1, measured)))
+			kind, minimum)
+		needed = rounded(float64(w.next*minimum) / float64(max(1, measured)))
 	}
 	text += fmt.Sprintf(", so at least about %.0f requests", needed)
-	if most := rounded(2 * minAnswers * margin * float64(w.fit)); most > needed {
+	if upper := rounded(2 * minAnswers * margin * float64(w.fit)); upper > needed {
 		text += fmt.Sprintf(", and up to about %.0f if the server is nearly full at the answer: %.0f for each of %d "+
-			"sequences that run at once", most, 2*minAnswers*margin, w.fit)
+			"sequences that run at once", upper, 2*minAnswers*margin, w.fit)
 	}
 	return text
 }
@@ -171,9 +173,9 @@ func (d *requestSet) fit(p *scenario.Plan) int {
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	tokens := 0.0
-	some := d.requests[:min(len(d.requests), firstDrawn)]
-	for i := range some {
-		tokens += (float64(some[i].Prompt) + float64(some[i].Output)/2) / float64(len(some))
+	sample := d.requests[:min(len(d.requests), firstDrawn)]
+	for i := range sample {
+		tokens += (float64(sample[i].Prompt) + float64(sample[i].Output)/2) / float64(len(sample))
 	}
 	v := &p.Scenario.Server
 	return max(1, min(v.MaxNumSeqs, int(float64(v.NumGPUBlocks)*float64(v.BlockSize)/max(1, tokens))))
@@ -220,8 +222,8 @@ func (w *run) grows(end float64) bool {
 // growsFor is the number of checks in a row that must find a growing queue before keepsGrowing returns true.
 const growsFor = 3
 
-// keepsGrowing reports whether the queue still grows in a run that the method enough has extended. Such a run's
-// latencies keep rising, so without this check enough would extend it up to maxSeconds.
+// keepsGrowing reports whether the queue still grows in a run that enoughArrived has extended. The latencies of such a
+// run keep rising, so without this check enoughArrived would extend it up to maxSeconds.
 func (w *run) keepsGrowing(now float64) bool {
 	if !w.set.steady() || now < w.minSeconds() || !w.grows(now) {
 		w.grew = 0

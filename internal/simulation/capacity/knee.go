@@ -12,15 +12,15 @@ import (
 
 const kneePrecision = 0.01
 
-// Knee finds the highest rate that meets the objective. It judges only the arrivals within the scenario's Duration:
-// unlike Find, it does not check that the rate would meet the objective for longer. It then runs multiples of this
-// rate, as the paper does to compare systems; parts has the factors.
+// Knee finds the highest rate that meets the objective for requests that arrive within the scenario's Duration. Unlike
+// Find, it does not check that the rate would meet the objective for longer. Knee then runs the products of this rate
+// and each factor in parts, because the PagedAttention paper compares systems by their latencies at several rates.
 func (l *Load) Knee(ctx context.Context, p *scenario.Plan, slo SLO, parts []float64, pool Pool) (Capacity, error) {
 	if !l.sets[0].steady() {
 		return Capacity{}, fmt.Errorf("%w: a trace may end before the time of a run does; name a workload", ErrLoad)
 	}
 	searches := l.searches(p, slo, Options{Precision: kneePrecision, Pool: pool})
-	err := each(len(searches), func(i int) error {
+	err := forEach(len(searches), func(i int) error {
 		return searches[i].settle(ctx, searches[i].estimate, 1.5)
 	})
 	if err != nil {
@@ -30,7 +30,7 @@ func (l *Load) Knee(ctx context.Context, p *scenario.Plan, slo SLO, parts []floa
 	for _, part := range parts {
 		curve = append(curve, Step{Rate: collect(searches, kneePrecision).Rate * part})
 	}
-	err = each(len(searches), func(i int) error {
+	err = forEach(len(searches), func(i int) error {
 		for _, step := range curve {
 			if err := searches[i].try(ctx, step.Rate, whole); err != nil {
 				return err
@@ -52,7 +52,7 @@ func (l *Load) Knee(ctx context.Context, p *scenario.Plan, slo SLO, parts []floa
 	return c, nil
 }
 
-// before returns at least one request.
+// before returns the requests that arrive before end, but at least one request.
 func (d *requestSet) before(end float64) ([]workload.Request, error) {
 	requests, err := d.first(1)
 	for err == nil && requests[len(requests)-1].Arrival < end {
@@ -96,20 +96,23 @@ func (w *run) judgeFixed(p *Point) {
 	}
 }
 
-// growsInQuarters reports whether the server answers less than 95 % of the arriving requests. It compares the mean
-// time to the first token in the second quarter of the requests with the mean time in the last quarter. The server
-// is too slow if the difference is more than 5 % of the time between the two quarters. In a short run, latencies
-// alone do not show this: at any rate, it takes a while until they exceed a limit of seconds.
+// growsInQuarters reports whether the server answers less than 95 % of the arriving requests. If it answers 95 %, a
+// request that arrives 100 s later waits about 5 s longer for its first token. growsInQuarters therefore compares the
+// mean time to the first token of two parts of the requests: the second quarter and the last quarter. The server is too
+// slow if the times differ by more than 5 % of the time between the arrivals of the two parts.
+//
+// Latencies alone do not show this in a short run: even at a rate that is far too high, it takes a while until they
+// exceed a limit of seconds.
 func (w *run) growsInQuarters() bool {
-	mean := func(from, to int) (seconds, at float64) {
+	mean := func(start, end int) (ttft, arrival float64) {
 		count := 0.0
-		for i := from; i < to; i++ {
-			if arrival := w.requests[i].Arrival / w.rate; !math.IsInf(w.first[i], 1) {
-				count, seconds, at = count+1, seconds+w.first[i]-arrival, at+arrival
+		for i := start; i < end; i++ {
+			if t := w.requests[i].Arrival / w.rate; !math.IsInf(w.first[i], 1) {
+				count, ttft, arrival = count+1, ttft+w.first[i]-t, arrival+t
 			}
 		}
 		count = max(count, 1)
-		return seconds / count, at / count
+		return ttft / count, arrival / count
 	}
 	quarter := w.next / 4
 	second, secondAt := mean(quarter, 2*quarter)

@@ -32,9 +32,8 @@ type Point struct {
 	Intervals []Interval `json:"intervals,omitempty"` // confidence interval of each value
 	Span      float64    `json:"span,omitempty"`      // s of arrivals
 
-	// Values has the value of each objective of the SLO over the requests after the warm-up. Refused requests
-	// are ignored if they are at most 1 %. Otherwise, or if another request has no answer, the value is +Inf,
-	// written as -1 in JSON.
+	// Values has the value of each objective of the SLO over the requests after the warm-up. Refused requests are
+	// ignored if they are at most 1 % of these requests. If more are refused, the value is +Inf, written as -1 in JSON.
 	Values []Seconds   `json:"values,omitempty"`
 	Result *sim.Result `json:"result,omitempty"`
 }
@@ -142,12 +141,12 @@ type run struct {
 	rate   float64
 	effort effort
 
-	requests []workload.Request // drawn so far
-	next     int
-	several  int     // requests so far with answers of more than one token
-	fit      int     // sequences of mean length that can run at once
-	until    float64 // s; the end of arrivals, which enough may raise
-	ended    bool    // all requests of a trace have arrived
+	requests    []workload.Request // drawn so far
+	next        int
+	several     int     // requests so far with answers of more than one token
+	fit         int     // sequences of mean length that can run at once
+	lastArrival float64 // s; the end of arrivals, which enoughArrived may raise
+	ended       bool    // all requests of a trace have arrived
 
 	first, done []float64 // s, by request; +Inf if not yet
 	refused     []bool
@@ -164,11 +163,11 @@ type run struct {
 
 func (r *runner) newRun(rate float64, e effort) *run {
 	w := &run{runner: r, rate: rate, effort: e, fit: r.set.fit(r.plan)}
-	w.until = w.minSeconds()
+	w.lastArrival = w.minSeconds()
 	if r.fixed() {
-		w.until = r.plan.Scenario.Duration
+		w.lastArrival = r.plan.Scenario.Duration
 	}
-	w.check = min(120, w.until/4)
+	w.check = min(120, w.lastArrival/4)
 	return w
 }
 
@@ -176,7 +175,7 @@ func (r *runner) newRun(rate float64, e effort) *run {
 func (w *run) simulate(ctx context.Context, ample bool) (Point, error) {
 	if w.fixed() {
 		var err error
-		if w.requests, err = w.set.before(w.until * w.rate); err != nil {
+		if w.requests, err = w.set.before(w.lastArrival * w.rate); err != nil {
 			return Point{}, err
 		}
 	}
@@ -187,7 +186,7 @@ func (w *run) simulate(ctx context.Context, ample bool) (Point, error) {
 		Ample: ample, Departed: w.leave, First: w.token,
 		Progress: func(now float64, _, _ int) {
 			w.queue = append(w.queue, sample{now, w.waiting})
-			if w.verdict = w.judgeEarly(now); w.verdict != open {
+			if w.verdict = w.judgeEarly(now); w.verdict != undecided {
 				cancel()
 			}
 		},
@@ -195,7 +194,7 @@ func (w *run) simulate(ctx context.Context, ample bool) (Point, error) {
 	result, err := sim.Run(inner, config, w)
 	point := Point{Rate: w.rate}
 	switch {
-	case w.verdict != open: // err is errDecided or a cancellation, perhaps of ctx as well
+	case w.verdict != undecided: // err is errDecided or a cancellation, perhaps of ctx as well
 		point.Holds, point.Cut, point.Reason = w.verdict == holds, true, w.reason
 		return point, nil
 	case errors.Is(err, sim.ErrStuck):
@@ -209,15 +208,14 @@ func (w *run) simulate(ctx context.Context, ample bool) (Point, error) {
 	return point, nil
 }
 
-// minSeconds returns the minimum time, in seconds, during which requests arrive. The method enough may extend this
-// time.
+// minSeconds returns the minimum time, in seconds, during which requests arrive. enoughArrived may extend this time.
 func (w *run) minSeconds() float64 {
 	return max(w.horizon.Seconds, float64(w.measured())/(1-warmUp)/w.rate)
 }
 
 func (w *run) measured() int { return max(w.horizon.Requests, w.slo.minRequests()) }
 
-// Next implements workload.Source. It ends the arrivals when there are enough.
+// Next implements workload.Source. It ends the arrivals when enoughArrived returns true, or when a trace ends.
 func (w *run) Next(r *workload.Request) error {
 	if w.next == len(w.requests) && !w.fixed() {
 		var err error
@@ -230,7 +228,7 @@ func (w *run) Next(r *workload.Request) error {
 	}
 	*r = w.requests[w.next]
 	r.Arrival /= w.rate
-	if w.set.steady() && !w.fixed() && r.Arrival >= w.until && w.enough(r.Arrival) { // a trace is never cut
+	if w.set.steady() && !w.fixed() && r.Arrival >= w.lastArrival && w.enoughArrived(r.Arrival) { // a trace is never cut
 		return io.EOF
 	}
 	w.next++
@@ -247,16 +245,16 @@ func (w *run) Next(r *workload.Request) error {
 	return nil
 }
 
-// enough reports whether enough requests have arrived for the horizon and the confidence intervals. If the answers
-// so far take longer than expected, it moves w.until, the end of the arrivals. It does not rely on w.until alone but
-// counts the requests, because fewer than expected may have arrived by then.
-func (w *run) enough(arrival float64) bool {
-	w.until = max(w.until, min(margin*w.horizon.Answers*w.answer(arrival), max(maxSeconds, w.minSeconds())))
+// enoughArrived reports whether enough requests have arrived for the horizon and the confidence intervals. If the
+// answers so far take longer than expected, enoughArrived moves the end of the arrivals, w.lastArrival. It also counts
+// the requests, because fewer than expected may have arrived by that time.
+func (w *run) enoughArrived(arrival float64) bool {
+	w.lastArrival = max(w.lastArrival, min(margin*w.horizon.Answers*w.answer(arrival), max(maxSeconds, w.minSeconds())))
 	count := w.next
-	if w.slo.has(TPOT) {
+	if w.slo.limits(TPOT) {
 		count = w.several
 	}
-	return arrival >= w.until && float64(count)*(1-warmUp) > 1.05*float64(w.measured())+10 || w.next >= maxRequests
+	return arrival >= w.lastArrival && float64(count)*(1-warmUp) > 1.05*float64(w.measured())+10 || w.next >= maxRequests
 }
 
 func (w *run) token(index int, now float64) {
@@ -305,27 +303,27 @@ func (w *run) known() int {
 
 // warm returns the index of the first request after the warm-up. end is the time at which arrivals end.
 func (w *run) warm(end float64) int {
-	from := max(warmUp*end, warmAnswers*w.meanAnswer())
-	if i := slices.IndexFunc(w.requests[:w.next], func(r workload.Request) bool { return r.Arrival/w.rate >= from }); i >= 0 {
+	begin := max(warmUp*end, warmAnswers*w.meanAnswer())
+	if i := slices.IndexFunc(w.requests[:w.next], func(r workload.Request) bool { return r.Arrival/w.rate >= begin }); i >= 0 {
 		return i
 	}
 	return w.next
 }
 
-// value returns the value of an objective over the requests from to to-1. Refused requests are ignored if
-// they are at most 1 %; otherwise the value is +Inf.
-func (w *run) value(o Objective, from, to int) statistic {
+// value returns the value of an objective over the requests in [start, end). Refused requests are ignored if they are
+// at most 1 % of these requests. If more are refused, the value is +Inf.
+func (w *run) value(o Objective, start, end int) statistic {
 	var values []float64
 	lost := 0
-	for i := from; i < to; i++ {
+	for i := start; i < end; i++ {
 		if w.refused[i] {
 			lost++
 		} else if v, counts := w.latency(o.Metric, i); counts {
 			values = append(values, v)
 		}
 	}
-	if lost > 0 && lost > (to-from)/100 {
-		return statistic{Mean: math.Inf(1), Low: math.Inf(1), High: math.Inf(1), count: to - from}
+	if lost > 0 && lost > (end-start)/100 {
+		return statistic{Mean: math.Inf(1), Low: math.Inf(1), High: math.Inf(1), count: end - start}
 	}
 	e := estimateOf(values, o.Level)
 	e.Low = max(0, e.Low) // no latency is less
@@ -348,7 +346,8 @@ func (w *run) latency(m Metric, i int) (seconds float64, counts bool) {
 	return w.done[i] - arrival, true
 }
 
-// tooShort returns the error for a point with too few requests. It wraps ErrShort and has the point's reason.
+// tooShort returns the error for a point with too few requests. It wraps ErrShort, and its text contains p.Reason,
+// which says how many requests are needed.
 func (p Point) tooShort() error {
 	return fmt.Errorf("%w: %s; take a longer trace, or --workload", ErrShort, p.Reason)
 }

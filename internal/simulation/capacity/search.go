@@ -31,9 +31,9 @@ func (l *Load) searches(p *scenario.Plan, slo SLO, o Options) []*search {
 	return all
 }
 
-// try runs a rate, unless s.points already has its result. Unless e is brief, it runs a rate again whose run was cut
-// early, and replaces its result. An exception is a run with a horizon that was cut because it missed the objective:
-// this result stays.
+// try runs a rate and stores the result in s.points. If s.points already has a result for the rate, try runs the rate
+// again only if e is not brief and the earlier run was cut before its end. With a horizon, it does not repeat a run
+// that was cut because it missed the objective.
 func (s *search) try(ctx context.Context, rate float64, e effort) error {
 	i, found := slices.BinarySearchFunc(s.points, rate, func(p Point, rate float64) int { return cmp.Compare(p.Rate, rate) })
 	if found && (e == brief || !s.points[i].Cut || !s.points[i].Holds && !s.fixed()) {
@@ -69,8 +69,8 @@ func (s *search) monotone() bool {
 	return !slices.ContainsFunc(s.points, func(p Point) bool { return p.Holds && p.Rate > high })
 }
 
-// lowestRate returns a rate at which requests do not overlap. In a trace, only requests with the same arrival time
-// overlap.
+// lowestRate returns a rate that is so low that requests do not overlap. Only requests of a trace with the same arrival
+// time overlap even at this rate.
 func (s *search) lowestRate() float64 { return s.estimate * 1e-6 }
 
 // cut reports whether the run at a rate was ended before its horizon because its outcome was clear.
@@ -88,13 +88,15 @@ func (s *search) short(high float64) error {
 	return s.points[i].tooShort()
 }
 
-// settle narrows the bracket until it is as small as the precision. The first rate is start. While all rates meet the
-// objective, the next rate is the previous one multiplied by step. While all miss it, the next rate is the previous
-// one divided by step, or lowestRate below a fiftieth of the estimate. In both cases step is squared each time, but
-// it stays at most 2. When one rate has met the objective and another has missed it, settle bisects. If even
-// lowestRate misses the objective, the capacity is 0.
+// settle narrows the bracket until it is as small as the precision. The first rate is start. As long as all rates meet
+// the objective, settle multiplies the rate by step each time. As long as all rates miss it, settle divides the rate by
+// step each time. When a rate at or below a fiftieth of the estimate has missed the objective, settle next tries
+// lowestRate. If even lowestRate misses the objective, the capacity is 0.
+//
+// settle squares step each time, but step stays at most 2. When one rate has met the objective and another has missed
+// it, settle bisects.
 func (s *search) settle(ctx context.Context, start, step float64) error {
-	alone, limit := s.lowestRate(), s.estimate*1e5
+	lowest, limit := s.lowestRate(), s.estimate*1e5
 	for range 200 {
 		low, high := s.bracket()
 		next := 0.0
@@ -104,7 +106,7 @@ func (s *search) settle(ctx context.Context, start, step float64) error {
 				return err
 			}
 			continue
-		case low > 0 && high <= low*(1+s.precision) || high <= alone:
+		case low > 0 && high <= low*(1+s.precision) || high <= lowest:
 			return s.short(high)
 		case low == 0 && math.IsInf(high, 1):
 			next = start
@@ -117,12 +119,12 @@ func (s *search) settle(ctx context.Context, start, step float64) error {
 		case low == 0 && high > s.estimate/50:
 			next, step = high/step, min(2, step*step)
 		case low == 0:
-			next = alone
+			next = lowest
 		default:
 			next = math.Sqrt(low * high)
 		}
 		e := brief
-		if next == alone {
+		if next == lowest {
 			e = patient // the values there are reported
 		}
 		if err := s.try(ctx, next, e); err != nil {

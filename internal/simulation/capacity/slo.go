@@ -120,7 +120,7 @@ func (o Objective) Of() string {
 	return o.Metric.String() + " p" + number(o.percent())
 }
 
-func (o Objective) above() string { return o.Of() + " is above its limit" }
+func (o Objective) missReason() string { return o.Of() + " is above its limit" }
 
 // percent returns Level in percent. It removes the rounding error that dividing the percentage by 100 caused.
 func (o Objective) percent() float64 { return math.Round(o.Level*1e8) / 1e6 }
@@ -148,22 +148,22 @@ func (s SLO) String() string {
 	return strings.Join(all, ", ")
 }
 
-func (s SLO) has(m Metric) bool {
+func (s SLO) limits(m Metric) bool {
 	return slices.ContainsFunc(s, func(o Objective) bool { return o.Metric == m })
 }
 
 // judgeable returns an error that wraps ErrLoad if the SLO limits TPOT but every answer has one token.
 func (s SLO) judgeable(requests []workload.Request) error {
-	if !s.has(TPOT) || slices.ContainsFunc(requests, func(r workload.Request) bool { return r.Output > 1 }) {
+	if !s.limits(TPOT) || slices.ContainsFunc(requests, func(r workload.Request) bool { return r.Output > 1 }) {
 		return nil
 	}
 	return fmt.Errorf("%w: every answer has one token, so there is no time between tokens for tpot to be judged by; "+
 		"leave tpot out", ErrLoad)
 }
 
-// Times returns the SLO with all limits multiplied by a factor. It helps to plan for a faster server: one that does
-// everything twice as fast as this server sustains, under the SLO, twice the rate that this server sustains under
-// Times(2).
+// Times returns the SLO with all limits multiplied by a factor. It helps to plan for a faster server. Suppose that
+// another server does everything twice as fast as this one. If this server sustains the rate r under Times(2), the
+// other server sustains the rate 2r under s.
 func (s SLO) Times(factor float64) SLO {
 	s = slices.Clone(s)
 	for i := range s {

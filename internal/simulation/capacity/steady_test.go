@@ -88,16 +88,16 @@ func requireThatAPlanLasts(t *testing.T, s scenario.Scenario, objective SLO) {
 	require.NoError(t, err)
 	require.Positive(t, found.Rate)
 	require.GreaterOrEqual(t, found.Confirmed[0].Span, 0.97*float64(lasting()))
-	at := hours(t, s, found.Rate, objective, level.Pick(2, 4))
-	above := hours(t, s, 1.1*found.Most, objective, level.Pick(2, 3))
+	planned := hours(t, s, found.Rate, objective, level.Pick(2, 4))
+	aboveMost := hours(t, s, 1.1*found.Most, objective, level.Pick(2, 3))
 	if level.Long() {
 		t.Logf("%.4g requests/s: %v; 1.1 times %.4g, which lasts under most seeds of the plan: %v; 1.1 times the answer: %v",
-			found.Rate, at, found.Most, above, hours(t, s, 1.1*found.Rate, objective, 3))
+			found.Rate, planned, found.Most, aboveMost, hours(t, s, 1.1*found.Rate, objective, 3))
 		higher := hours(t, s, found.Rate/0.85, objective, 5)
 		require.Positive(t, higher.failed, "%.4g requests/s hold in all five hours, too", found.Rate/0.85)
 	}
-	require.GreaterOrEqual(t, at.held, level.Pick(2, 4), "at %.4g requests/s: %v", found.Rate, at)
-	require.GreaterOrEqual(t, above.failed, level.Pick(2, 3), "at 1.1 times %.4g requests/s: %v", found.Most, above)
+	require.GreaterOrEqual(t, planned.held, level.Pick(2, 4), "at %.4g requests/s: %v", found.Rate, planned)
+	require.GreaterOrEqual(t, aboveMost.failed, level.Pick(2, 3), "at 1.1 times %.4g requests/s: %v", found.Most, aboveMost)
 	for i, o := range objective {
 		v := found.Confirmed[0].Intervals[i]
 		require.LessOrEqual(t, v.Low, found.Confirmed[0].Values[i])
@@ -114,12 +114,12 @@ func (o outcome) String() string {
 	return fmt.Sprintf("%d of 5 seeds hold, %d fail, %d open", o.held, o.failed, 5-o.held-o.failed)
 }
 
-// hours runs a rate for an hour under five seeds that the plan has not used. It stops when enough seeds have met the
-// objective, when enough seeds have missed it, or when neither number can be reached with the seeds that are left.
-func hours(t *testing.T, s scenario.Scenario, rate float64, objective SLO, enough int) (o outcome) {
+// hours runs a rate for an hour under five seeds that the plan has not used. It stops when as many seeds as quorum have
+// met the objective, when as many have missed it, or when neither number can be reached with the remaining seeds.
+func hours(t *testing.T, s scenario.Scenario, rate float64, objective SLO, quorum int) (o outcome) {
 	s.Rate, s.Duration, s.Requests = rate, float64(lasting()), 0
 	for seed := uint64(1000); seed < 1005; seed++ {
-		if o.held >= enough || o.failed >= enough || o.held > 5-enough && o.failed > 5-enough {
+		if o.held >= quorum || o.failed >= quorum || o.held > 5-quorum && o.failed > 5-quorum {
 			break
 		}
 		s.Seed = seed
@@ -142,8 +142,8 @@ func hourHolds(t *testing.T, s scenario.Scenario, objective SLO) bool {
 	return held
 }
 
-// runHour reports whether a run meets the objective. It ends the run once so many requests are above a limit
-// that the objective cannot hold.
+// runHour reports whether a run meets the objective. It ends the run early once too many requests have exceeded a limit
+// for the run to meet the objective.
 func runHour(t *testing.T, s scenario.Scenario, objective SLO, ample bool) (held bool, err error) {
 	p, err := scenario.Open(s)
 	require.NoError(t, err)
@@ -158,12 +158,12 @@ func runHour(t *testing.T, s scenario.Scenario, objective SLO, ample bool) (held
 	defer done()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	// above has, for each objective, the number of requests above the limit, or for an objective on a mean the sum of
-	// the latencies in seconds. most has the highest values with which the objective can still hold.
-	above, most := make([]float64, len(objective)), make([]float64, len(objective))
+	// totals has a number for each objective: for a quantile, the number of requests that exceed the limit; for a mean,
+	// the sum of the latencies in seconds. limits has the highest total with which the run meets the objective.
+	totals, limits := make([]float64, len(objective)), make([]float64, len(objective))
 	for i, o := range objective {
-		if most[i] = (1 - o.Level) * float64(all); o.Level == 0 {
-			most[i] = o.Limit * float64(all)
+		if limits[i] = (1 - o.Level) * float64(all); o.Level == 0 {
+			limits[i] = o.Limit * float64(all)
 		}
 	}
 	missed := false
@@ -173,11 +173,11 @@ func runHour(t *testing.T, s scenario.Scenario, objective SLO, ample bool) (held
 		Departed: func(d sim.Departure) {
 			for i, o := range objective {
 				if v := latencyOf(d, o.Metric); o.Level == 0 {
-					above[i] += v
+					totals[i] += v
 				} else if v > o.Limit {
-					above[i]++
+					totals[i]++
 				}
-				missed = missed || above[i] > most[i]
+				missed = missed || totals[i] > limits[i]
 			}
 			if missed {
 				cancel()
@@ -215,7 +215,7 @@ func TestAShortTraceIsRefused(t *testing.T) {
 }
 
 // The error for a trace with too few requests after the warm-up says how many requests are needed. Ensure that a trace
-// with so many requests is no longer refused for this reason.
+// with as many requests as the error says is no longer refused for this reason.
 func TestATraceOfAsManyRowsAsAskedForHasEnoughAfterTheWarmUp(t *testing.T) {
 	refusal := func(rows int) string {
 		_, err := promised(t, scenario.Scenario{Load: scenario.Load{Trace: trace(t, rows, ",100,10\n")}},
@@ -274,12 +274,12 @@ func TestAllOfATraceIsTaken(t *testing.T) {
 }
 
 func TestAGrowingQueueIsFoundAndAWanderingOneIsNot(t *testing.T) {
-	_, up := trend([]float64{1, 2.2, 2.9, 4.1, 5})
-	require.Greater(t, up, 3.0)
+	_, deviations := trend([]float64{1, 2.2, 2.9, 4.1, 5})
+	require.Greater(t, deviations, 3.0)
 	_, no := trend([]float64{1, 3, 2, 1, 3, 2})
 	require.Less(t, math.Abs(no), 2.0)
-	_, few := trend([]float64{1, 2})
-	require.Zero(t, few)
+	_, slope4 := trend([]float64{1, 2})
+	require.Zero(t, slope4)
 }
 
 // Ensure that a run has enough requests, even if fewer than expected arrive by chance.
@@ -372,10 +372,10 @@ func TestARunWhoseQueueGrowsSlowlyEnds(t *testing.T) {
 	const output = 338.0          // mean tokens of an answer
 	served := 4 / (0.01 * output) // requests/s
 	for _, c := range []struct {
-		name  string
-		part  float64
-		holds bool
-		most  float64 // s of arrivals
+		name    string
+		part    float64
+		holds   bool
+		maxSpan float64 // s of arrivals
 	}{
 		{"4 % too many", 1.04, false, 4 * 3600},
 		{"a tenth less than is served", 0.9, true, 2 * 3600},
@@ -385,7 +385,7 @@ func TestARunWhoseQueueGrowsSlowlyEnds(t *testing.T) {
 			point, err := w.simulate(context.Background(), true)
 			require.NoError(t, err)
 			require.Equal(t, c.holds, point.Holds, point.Reason)
-			require.Less(t, float64(w.next)/w.rate, c.most)
+			require.Less(t, float64(w.next)/w.rate, c.maxSpan)
 		})
 	}
 }

@@ -205,8 +205,8 @@ func TestFixedNamesLookTheSameInEveryFigure(t *testing.T) {
 		}
 		return Figure{Fixed: []string{"a", "b", "c"}, Panels: []Panel{{Data: l}}}
 	}
-	both, alone := figure("c", "other", "a"), figure("c")
-	require.Equal(t, alone.look("c"), both.look("c"))
+	both, ours := figure("c", "other", "a"), figure("c")
+	require.Equal(t, ours.look("c"), both.look("c"))
 	looks := map[int]bool{both.look("a"): true, both.look("c"): true, both.look("other"): true}
 	require.Len(t, looks, 3)
 	require.NotEqual(t, colour(both.look("c")), colour(both.look("other")))
@@ -269,12 +269,12 @@ func TestAPageExplainsTheKindsItHas(t *testing.T) {
 		explained(comparison()...))
 }
 
-func ends(rows []row) (least, most float64) {
-	least, most = math.Inf(1), math.Inf(-1)
+func ends(rows []row) (minimum, maximum float64) {
+	minimum, maximum = math.Inf(1), math.Inf(-1)
 	for _, r := range rows {
-		least, most = min(least, r.Mean), max(most, r.Mean)
+		minimum, maximum = min(minimum, r.Mean), max(maximum, r.Mean)
 	}
-	return least, most
+	return minimum, maximum
 }
 
 func TestWhatIsValidCanBeDrawn(t *testing.T) {
@@ -313,10 +313,10 @@ func TestWhatIsValidCanBeDrawn(t *testing.T) {
 			}
 			p.Data = b
 		}
-		if least, most := ends(p.Data.rows()); most > 0 && rapid.Bool().Draw(t, "cut") {
-			p.Y.Max = most / 2
+		if minimum, maximum := ends(p.Data.rows()); maximum > 0 && rapid.Bool().Draw(t, "cut") {
+			p.Y.Max = maximum / 2
 			if log {
-				p.Y.Max = math.Sqrt(least) * math.Sqrt(most)
+				p.Y.Max = math.Sqrt(minimum) * math.Sqrt(maximum)
 			}
 		}
 		f := Figure{Name: "f", Title: name.Draw(t, "title"), Kind: Predicted, Seeds: "s", Note: name.Draw(t, "note"),

@@ -19,8 +19,9 @@ type Check struct {
 	Reference  string // source of the value in Paper if it is not the paper, such as "measured"
 }
 
-// Result returns "MISS" for a check whose value is not as expected. For a check whose value is as expected, it
-// returns "known" if the check is a known miss, "after" if it is explained, and otherwise "ok".
+// Result returns "MISS" if c.OK is false. If c.OK is true, the result depends on c.Kind. It is "known" for KnownMiss,
+// whose value differs from the paper's as expected. It is "after" for Explained, which was chosen after the comparison
+// was known. For all other kinds it is "ok".
 func (c Check) Result() string {
 	switch {
 	case !c.OK:

@@ -62,11 +62,11 @@ func (p *picture) newPlot(panel Panel) *plot.Plot {
 	grid := plotter.NewGrid()
 	grid.Vertical.Color = nil
 	f.Add(grid)
-	f.least = panel.least()
+	f.minimum = panel.minimum()
 	panel.Data.draw(f)
 	if f.Y.Min = min(0, f.Y.Min); panel.Y.Log {
 		f.Y.Scale, f.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-		f.Y.Min, f.Y.Max = decades(f.least, f.Y.Max)
+		f.Y.Min, f.Y.Max = decades(f.minimum, f.Y.Max)
 	}
 	if panel.Y.Max > f.Y.Min {
 		f.Y.Max = panel.Y.Max
@@ -74,13 +74,13 @@ func (p *picture) newPlot(panel Panel) *plot.Plot {
 	return f.Plot
 }
 
-func decades(low, high float64) (least, most float64) {
+func decades(low, high float64) (bottom, top float64) {
 	power := math.Floor(math.Log10(low))
 	return math.Pow(10, power), math.Pow(10, max(power+1, math.Ceil(math.Log10(high))))
 }
 
-func (p *picture) drawOn(to vg.CanvasSizer) {
-	c := draw.New(to)
+func (p *picture) drawOn(canvas vg.CanvasSizer) {
+	c := draw.New(canvas)
 	c.SetColor(color.White)
 	c.Fill(c.Path())
 	c = draw.Crop(c, margin, -margin, margin, -margin)
@@ -136,19 +136,19 @@ func (f Figure) words() string {
 type frame struct {
 	*plot.Plot
 	*picture
-	panel Panel
-	least float64 // least number of the panel, for a logarithmic axis
+	panel   Panel
+	minimum float64 // smallest number of the panel, for a logarithmic axis
 }
 
-func (p Panel) least() float64 {
-	least := math.Inf(1)
+func (p Panel) minimum() float64 {
+	minimum := math.Inf(1)
 	for _, r := range p.Data.rows() {
-		least = min(least, r.Mean)
+		minimum = min(minimum, r.Mean)
 		if r.Paper != nil {
-			least = min(least, r.Paper.Low)
+			minimum = min(minimum, r.Paper.Low)
 		}
 	}
-	return least
+	return minimum
 }
 
 // look returns the index of the colour, dashes and marker of a name. A name has the same index in all panels of a
@@ -175,15 +175,15 @@ func (p *picture) explain(name string, samples ...plot.Thumbnailer) {
 
 // addSpread adds whiskers from low to high at the given values. On a logarithmic axis, a whisker does not go
 // below the axis or below a thousandth of its value.
-func (f *frame) addSpread(at plotter.XYs, low, high []float64) {
-	bars := &plotter.YErrorBars{XYs: at, LineStyle: plotter.DefaultLineStyle, CapWidth: plotter.DefaultCapWidth}
-	for i, p := range at {
+func (f *frame) addSpread(points plotter.XYs, low, high []float64) {
+	bars := &plotter.YErrorBars{XYs: points, LineStyle: plotter.DefaultLineStyle, CapWidth: plotter.DefaultCapWidth}
+	for i, p := range points {
 		if f.panel.Y.Log {
-			low[i] = max(low[i], f.least, p.Y/1000)
+			low[i] = max(low[i], f.minimum, p.Y/1000)
 		}
 		bars.YErrors = append(bars.YErrors, struct{ Low, High float64 }{p.Y - low[i], high[i] - p.Y})
 	}
-	if len(at) > 0 {
+	if len(points) > 0 {
 		f.Add(bars)
 	}
 }
@@ -217,9 +217,9 @@ func (l Lines) draw(f *frame) {
 
 func (f *frame) addPaper(ends plotter.XYs, look int) {
 	rings := &plotter.Scatter{XYs: ends, GlyphStyle: draw.GlyphStyle{Color: colour(look), Radius: 5, Shape: draw.RingGlyph{}}}
-	between := &plotter.Line{XYs: ends, LineStyle: draw.LineStyle{Color: colour(look), Width: 1}}
-	f.Add(rings, between)
-	f.explain(paperName, rings, between)
+	line := &plotter.Line{XYs: ends, LineStyle: draw.LineStyle{Color: colour(look), Width: 1}}
+	f.Add(rings, line)
+	f.explain(paperName, rings, line)
 }
 
 const barShare = 0.8
@@ -279,17 +279,18 @@ func (f *frame) setGroups(names []string) {
 	}
 }
 
-// addBar adds a bar whose middle is at x. The bar stands on top of the bar on, or on the axis if on is nil.
-func (f *frame) addBar(x, width, height float64, fill color.Color, on *plotter.BarChart) *plotter.BarChart {
+// addBar adds a bar whose middle is at x. The bar stands on top of the bar below. If below is nil, it stands on the
+// axis.
+func (f *frame) addBar(x, width, height float64, fill color.Color, below *plotter.BarChart) *plotter.BarChart {
 	bar := &plotter.BarChart{Values: plotter.Values{height}, XMin: x, Color: fill, LineStyle: plotter.DefaultLineStyle,
 		Width: vg.Length(width) * f.width / vg.Length(f.X.Max-f.X.Min)}
-	if on == nil && f.panel.Y.Log { // whose axis has no 0
-		low, _ := decades(f.least, f.least)
-		on = &plotter.BarChart{Values: plotter.Values{low}, XMin: x}
+	if below == nil && f.panel.Y.Log { // whose axis has no 0
+		low, _ := decades(f.minimum, f.minimum)
+		below = &plotter.BarChart{Values: plotter.Values{low}, XMin: x}
 		bar.Values[0] -= low
 	}
-	if on != nil {
-		bar.StackOn(on)
+	if below != nil {
+		bar.StackOn(below)
 	}
 	f.Add(bar)
 	return bar

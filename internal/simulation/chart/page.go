@@ -44,14 +44,14 @@ type shownFigure struct {
 func (f shownFigure) Words() string { return f.words() }
 
 func kinds(figures []shownFigure, checks []Check) []Kind {
-	has := map[Kind]bool{}
+	shown := map[Kind]bool{}
 	for _, f := range figures {
-		has[f.Kind] = true
+		shown[f.Kind] = true
 	}
 	for _, c := range checks {
-		has[c.Kind] = true
+		shown[c.Kind] = true
 	}
-	return slices.DeleteFunc(slices.Clone(allKinds), func(k Kind) bool { return !has[k] })
+	return slices.DeleteFunc(slices.Clone(allKinds), func(k Kind) bool { return !shown[k] })
 }
 
 func index(p Page, figures []shownFigure) ([]byte, error) {

@@ -93,10 +93,12 @@ func (s Setup) roofline(m *Model) {
 	m.rounded = e.Rounded
 }
 
-// allReduce adds the times of all-reduces to m. With tensor parallelism, each worker has a part of each token's
-// state. The parts are summed twice in a layer, after attention and after the feed-forward part, or once if the model
-// runs both in parallel. In a ring of w workers, each sends 2(w-1)/w of the state. With GPU.ThroughHost, the workers
-// share the link to the CPU's memory. Each of two workers has its full rate. Each of w workers has 2/w of this rate.
+// allReduce adds the times of all-reduces to m. With tensor parallelism, each worker has a part of each token's state.
+// The parts are summed twice in a layer, after attention and after the feed-forward part, or once if the model runs
+// both in parallel. In a ring of w workers, each sends 2(w-1)/w of the state.
+//
+// With GPU.ThroughHost, all workers share the link to the CPU's memory. Two workers can each send at the full rate,
+// GPU.WorkerLink. If there are w workers, each sends at 2/w of this rate.
 func (s Setup) allReduce(m *Model) {
 	if s.Workers == 1 {
 		return

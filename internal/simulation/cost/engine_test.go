@@ -16,8 +16,10 @@ import (
 
 var update = flag.Bool("update", false, "write the engine's constants, fitted to one half of the published points")
 
-// Ensure that the stored constants fit their half of the points better than constants with 30 % less Weights and
-// Compute. The stated errors on the other half must be at most 15 % in the median and at most 35 % for each point.
+// The published points of a GPU are divided into two halves: the constants in vllm.json are fitted to one half, and the
+// other half tests them. Ensure that the stored constants fit the first half better than constants with 30 % less
+// Weights and Compute. Ensure that the errors on the second half, which the library reports, are at most 15 % in the
+// median and at most 35 % for each point.
 func TestTheEngineIsNearItsPublishedFigures(t *testing.T) {
 	if *update {
 		fitEngine(t)
@@ -34,12 +36,12 @@ func TestTheEngineIsNearItsPublishedFigures(t *testing.T) {
 		require.True(t, f.HeldOut.Points >= MinPoints)
 		require.LessOrEqual(t, f.HeldOut.Median, 0.15, gpu)
 		require.LessOrEqual(t, f.HeldOut.Worst, 0.35, gpu)
-		least, _ := errorsWith(t, fitted, f.Engine)
+		minimum, _ := errorsWith(t, fitted, f.Engine)
 		e := f.Engine
 		e.Weights *= 0.7
 		e.Compute *= 0.7
 		other, _ := errorsWith(t, fitted, e)
-		require.Greater(t, other.Median, least.Median, "%s: other constants fit worse", gpu)
+		require.Greater(t, other.Median, minimum.Median, "%s: other constants fit worse", gpu)
 	}
 }
 
@@ -48,7 +50,7 @@ func fitEngine(t *testing.T) {
 	f := openVLLM()
 	fitted := fitPoints(t, fittedHalves())
 	for _, gpu := range fitted.gpus {
-		f.GPUs[gpu] = fitted.on(gpu)
+		f.GPUs[gpu] = fitted.engineOf(gpu)
 	}
 	f.Elsewhere.Constants, f.Elsewhere.LeftOut = fitted.common(), withoutEach(t)
 	text, err := json.MarshalIndent(f, "", "\t")
@@ -69,14 +71,15 @@ func withoutEach(t *testing.T) map[string]Fit {
 	return all
 }
 
-// Ensure that the errors stated for a GPU without points are the errors of a fit without this GPU, as withoutEach
-// computes them. Ensure that published/README.md has these errors.
+// For a GPU without published points, the library takes constants that were fitted to other GPUs. vllm.json says how
+// exact such constants are: it has, for each GPU with points, the errors of constants that were fitted only to the
+// other GPUs. Ensure that withoutEach computes the same errors, and that published/README.md has them.
 func TestV1IsPredictedOnGPUsItWasNotFittedTo(t *testing.T) {
-	without, stated := withoutEach(t), openVLLM().Elsewhere.LeftOut
-	require.Len(t, stated, len(without))
+	leftOut, stated := withoutEach(t), openVLLM().Elsewhere.LeftOut
+	require.Len(t, stated, len(leftOut))
 	text, err := os.ReadFile("published/README.md")
 	require.NoError(t, err)
-	for gpu, fit := range without {
+	for gpu, fit := range leftOut {
 		require.InDelta(t, fit.Median, stated[gpu].Median, 1e-3, gpu)
 		require.InDelta(t, fit.Worst, stated[gpu].Worst, 1e-2, gpu)
 		require.LessOrEqual(t, fit.Median, 0.15, gpu)

@@ -52,7 +52,7 @@ func fitPoints(t *testing.T, points []measurement) *engineFit {
 // GPU's own row.
 func (f *engineFit) rows(gpu string) [2]int { return [2]int{0, 1 + slices.Index(f.gpus, gpu)} }
 
-func (f *engineFit) on(gpu string) Engine { return f.engine(f.x, f.rows(gpu)).engine() }
+func (f *engineFit) engineOf(gpu string) Engine { return f.engine(f.x, f.rows(gpu)).engine() }
 
 func (f *engineFit) common() Engine {
 	x := slices.Clone(f.x)
@@ -60,8 +60,9 @@ func (f *engineFit) common() Engine {
 	return f.engine(x, [2]int{0, 1}).engine()
 }
 
-// engine returns the engine with the constants in start, changed by the given rows of x. The rows are added to the
-// logarithms of the constants (see part.open).
+// engine returns an engine whose constants are those of f.start, changed by x. A row of x has a number for each
+// constant, in the order of parts. engine adds the numbers of both given rows to the logarithm of the constant, or to
+// the logarithm of its odds if it is a fraction (see part.open).
 func (f *engineFit) engine(x []float64, rows [2]int) hosted {
 	e := hosted{Engine: f.start, Host: 1}
 	for j, p := range parts {
@@ -74,17 +75,17 @@ func (f *engineFit) engine(x []float64, rows [2]int) hosted {
 	return e
 }
 
-func (f *engineFit) off(i int, e hosted) float64 {
+func (f *engineFit) residual(i int, e hosted) float64 {
 	s, p := f.setups[i], f.points[i]
 	s.Engine = e.engine()
-	r := math.Log(p.on(s.times(16)) / p.Seconds())
+	r := math.Log(p.predicted(s.times(16)) / p.Seconds())
 	return r * math.Sqrt(1+worstWeight*r*r)
 }
 
 func (f *engineFit) sum(x []float64) float64 {
 	sum := 0.0
 	for i, p := range f.points {
-		r := f.off(i, f.engine(x, f.rows(p.GPU)))
+		r := f.residual(i, f.engine(x, f.rows(p.GPU)))
 		sum += r * r
 	}
 	for i, d := range x {
@@ -102,33 +103,35 @@ func (f *engineFit) pull(i int) float64 {
 }
 
 // fit runs the method of Levenberg and Marquardt from x.
-func (f *engineFit) fit(x []float64, most int) []float64 {
+func (f *engineFit) fit(x []float64, maxRounds int) []float64 {
 	x = slices.Clone(x)
-	least, damping := f.sum(x), 1e-3
-	for range most {
+	leastSum, damping := f.sum(x), 1e-3
+	for range maxRounds {
 		squares, slopes := f.normal(x)
-		before := least
+		before := leastSum
 		for range 8 {
 			next := slices.Clone(x)
-			for i, by := range solve(squares, slopes, damping) {
-				next[i] -= min(max(by, -1), 1)
+			for i, step := range solve(squares, slopes, damping) {
+				next[i] -= min(max(step, -1), 1)
 			}
-			if sum := f.sum(next); sum < least {
-				x, least = next, sum
+			if sum := f.sum(next); sum < leastSum {
+				x, leastSum = next, sum
 				damping = max(damping/5, 1e-7)
 				break
 			}
 			damping *= 6
 		}
-		if least >= before*(1-1e-4) {
+		if leastSum >= before*(1-1e-4) {
 			break
 		}
 	}
 	return x
 }
 
-// normal returns the normal equations of the fit at x. squares has, below the diagonal, the sums over the points of
-// products of slopes; slopes has the sums of slope times error. A point has the same slopes in both of its rows.
+// normal returns the normal equations of the fit at x. A slope is how much the error of a point changes with a number
+// in x. An entry of squares belongs to two numbers in x, and is the sum over all points of the product of their slopes;
+// squares has only the entries below the diagonal and on it. An entry of slopes belongs to one number in x, and is the
+// sum over all points of slope times error. A point has the same slopes for both of its rows.
 func (f *engineFit) normal(x []float64) (squares [][]float64, slopes []float64) {
 	n := len(parts)
 	squares, slopes = make([][]float64, len(x)), make([]float64, len(x))
@@ -140,30 +143,30 @@ func (f *engineFit) normal(x []float64) (squares [][]float64, slopes []float64) 
 	slope := make([]float64, n)
 	for i := range f.points {
 		e := f.engine(x, f.path[i])
-		off := f.off(i, e)
+		residual := f.residual(i, e)
 		for j, p := range parts {
 			changed := e
 			*p.value(&changed) = p.close(p.open(*p.value(&e)) + 1e-4)
-			slope[j] = (f.off(i, changed) - off) / 1e-4
+			slope[j] = (f.residual(i, changed) - residual) / 1e-4
 		}
-		f.add(f.path[i], slope, off, squares, slopes)
+		f.add(f.path[i], slope, residual, squares, slopes)
 	}
 	return squares, slopes
 }
 
-func (f *engineFit) add(rows [2]int, slope []float64, off float64, squares [][]float64, slopes []float64) {
+func (f *engineFit) add(rows [2]int, slope []float64, residual float64, squares [][]float64, slopes []float64) {
 	n := len(slope)
-	var at []int // of x, with a slope
+	var indexes []int // of x, with a slope
 	for _, row := range rows {
 		for j := range slope {
 			if slope[j] != 0 {
-				at = append(at, row*n+j)
+				indexes = append(indexes, row*n+j)
 			}
 		}
 	}
-	for _, a := range at {
-		slopes[a] += slope[a%n] * off
-		for _, b := range at {
+	for _, a := range indexes {
+		slopes[a] += slope[a%n] * residual
+		for _, b := range indexes {
 			if b <= a {
 				squares[a][b] += slope[a%n] * slope[b%n]
 			}

@@ -8,23 +8,26 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// A decodes has iteration times of decodes, in ms, as a straight line: base, plus seq for each sequence, plus context
-// for each token of context. A prompts has the times of prompts. known says who measured or calibrated each line. The
-// roofline's time, divided by the line's, must be between least and most.
+// The type decodes describes the times of iterations that only decode, as someone measured them or fitted them. An
+// iteration takes base, plus seq for each sequence, plus context for each token of context, in ms. The times apply to
+// iterations with the numbers of sequences in seqs. The type prompts describes the times of iterations that compute a
+// prompt. The roofline's time divided by the described time must be between low and high.
 type decodes struct {
 	base, seq, context float64
 	seqs               []int
-	least, most        float64
+	low, high          float64
 }
 
 type prompts struct {
 	base, token, square float64 // square: for each token²
-	least, most         float64
+	low, high           float64
 }
 
-// known has the measurements with which the roofline is compared, and the bounds of the ratios: the computed ratios
-// rounded outwards to the next 0.05. The values of DistServe are from its public profile data. That data also has
-// times of vLLM for OPT-13B on several GPUs. These are omitted, because they grow with the number of GPUs.
+// known has the times with which the roofline is compared. The bounds are the ratios that the test computed, rounded
+// outwards to the next 0.05.
+//
+// The values of DistServe are from its public profile data. That data also has times of vLLM for OPT-13B on several
+// GPUs. known omits them, because they become longer with more GPUs, although each GPU then has less work.
 var known = []struct {
 	name       string
 	model, gpu string
@@ -75,7 +78,7 @@ func TestRooflineNearMeasurements(t *testing.T) {
 					context := seqs * each
 					want := d.base + d.seq*float64(seqs) + d.context*float64(context)
 					got := 1e3 * m.Seconds(cost.Work{Seqs: seqs, Context: context})
-					require.InDelta(t, (d.least+d.most)/2, got/want, (d.most-d.least)/2,
+					require.InDelta(t, (d.low+d.high)/2, got/want, (d.high-d.low)/2,
 						"%s of %s on %d x %s: %d sequences of %d", k.name, k.model, k.workers, k.gpu, seqs, each)
 				}
 			}
@@ -84,7 +87,7 @@ func TestRooflineNearMeasurements(t *testing.T) {
 			p := k.prompts
 			want := p.base + p.token*float64(n) + p.square*float64(n*n)
 			got := 1e3 * m.Seconds(cost.Work{Seqs: 1, Prompt: n, PromptContext: wholePrompt(n)})
-			require.InDelta(t, (p.least+p.most)/2, got/want, (p.most-p.least)/2,
+			require.InDelta(t, (p.low+p.high)/2, got/want, (p.high-p.low)/2,
 				"%s of %s on %d x %s: a prompt of %d", k.name, k.model, k.workers, k.gpu, n)
 		}
 	}

@@ -75,8 +75,8 @@ func (l LLM) layerMatrices(workers int) float64 {
 	return l.sharedMatrices(workers) + float64(l.Experts)*l.expertMatrices(workers)
 }
 
-// sharedMatrices returns the number of one worker's parameters in the matrices of layers that are multiplied with
-// every token. These are all matrices of layers except those of experts.
+// sharedMatrices returns how many parameters one worker has in the matrices by which every token is multiplied. These
+// are the matrices of all layers, except those of experts.
 func (l LLM) sharedMatrices(workers int) float64 {
 	query := float64(l.Heads*l.HeadSize) / float64(workers) // the output has as many
 	keys := float64(l.workerKVHeads(workers) * l.HeadSize)

@@ -61,13 +61,13 @@ func (s Setup) Margin() *Margin {
 
 // String describes the margin and its source in one line.
 func (m *Margin) String() string {
-	on := "any GPU, because too little is published for this one"
+	scope := "any GPU, because too little is published for this one"
 	if m.gpu != "" {
-		on = m.gpu
+		scope = m.gpu
 	}
 	return fmt.Sprintf("iterations took %.2f to %.2f times as long as simulated in servers that nothing was fitted "+
 		"to (%d points of %s on %s); the time to the first token includes %.0f ms of the server's own work (%.0f to %.0f ms: %s)",
-		m.Least, m.Most, m.Points, strings.Join(m.Publishers, ", "), on, m.First.Likely, m.First.Least, m.First.Most,
+		m.Least, m.Most, m.Points, strings.Join(m.Publishers, ", "), scope, m.First.Likely, m.First.Least, m.First.Most,
 		strings.Join(m.First.Publishers, ", "))
 }
 
@@ -76,8 +76,8 @@ func (m *Margin) String() string {
 func (m *Model) FirstToken() float64 { return m.first }
 
 // Within returns a copy of m with all iteration times multiplied by factor, and with the given FirstToken in seconds.
-func (m *Model) Within(factor, first float64) *Model {
+func (m *Model) Within(factor, firstToken float64) *Model {
 	c := *m
-	c.factor, c.first = factor, first
+	c.factor, c.first = factor, firstToken
 	return &c
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that Within multiplies all iteration times. They must not include FirstToken.
+// Ensure that Within multiplies the times of all iterations by its first argument. Its second argument, the time
+// outside iterations until the first token, must not be a part of these times.
 func TestWithinAMarginAllTimesAreMultiplied(t *testing.T) {
 	s := roofline(t, "mixtral-8x7b", "h100-80gb", 4)
 	m := timed(t, s)
@@ -21,10 +22,11 @@ func TestWithinAMarginAllTimesAreMultiplied(t *testing.T) {
 	require.Zero(t, m.FirstToken(), "constants by hand say nothing of a server")
 }
 
-// Ensure that the margin of a GPU with points names this GPU. The margin of a GPU without points must be wider.
+// Ensure that the text of a margin contains the GPU's name if the margin was computed from points of this GPU. A GPU
+// without points has the margin of all GPUs, which must be wider.
 func TestTheMarginIsWiderWhereNobodyElsePublished(t *testing.T) {
-	of := func(gpu string) *Margin { return roofline(t, "llama-3-8b", gpu, 1).On(engineOn(t, gpu)).Margin() }
-	own, none := of("h100-80gb"), of("b200-180gb")
+	marginOf := func(gpu string) *Margin { return roofline(t, "llama-3-8b", gpu, 1).On(engineOn(t, gpu)).Margin() }
+	own, none := marginOf("h100-80gb"), marginOf("b200-180gb")
 	require.Contains(t, own.String(), "on h100-80gb")
 	require.Contains(t, none.String(), "too little is published for this one")
 	require.Less(t, own.Most/own.Least, none.Most/none.Least)

@@ -42,7 +42,7 @@ func (r *Range) String() string {
 }
 
 // minVariation is the factor by which a quantity must vary in the measurements. If a quantity varies less, the fit
-// cannot tell the time that it takes from other times.
+// cannot determine how much of the time is due to this quantity.
 const minVariation = 2
 
 // doubts lists the times that the measurements cannot determine, even if the errors of the fit are small.
@@ -59,7 +59,7 @@ func (r *Range) doubts() (all []string) {
 	return all
 }
 
-// MinPoints is the smallest number of points with which a Fit states its errors.
+// MinPoints is the smallest number of points for which the description of a Fit includes its errors.
 const MinPoints = 8
 
 func (f Fit) String() string {

@@ -8,8 +8,8 @@ type Work struct {
 	Context int // total number of tokens that the decoding sequences attend to
 	Prompt  int // prompt tokens that are computed, not read from the cache
 
-	// PromptContext is the number of tokens to which the computed prompt tokens attend, summed over these
-	// prompt tokens: n(n+1)/2 for a whole prompt of n tokens. Only a roofline uses it.
+	// PromptContext is a sum over the prompt tokens that are computed: for each, the number of tokens to which it
+	// attends. It is n(n+1)/2 for a whole prompt of n tokens. Only a roofline uses it.
 	PromptContext int64
 
 	SwapBlocks int // blocks moved between GPU and CPU, in either direction
@@ -26,7 +26,8 @@ type Work struct {
 type Model struct {
 	describe, constants string
 
-	// All times are in seconds, for an iteration or for one unit of work. unscaled adds them up.
+	// All times are in seconds, for an iteration or for one unit of work. The method unscaled computes the time of an
+	// iteration from them.
 	base, seq, context, prompt float64
 	launches                   float64 // of an iteration with prompts; they overlap the GPU's work
 	reduce, state              float64 // all-reduces of an iteration; all-reduces and memory traffic of a token's states
@@ -74,13 +75,13 @@ func (m *Model) unscaled(w Work) float64 {
 // m.rounded is 1, it is the fourth root of the sum of the fourth powers of their times. This is up to 19 % more than
 // the longer time: 19 % if both times are equal, because the engine then reaches neither peak rate.
 func (m *Model) larger(a, b float64) float64 {
-	more, less := max(a, b), min(a, b)
-	if m.rounded == 0 || more == 0 {
-		return more
+	longer, shorter := max(a, b), min(a, b)
+	if m.rounded == 0 || longer == 0 {
+		return longer
 	}
-	part := less / more
+	part := shorter / longer
 	part *= part
-	return more * (1 + m.rounded*(math.Sqrt(math.Sqrt(1+part*part))-1))
+	return longer * (1 + m.rounded*(math.Sqrt(math.Sqrt(1+part*part))-1))
 }
 
 // Describe returns one line that names the model, the GPUs, and the source of the times.

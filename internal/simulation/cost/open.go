@@ -108,13 +108,13 @@ func Open(name string) (Setup, error) {
 	if err := read("setups", name, &file); err != nil {
 		return Setup{}, fmt.Errorf("setup %q: %w", name, err)
 	}
-	beside := func(other string) string {
+	sibling := func(other string) string {
 		if isFile(name) && isFile(other) && !filepath.IsAbs(other) {
 			return filepath.Join(filepath.Dir(name), other)
 		}
 		return other
 	}
-	s, err := New(beside(file.LLM), beside(file.GPU), file.Workers)
+	s, err := New(sibling(file.LLM), sibling(file.GPU), file.Workers)
 	if err != nil {
 		return Setup{}, fmt.Errorf("setup %q: %w", name, err)
 	}
@@ -150,9 +150,9 @@ func isFile(name string) bool {
 }
 
 // read decodes a built-in file of a kind, or a user's file if name is a path. Unknown fields are errors.
-func read(kind, name string, into any) error {
+func read(kind, name string, dst any) error {
 	if isFile(name) {
-		return readFile(name, into)
+		return readFile(name, dst)
 	}
 	text, err := builtIn.ReadFile(kind + "/" + name + ".json")
 	if err != nil {
@@ -163,15 +163,15 @@ func read(kind, name string, into any) error {
 		return fmt.Errorf("%w%s; known are %s, or give a .json file%s", ErrUnknown, suggestion(name, names(kind)),
 			strings.Join(names(kind), ", "), example)
 	}
-	return decode(text, into)
+	return decode(text, dst)
 }
 
-func readFile(path string, into any) error {
+func readFile(path string, dst any) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrFile, err)
 	}
-	return decode(text, into)
+	return decode(text, dst)
 }
 
 // embedded decodes an embedded file, or a part of one, into v, and returns v. It panics if the text is not valid.
@@ -182,10 +182,10 @@ func embedded[T any](text []byte, v *T) *T {
 	return v
 }
 
-func decode(text []byte, into any) error {
+func decode(text []byte, dst any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	if err := d.Decode(dst); err != nil {
 		return fmt.Errorf("%w: %w", ErrFile, err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {

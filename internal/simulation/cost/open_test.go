@@ -72,8 +72,8 @@ func TestAnUnknownModelIsAnsweredWithTheKnownOnes(t *testing.T) {
 	_, noModelFile := OpenLLM("Qwen/Qwen3-14B")
 	_, noGPUFile := OpenGPU("missing.json")
 	for _, c := range []struct {
-		err, is error
-		says    string
+		err, target error
+		says        string
 	}{
 		{unknownSetup, ErrUnknown, "fastertransformer-opt-13b, "},
 		{unknownGPU, ErrUnknown, "a100-40gb, a100-80gb, "},
@@ -82,7 +82,7 @@ func TestAnUnknownModelIsAnsweredWithTheKnownOnes(t *testing.T) {
 		{noModelFile, ErrFile, "the model's config.json on Hugging Face"},
 		{noGPUFile, ErrFile, "missing.json"},
 	} {
-		require.ErrorIs(t, c.err, c.is)
+		require.ErrorIs(t, c.err, c.target)
 		require.ErrorContains(t, c.err, c.says)
 	}
 	require.ErrorIs(t, noGPUFile, os.ErrNotExist)

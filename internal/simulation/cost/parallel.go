@@ -78,14 +78,13 @@ func (s Setup) stageWeights() float64 {
 	return l.ParameterBytes*l.layerMatrices(s.Workers)/n + l.outerBytes()*(l.headMatrix(s.Workers)+rest)
 }
 
-// pipeline changes the times of m for pipeline parallelism. As many batches as stages run at once (vLLM's
-// max_concurrent_batches), each with its share of the sequences. A sequence gets its next token after every stage has
-// computed every batch. Each batch reads all weights, as without stages. Engine.Base counts once for each stage.
-// Times that grow with the tokens are divided by the number of stages. Between stages, the states of all tokens are
-// sent.
+// pipeline changes the times of m for pipeline parallelism. With n stages, n batches are in progress at once (vLLM's
+// max_concurrent_batches), and each has 1/n of the sequences. A sequence gets its next token after every stage has
+// computed every batch. Each batch reads all weights, as without stages. Engine.Base counts once for each stage. Times
+// that grow with the number of tokens are divided by n. Between stages, the states of all tokens are sent.
 //
-// The times are a lower bound: they assume equally long stages without waits. The time of the head is divided by the
-// number of stages, although only the last stage has the head.
+// The times are a lower bound: they assume equally long stages without waits. The time of the head is divided by n,
+// although only the last stage has the head.
 func (s Setup) pipeline(m *Model) {
 	if s.stages() == 1 {
 		return
@@ -160,11 +159,14 @@ const int4Bytes = (4 + 20.0/128) / 8
 // fp4Bytes is the size of a 4-bit weight in NVFP4, with its part of the 8-bit scale of a group of 16 weights.
 const fp4Bytes = (4 + 8.0/16) / 8
 
-// Quantised returns the setup with other types of weights, and of keys and values; "" leaves a type unchanged. int4
-// and fp4 apply only to the matrices of layers, because AWQ, GPTQ and NVFP4 usually leave the embedding, the head and
-// the norms in 16 bits. fp8 and int8 apply to all weights. Checkpoints usually leave the same weights in 16 bits, but
-// the engines' constants were fitted as if all weights had 8 bits. Linear layers compute in fp8, int8 or fp4 if the
-// weights have this type; with int4 they compute in fp16. The error wraps ErrFile.
+// Quantised returns the setup with other types of weights, and of keys and values. "" leaves a type unchanged.
+//
+// int4 and fp4 apply only to the matrices of layers, because AWQ, GPTQ and NVFP4 usually leave the embedding, the head
+// and the norms in 16 bits. Checkpoints in fp8 and int8 usually leave them in 16 bits, too. Quantised nevertheless
+// applies fp8 and int8 to all weights, because the engines' constants were fitted with this assumption.
+//
+// Linear layers compute in fp8, int8 or fp4 if the weights have this type. With int4 they compute in fp16. The error
+// wraps ErrFile.
 func (s Setup) Quantised(weights, kv string) (Setup, error) {
 	l := &s.LLM
 	switch weights {

@@ -19,7 +19,8 @@ type measurement struct {
 	Published
 	Source string `json:"source"` // repository@commit:file
 
-	// Excluded says why the point is in neither half. This was decided before the error of the point was known.
+	// Excluded says why the point is used neither in the fit nor to test it. This was decided before the error of the
+	// point was known.
 	Excluded string `json:"excluded"`
 
 	// tokens of the median prompt, if Value is the median over requests that were sent one after the other;
@@ -113,7 +114,7 @@ func errorsWith(t *testing.T, points []measurement, e Engine) (Fit, Published) {
 func (p measurement) predict(t *testing.T, e Engine) float64 {
 	s, err := p.setup(e)
 	require.NoError(t, err)
-	return p.on(timed(t, s))
+	return p.predicted(timed(t, s))
 }
 
 func (p measurement) setup(e Engine) (Setup, error) {
@@ -125,10 +126,10 @@ func (p measurement) setup(e Engine) (Setup, error) {
 	return s.Quantised(p.DType, p.KV)
 }
 
-// on returns the time that a model predicts for the point. Times are nearly linear in the context. Therefore an
-// iteration in the middle of an answer takes about the mean of all iterations of the answer. If answers differ in
-// length, the mean batch is smaller and its sequences are longer. Prompts are computed together with decodes.
-func (p measurement) on(m *Model) float64 {
+// predicted returns the time that a model predicts for the point. It computes one iteration in the middle of an answer
+// and multiplies its time by the number of iterations. This is exact enough, because times are nearly linear in the
+// context.
+func (p measurement) predicted(m *Model) float64 {
 	switch p.Metric {
 	case "token_ms":
 		return m.Seconds(p.decodes(1))
@@ -154,7 +155,7 @@ func (p measurement) computed() (tokens, pairs float64) {
 	return tokens, tokens*(prompt-tokens) + tokens*(tokens+1)/2
 }
 
-func (p measurement) with(w Work, prompts float64) Work {
+func (p measurement) addPrompts(w Work, prompts float64) Work {
 	tokens, pairs := p.computed()
 	w.Prompt, w.PromptContext = int(prompts*tokens), int64(prompts*pairs)
 	return w
@@ -163,32 +164,37 @@ func (p measurement) with(w Work, prompts float64) Work {
 func (p measurement) prefill(m *Model) float64 {
 	tokens, _ := p.computed()
 	chunks := math.Ceil(tokens / float64(p.Budget))
-	w := p.with(Work{Seqs: 1}, 1/chunks)
+	w := p.addPrompts(Work{Seqs: 1}, 1/chunks)
 	return chunks * m.Seconds(w)
 }
 
-// batch returns the time of a batch whose prompts arrive at once. The prompts fill some iterations, in which the
-// first sequences already decode. Each further token of the longest answer takes one more iteration.
+// batch returns the time of a batch whose prompts arrive at once. The first iterations compute the prompts; sequences
+// whose prompt is finished already decode in them, about half of all sequences on average. Each further token of the
+// longest answer takes one more iteration. If answers differ in length, fewer sequences are running on average.
 func (p measurement) batch(m *Model) float64 {
 	n := float64(p.Batch)
 	tokens, _ := p.computed()
 	chunks := math.Ceil(n * tokens / float64(p.Budget))
 	running := n * float64(p.Output-1) / float64(p.Longest-1)
-	prompts := m.Seconds(p.with(p.decodes(n/2), n/chunks))
+	prompts := m.Seconds(p.addPrompts(p.decodes(n/2), n/chunks))
 	return chunks*prompts + float64(p.Longest-1)*m.Seconds(p.decodes(running))
 }
 
-// cycle returns the time in which every client gets one answer. The clients are at different points of their answers,
-// so the number of new prompts in an iteration is random. If its mean is x, it is 0 with the probability e^-x. If the
-// answers take too few iterations for the prompts of a cycle, there are more iterations.
+// cycle returns the time in which every client gets one answer. An answer takes the iterations of its own prompt, and
+// one iteration for each token after the first. If the prompts of all clients do not fit in the token budgets of so
+// many iterations, a cycle has as many iterations as the prompts need.
+//
+// The clients are at different points of their answers, so the number of prompts in an iteration is random. If its mean
+// is x, an iteration computes no prompt with the probability e^-x. share is the fraction of iterations that compute
+// prompts.
 func (p measurement) cycle(m *Model) float64 {
 	clients := float64(p.Batch)
 	tokens, _ := p.computed()
 	rest := float64(max(1, p.Budget-p.Batch))
 	chunks := math.Ceil(tokens / rest)
 	iterations := max(float64(p.Output-1)+chunks, clients*tokens/rest)
-	with := max(1-math.Exp(-clients*chunks/iterations), clients*tokens/iterations/rest)
+	share := max(1-math.Exp(-clients*chunks/iterations), clients*tokens/iterations/rest)
 	running := p.decodes(clients * float64(p.Output) / iterations)
-	prompts := m.Seconds(p.with(running, clients/(iterations*with)))
-	return iterations * (with*prompts + (1-with)*m.Seconds(running))
+	prompts := m.Seconds(p.addPrompts(running, clients/(iterations*share)))
+	return iterations * (share*prompts + (1-share)*m.Seconds(running))
 }

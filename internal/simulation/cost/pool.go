@@ -26,8 +26,9 @@ const (
 	paperBlock      = 16 // tokens; Pool computes the memory of whole blocks of this size
 )
 
-// TestPoolsOfVLLMV1 computes these constants from one half of the published pool sizes of vLLM V1
-// (published/memory.json). Each constant is a median.
+// The logs of vLLM V1 in published/memory.json, which say how large the pool of blocks was, are divided into two
+// halves. Each constant is a median over the first half. TestPoolsOfVLLMV1 prints these medians, and tests the
+// constants with both halves.
 const (
 	workspaceV1  = 348 << 20 // bytes of libraries, in addition to activationsV1
 	sortedLogits = 9.4       // copies of all logits in fp32 that a sorting sampler needs
@@ -36,8 +37,8 @@ const (
 // Pool returns how many blocks of the given size in tokens fit on the GPUs and in the CPU's memory. Each
 // worker has its part of every block.
 //
-// The memory is rounded down to whole blocks of 16 tokens first, so that systems with different block sizes
-// have the same memory. The error wraps ErrMemory if no block fits, or ErrFile.
+// The memory is rounded down to whole blocks of 16 tokens first, so that systems with different block sizes have the
+// same memory. The error wraps ErrMemory if no block fits, and ErrFile if the setup or the block size is not valid.
 func (s Setup) Pool(block int) (gpu, cpu int, err error) {
 	if err := s.check(); err != nil {
 		return 0, 0, fmt.Errorf("%w: %s: %w", ErrFile, s.Name, err)

@@ -22,10 +22,10 @@ func TestKVBytesPerToken(t *testing.T) {
 // (simulation/PAPER.md §1).
 func TestThePoolsAreThePapers(t *testing.T) {
 	for name, c := range map[string]struct {
-		blocks int
-		within float64 // of blocks
-		slots  int     // table 1
-		gib    float64
+		blocks    int
+		tolerance float64 // of blocks
+		slots     int     // table 1
+		gib       float64
 	}{
 		"paper-opt-13b":  {983, 0, 15_700, 12},
 		"paper-opt-66b":  {603, 0, 9_700, 21.2},
@@ -34,7 +34,7 @@ func TestThePoolsAreThePapers(t *testing.T) {
 		s := setup(t, name)
 		gpu, cpu, err := s.Pool(16)
 		require.NoError(t, err)
-		require.InDelta(t, c.blocks, gpu, c.within*float64(c.blocks), name)
+		require.InDelta(t, c.blocks, gpu, c.tolerance*float64(c.blocks), name)
 		require.InEpsilon(t, c.slots, gpu*16, 0.01, name)
 		require.InEpsilon(t, c.gib, float64(gpu*16)*float64(s.LLM.KVBytesPerToken())/(1<<30), 0.01, name)
 		require.Equal(t, int(20<<30*int64(s.Workers)/(16*s.LLM.KVBytesPerToken())), cpu, name)

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// gpuPoints has the points of vLLM V1 on one GPU that were not used in the fit, and their predictions.
-// TestHeldOutPointsHaveTheirPredictions writes held-out.json.
+// gpuPoints is an element of held-out.json: the points of vLLM V1 on one GPU that were not used in the fit, and their
+// predictions. TestHeldOutPointsHaveTheirPredictions writes this file with -update.
 type gpuPoints struct {
 	GPU     string      `json:"gpu"`
 	Points  int         `json:"points"`   // in both halves

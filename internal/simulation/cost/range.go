@@ -13,23 +13,23 @@ func checkRanges(s any) error {
 	v := reflect.ValueOf(s)
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
-		least, most, ok := strings.Cut(field.Tag.Get("range"), " ")
+		lowest, highest, ok := strings.Cut(field.Tag.Get("range"), " ")
 		if !ok {
 			continue
 		}
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if err := checkRange(name, v.Field(i).Convert(reflect.TypeFor[float64]()).Float(), least, most); err != nil {
+		if err := checkRange(name, v.Field(i).Convert(reflect.TypeFor[float64]()).Float(), lowest, highest); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func checkRange(name string, v float64, least, most string) error {
-	low, err1 := strconv.ParseFloat(least, 64)
-	high, err2 := strconv.ParseFloat(most, 64)
+func checkRange(name string, v float64, lowest, highest string) error {
+	low, err1 := strconv.ParseFloat(lowest, 64)
+	high, err2 := strconv.ParseFloat(highest, 64)
 	if err1 != nil || err2 != nil || !(v >= low && v <= high) {
-		return fmt.Errorf("%s is %v, must be from %s to %s", name, v, least, most)
+		return fmt.Errorf("%s is %v, must be from %s to %s", name, v, lowest, highest)
 	}
 	return nil
 }

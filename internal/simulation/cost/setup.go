@@ -67,10 +67,12 @@ type Engine struct {
 	Copy    float64 `json:"per_copy_us" range:"0 1e9"` // of one copy between GPU and CPU
 }
 
-// DefaultEngine has constants for vLLM of 2023, for all models. They were chosen by hand. They were compared with
-// times of OPT-13B on an A100 with 40 GB (simulation/PAPER.md §1, §3: the calibrated line, FasterTransformer's logs).
-// They were also compared with times of OPT-13B and OPT-66B on an A100 with 80 GB (DistServe's published profiles of
-// vLLM and of its own engine). README.md has the errors.
+// DefaultEngine has constants for vLLM of 2023, for all models. They were chosen by hand and compared with these times;
+// README.md has the errors:
+//
+//   - OPT-13B on an A100 with 40 GB: the line that was calibrated on the paper's Fig. 13, and FasterTransformer's logs
+//     (simulation/PAPER.md §1, §3)
+//   - OPT-13B and OPT-66B on an A100 with 80 GB: DistServe's published profiles of vLLM and of its own engine
 //
 // For Layer and Seq the sources disagree, and the values are in between. For example, a sequence takes 0.30 ms in the
 // calibrated line, and 0.06 to 0.12 ms in DistServe's profile of vLLM. HostLink, WorkerLink, Base and Copy are

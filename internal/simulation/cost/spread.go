@@ -63,8 +63,8 @@ func (s *Spread) String() string {
 	return "nine of ten iterations take " + strings.Join(parts, ", ")
 }
 
-// Iteration returns how long iteration n of a run takes: Seconds multiplied by a factor of the spread. The
-// factor depends only on n and w, so the same run has the same times again.
+// Iteration returns how long iteration n of a run takes: Seconds multiplied by one of the factors in m.spread. The
+// choice of the factor depends only on n and w, so a repeated run has the same times.
 func (m *Model) Iteration(n int, w Work) float64 {
 	seconds := m.Seconds(w)
 	factors := m.spread.Decodes

@@ -18,7 +18,8 @@ func spreadModel(t *testing.T, s *Spread) *Model {
 	return m
 }
 
-// Ensure that iterations with prompts have factors of their own. A repeated run must have the same times.
+// Ensure that the time of an iteration is multiplied by one of Spread.Prompts if it computes a prompt, and by one of
+// Spread.Decodes otherwise. A repeated run must have the same times.
 func TestIterationsDifferByTheSpread(t *testing.T) {
 	m := spreadModel(t, &Spread{Decodes: []float64{0.5, 0.75, 1.75}, Prompts: []float64{0.25, 1.75}})
 	for _, c := range []struct {

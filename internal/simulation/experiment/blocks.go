@@ -11,11 +11,11 @@ import (
 var sizes = []int{1, 2, 4, 8, 16, 32, 64, 128, 256}
 
 // bySize runs the paper's vLLM with each block size. It returns the mean normalized latencies over the seeds twice:
-// values is for a figure, and by maps each block size to its latency.
-func (b *bench) bySize(workload string, rate, seconds float64, swap bool) (values []chart.Value, by map[int]float64,
+// values is a series for a figure, and latencies has the latency for each block size.
+func (b *bench) bySize(workload string, rate, seconds float64, swap bool) (values []chart.Value, latencies map[int]float64,
 	err error) {
 	s := scenario.Scenario{Load: scenario.Load{Workload: workload, Rate: rate, Duration: seconds}}
-	by = map[int]float64{}
+	latencies = map[int]float64{}
 	for _, size := range sizes {
 		s.Server = sim.Server{System: "sosp", BlockSize: size, Swap: swap}
 		v, err := b.averageOverSeeds(s, b.averageSeeds(), latency, nil)
@@ -23,9 +23,9 @@ func (b *bench) bySize(workload string, rate, seconds float64, swap bool) (value
 			return nil, nil, err
 		}
 		values = append(values, v)
-		by[size] = v.Mean
+		latencies[size] = v.Mean
 	}
-	return values, by, nil
+	return values, latencies, nil
 }
 
 func bySizePanel(title, y string, series ...chart.Series) chart.Panel {

@@ -36,7 +36,7 @@ func (b *bench) checkNearRange(kind chart.Kind, item string, paper [2]float64, o
 	if off != 0 {
 		where = fmt.Sprintf("outside by %.1f %%", math.Abs(off))
 	}
-	b.check(kind, item, between(paper), meanAndSD(ours), where, fmt.Sprintf("at most %g %% outside", percent),
+	b.check(kind, item, formatRange(paper), meanAndSD(ours), where, fmt.Sprintf("at most %g %% outside", percent),
 		math.Abs(off) <= percent)
 }
 

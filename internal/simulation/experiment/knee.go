@@ -19,7 +19,7 @@ const threshold = 0.5
 type curve struct {
 	system string
 	line   chart.Line
-	each   []float64 // requests/s by seed; the highest rate below the threshold
+	rates  []float64 // requests/s by seed; the highest rate below the threshold
 }
 
 var curveParts = []float64{0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1, 1.03, 1.08}
@@ -60,7 +60,7 @@ func (b *bench) curve(load *capacity.Load, plan *scenario.Plan, c *curve) error 
 	if err != nil {
 		return err
 	}
-	c.each = found.Rates()
+	c.rates = found.Rates()
 	for _, step := range found.Curve {
 		var results []*sim.Result
 		for _, p := range step.Points {
@@ -83,8 +83,8 @@ func latencyPanel(title string, all []curve) chart.Panel {
 
 func ratio(a, b *curve, paper *chart.Range) chart.Value {
 	var values []float64
-	for i := range a.each {
-		values = append(values, a.each[i]/b.each[i])
+	for i := range a.rates {
+		values = append(values, a.rates[i]/b.rates[i])
 	}
 	v := chart.Average(values)
 	v.Paper = paper

@@ -40,12 +40,12 @@ func (b *bench) latencyOf(setup, machine, name string) error {
 		if err != nil {
 			return err
 		}
-		by := map[string]*curve{}
+		curves := map[string]*curve{}
 		for i := range all {
-			by[all[i].system] = &all[i]
+			curves[all[i].system] = &all[i]
 		}
 		panels = append(panels, latencyPanel(title(workload), all))
-		g, v := b.rates(workload, setup, by)
+		g, v := b.rates(workload, setup, curves)
 		groups, values = append(groups, g...), append(values, v...)
 	}
 	panels = append(panels, ratios(groups, values))
@@ -95,10 +95,10 @@ func title(workload string) string {
 
 // rates adds the checks of Fig. 12 for a workload: the rate of the paper's vLLM divided by the rates of other
 // systems. It returns the bars of these ratios.
-func (b *bench) rates(workload, setup string, by map[string]*curve) (groups []string, values []chart.Value) {
-	vllm := by["sosp"]
-	oracle, max, static := ratio(vllm, by["orca-oracle"], nil), ratio(vllm, by["orca-max"], nil),
-		ratio(vllm, by["fastertransformer"], nil)
+func (b *bench) rates(workload, setup string, curves map[string]*curve) (groups []string, values []chart.Value) {
+	vllm := curves["sosp"]
+	oracle, max, static := ratio(vllm, curves["orca-oracle"], nil), ratio(vllm, curves["orca-max"], nil),
+		ratio(vllm, curves["fastertransformer"], nil)
 	r := targets.Ratio
 	if workload == "sharegpt" { // over all three models
 		oracle.Paper, max.Paper = chart.Between(r.Oracle[0], r.Oracle[1]), chart.Between(r.Max[0], r.Max[1])

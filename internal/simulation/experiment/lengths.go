@@ -12,15 +12,15 @@ func (b *bench) lengths() error {
 	const draws = 50000
 	var panels []chart.Panel
 	for _, w := range []struct {
-		name       string
-		bin, until int // tokens
+		name     string
+		bin, end int // tokens
 	}{{"sharegpt", 50, 1200}, {"alpaca", 10, 240}} {
 		drawn, _, err := workload.Named(w.name)
 		if err != nil {
 			return err
 		}
 		rng := rand.New(rand.NewPCG(1, 11))
-		bins := w.until / w.bin
+		bins := w.end / w.bin
 		prompts, outputs := make([]float64, bins), make([]float64, bins)
 		var prompt, output float64
 		for range draws {

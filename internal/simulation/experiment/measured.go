@@ -68,7 +68,7 @@ func (b *bench) paged() error {
 		sizes, decode = append(sizes, fmt.Sprint(s.Tokens)), append(decode, one(s.Decode))
 	}
 	b.checkWithinRange(chart.Measured, "Fig. 18a, the most that paged attention takes, times contiguous",
-		between(targets.Fig18a.Ratio), one(most), 0, targets.Fig18a.Ratio[0])
+		formatRange(targets.Fig18a.Ratio), one(most), 0, targets.Fig18a.Ratio[0])
 	b.add(chart.Figure{
 		Name: "fig18a-paged-attention", Title: "Attention over blocks (Fig. 18a)", Kind: chart.Measured,
 		Panels: []chart.Panel{

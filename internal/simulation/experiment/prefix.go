@@ -33,7 +33,7 @@ func (b *bench) sharedPrefix() error {
 			for i, at := range []int{1, 0} {
 				b.checkWithinPercent(chart.Calibrated,
 					"Fig. 16, "+w.title+", requests/s of "+label(all[at].system)+", as drawn",
-					chart.Average(all[at].each), targets.Ratio.OneShotRates[i], 20)
+					chart.Average(all[at].rates), targets.Ratio.OneShotRates[i], 20)
 			}
 		}
 		groups, values = append(groups, "Oracle, "+w.short), append(values, r)

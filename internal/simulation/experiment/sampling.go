@@ -184,11 +184,11 @@ func (b *bench) savingOfShareGPT() error {
 		if err != nil {
 			return err
 		}
-		what := "samples"
+		name := "samples"
 		if x.beam {
-			what = "beams"
+			name = "beams"
 		}
-		item := fmt.Sprintf("§6.3, ShareGPT, %d %s, saving at 1 request/s, a rate of ours", x.n, what)
+		item := fmt.Sprintf("§6.3, ShareGPT, %d %s, saving at 1 request/s, a rate of ours", x.n, name)
 		if x.points > 0 {
 			b.checkWithinPoints(chart.Calibrated, item, v, x.paper, x.points)
 			continue
@@ -200,4 +200,4 @@ func (b *bench) savingOfShareGPT() error {
 	return nil
 }
 
-func between(r [2]float64) string { return fmt.Sprintf("%g to %g", r[0], r[1]) }
+func formatRange(r [2]float64) string { return fmt.Sprintf("%g to %g", r[0], r[1]) }

@@ -99,25 +99,25 @@ func newFleet(config Config) (*fleet, error) {
 
 // step advances the simulated time to the next event: the arrival of a request or, if arrivals depend on
 // answers, the end of an iteration. It reports whether the run goes on.
-func (f *fleet) step() (more bool, err error) {
+func (f *fleet) step() (running bool, err error) {
 	send := !f.clients.Done() && !f.clients.Full(f.live)
 	if !send && f.live == 0 {
 		return !f.clients.Done(), nil
 	}
-	at := math.Inf(1)
+	event := math.Inf(1)
 	if send {
-		at = max(f.now, f.clients.Arrival())
+		event = max(f.now, f.clients.Arrival())
 	}
 	for _, p := range f.replicas {
 		if err := p.Start(); err != nil {
 			return false, fmt.Errorf("replica %d: %w", p.number, err)
 		}
 		if !send || f.clients.Waits() {
-			at = min(at, p.Next())
+			event = min(event, p.Next())
 		}
 	}
-	f.now = at
-	if err := f.advance(at); err != nil {
+	f.now = event
+	if err := f.advance(event); err != nil {
 		return false, err
 	}
 	// Further requests may be due now: an answer may have started another turn of its conversation, or may let a
@@ -125,9 +125,9 @@ func (f *fleet) step() (more bool, err error) {
 	return true, f.clients.SendDue(f.now, &f.live, f.send)
 }
 
-func (f *fleet) advance(to float64) error {
+func (f *fleet) advance(end float64) error {
 	for _, p := range f.replicas {
-		if err := p.Advance(to); err != nil {
+		if err := p.Advance(end); err != nil {
 			return fmt.Errorf("replica %d: %w", p.number, err)
 		}
 		if f.Router == PrefixAware && p.TakeEvents(&f.router.index.events) {

@@ -58,9 +58,9 @@ func run(t testing.TB, c Config, s workload.Source) *Result {
 // Ensure that a fleet of one replica has the same results as a server, to the last digit.
 func TestAFleetOfOneIsAServer(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		source func() workload.Source
-		most   int
+		name           string
+		source         func() workload.Source
+		maxConcurrency int
 	}{
 		{"open loop", func() workload.Source { return singles(t, "sharegpt", 8, 300) }, 0},
 		{"closed loop", func() workload.Source { return singles(t, "sharegpt", 1000, 200) }, 12},
@@ -69,10 +69,10 @@ func TestAFleetOfOneIsAServer(t *testing.T) {
 		for _, router := range Routers() {
 			t.Run(c.name+", "+string(router), func(t *testing.T) {
 				k := replicas(t, 1, "l4")
-				want, err := sim.Run(context.Background(), sim.Config{Server: k.Server, Cost: k.Cost, MaxConcurrency: c.most},
+				want, err := sim.Run(context.Background(), sim.Config{Server: k.Server, Cost: k.Cost, MaxConcurrency: c.maxConcurrency},
 					c.source())
 				require.NoError(t, err)
-				got := run(t, Config{Kinds: []Kind{k}, Router: router, MaxConcurrency: c.most}, c.source())
+				got := run(t, Config{Kinds: []Kind{k}, Router: router, MaxConcurrency: c.maxConcurrency}, c.source())
 				require.Equal(t, want.Answered, got.Answered)
 				require.Equal(t, want.Iterations, got.Iterations)
 				require.Equal(t, want.Hits, got.Hits)

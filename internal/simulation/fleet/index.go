@@ -20,9 +20,9 @@ type index struct {
 const maxReplicas = 64
 
 type event struct {
-	at   float64
-	hash uint64
-	kind pool.EventKind
+	seconds float64
+	hash    uint64
+	kind    pool.EventKind
 }
 
 // short returns the first 64 bits of a hash. The probability that any two of a billion blocks agree in these
@@ -50,7 +50,7 @@ func (x *index) note(replica int, now float64) {
 
 func (x *index) arrive(now float64) {
 	for replica, q := range x.queues {
-		for len(q) > 0 && q[0].at+x.delay <= now {
+		for len(q) > 0 && q[0].seconds+x.delay <= now {
 			x.apply(replica, &q[0])
 			q = q[1:] // append copies only what is left when it grows the array
 		}

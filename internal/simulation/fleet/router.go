@@ -67,17 +67,17 @@ func (r *router) choose(replicas []*replica, q *workload.Request) int {
 	case PrefixAware:
 		return r.prefix(replicas, q)
 	}
-	return r.least(replicas)
+	return r.leastLoaded(replicas)
 }
 
-// least returns the replica with the fewest unanswered requests. It takes turns among replicas with equal
-// numbers; otherwise the first replica would get all requests of an idle fleet.
-func (r *router) least(replicas []*replica) int {
+// leastLoaded returns the replica with the fewest unanswered requests. It takes turns among replicas with equal
+// numbers. Without these turns, the first replica would get all requests of an idle fleet.
+func (r *router) leastLoaded(replicas []*replica) int {
 	r.turn++
 	best := r.turn % len(replicas)
 	for i := range replicas {
-		if at := (r.turn + i) % len(replicas); replicas[at].Live() < replicas[best].Live() {
-			best = at
+		if k := (r.turn + i) % len(replicas); replicas[k].Live() < replicas[best].Live() {
+			best = k
 		}
 	}
 	return best
@@ -91,10 +91,10 @@ func (r *router) prefix(replicas []*replica, q *workload.Request) int {
 	r.turn++
 	best, least := -1, 0
 	for i := range replicas {
-		at := (r.turn + i) % len(replicas)
-		work := replicas[at].pending + blocks(q.Prompt, r.block) - r.index.matches(r.hashes, at)
+		k := (r.turn + i) % len(replicas)
+		work := replicas[k].pending + blocks(q.Prompt, r.block) - r.index.matches(r.hashes, k)
 		if best < 0 || work < least {
-			best, least = at, work
+			best, least = k, work
 		}
 	}
 	return best
