@@ -16,7 +16,7 @@ import (
 // An accessLog writes a line for each request, or only for requests that get an error. It limits the number of
 // lines about errors, so that clients cannot fill the disk, and writes how many lines it has left out.
 type accessLog struct {
-	to  io.Writer
+	w   io.Writer
 	all bool // --log-requests
 
 	mu      sync.Mutex
@@ -30,8 +30,8 @@ const (
 	omittedAfter = time.Minute // time from the first line that is left out to the line with their number
 )
 
-func newAccessLog(to io.Writer, all bool) *accessLog {
-	return &accessLog{to: to, all: all, errors: rate.NewLimiter(errorRate, errorBurst)}
+func newAccessLog(w io.Writer, all bool) *accessLog {
+	return &accessLog{w: w, all: all, errors: rate.NewLimiter(errorRate, errorBurst)}
 }
 
 func (l *accessLog) note(r openai.Record) {
@@ -44,7 +44,7 @@ func (l *accessLog) note(r openai.Record) {
 			time.AfterFunc(omittedAfter, l.flush)
 		}
 	case refused || l.all:
-		fmt.Fprintln(l.to, accessLine(&r)) // an error cannot be reported anywhere
+		fmt.Fprintln(l.w, accessLine(&r)) // an error cannot be reported anywhere
 	}
 }
 
@@ -52,7 +52,7 @@ func (l *accessLog) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.omitted > 0 {
-		fmt.Fprintf(l.to, "%s %d more requests got errors; their lines were left out\n", stamp(time.Now()), l.omitted)
+		fmt.Fprintf(l.w, "%s %d more requests got errors; their lines were left out\n", stamp(time.Now()), l.omitted)
 	}
 	l.omitted = 0
 }

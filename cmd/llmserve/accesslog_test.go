@@ -66,7 +66,8 @@ func TestTheLogOfErrorsIsBounded(t *testing.T) {
 	}
 }
 
-// Ensure that what /health answers while the server ends does not displace the errors of requests.
+// Ensure that errors of /health do not use up the burst of errorBurst lines for errors, while the server ends. The
+// errors of other requests must still get their lines.
 func TestAProbeThatGetsAnErrorIsNoErrorOfARequest(t *testing.T) {
 	probe := record(503, "The server ends: no GPU")
 	probe.Method, probe.Path = "GET", "/health"

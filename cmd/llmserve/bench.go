@@ -210,11 +210,11 @@ func ask(ctx context.Context, e *engine.Engine, prompt []int32, maxTokens int) t
 // A result has the fields of the result of vllm bench serve, by the same names. Times are in milliseconds.
 type result map[string]float64
 
-// A result has an entry STATISTIC_NAME_ms for each statistic of each time, for example p99_ttft_ms. The printed
-// table shows the text in the field shown instead of the name.
+// A result has an entry STATISTIC_NAME_ms for each statistic of each time, for example p99_ttft_ms. The printed table
+// has the title of a time instead of its name.
 var (
 	statistics = []string{"mean", "median", "p90", "p99"}
-	times      = []struct{ name, shown string }{
+	times      = []struct{ name, title string }{
 		{"ttft", "time to first token"}, {"tpot", "time per output token"}, {"itl", "between tokens"},
 	}
 )
@@ -274,7 +274,7 @@ func spread(x []float64) (s [4]float64) {
 	return s
 }
 
-func (r result) print(to io.Writer) error {
+func (r result) print(w io.Writer) error {
 	out := new(bytes.Buffer)
 	fmt.Fprintf(out, "%.0f requests in %.2f s: %.2f requests/s, %.1f output tokens/s, %.1f tokens/s in all\n",
 		r["completed"],
@@ -285,12 +285,12 @@ func (r result) print(to io.Writer) error {
 		fmt.Fprintf(out, "%10s", name)
 	}
 	for _, t := range times {
-		fmt.Fprintf(out, "\n%-24s", t.shown)
+		fmt.Fprintf(out, "\n%-24s", t.title)
 		for _, name := range statistics {
 			fmt.Fprintf(out, "%10.2f", r[name+"_"+t.name+"_ms"])
 		}
 	}
 	out.WriteByte('\n')
-	_, err := out.WriteTo(to)
+	_, err := out.WriteTo(w)
 	return err
 }

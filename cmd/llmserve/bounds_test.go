@@ -63,9 +63,9 @@ func (s *server) streams() {
 }
 
 // Ensure that 16 bodies of the largest sizes within the limits, sent at the same time, take little memory. A stream
-// beside them must get at least 15 % of the processor time. The test measures how much processor time a token of the
-// stream takes when the stream runs alone. It multiplies this time by the number of the stream's tokens during the
-// handling of the bodies.
+// that runs at the same time must get at least 15 % of the processor time. The test first measures the processor time
+// per token while only the stream runs. The stream's processor time during the handling of the bodies is the number of
+// its tokens multiplied by this time.
 func TestTheLargestBodiesTakeLittleMemoryAndLeaveAStreamItsPace(t *testing.T) {
 	const maxBody, values, tokens = 1 << 19, 1 << 16, 1 << 17
 	const atATime, maxMemory, share = 16, 160 << 20, 0.15

@@ -29,9 +29,9 @@ type deviceOptions struct {
 	name        string
 	utilization float64
 
-	given *pflag.FlagSet
-	gpu   *gpu.Device // nil for the CPU
-	why   string      // why --device auto takes the CPU
+	given  *pflag.FlagSet
+	gpu    *gpu.Device // nil for the CPU
+	reason string      // why --device auto takes the CPU
 }
 
 func (o *deviceOptions) flags(f *pflag.FlagSet) {
@@ -44,7 +44,7 @@ func (o *deviceOptions) flags(f *pflag.FlagSet) {
 
 // open opens the GPU, if the flags name one.
 func (o *deviceOptions) open(m *modelOptions) error {
-	if o.why != "" {
+	if o.reason != "" {
 		return nil
 	}
 	if o.name == "cpu" {
@@ -70,7 +70,7 @@ func (o *deviceOptions) open(m *modelOptions) error {
 	case err == nil:
 		return nil
 	case o.name == "auto":
-		o.why = err.Error()
+		o.reason = err.Error()
 		return nil
 	}
 	return fmt.Errorf("--device %s: %w", o.name, err)
@@ -133,7 +133,8 @@ func (l *loaded) planEngine(o *modelOptions, weightBytes int) (c engine.Config, 
 	return c, err
 }
 
-// unknownWeights is the number of bytes of weights that are not known yet. No memory is then missing.
+// unknownWeights is passed as weightBytes when the size of the weights is not known yet. planEngine then does not check
+// that the GPU has enough memory.
 const unknownWeights = -1
 
 // kvGiven reports whether a flag, or the demo, sets the memory for keys and values. Otherwise it is what

@@ -102,9 +102,9 @@ func TestAModelThatTheGPUCannotServeRunsOnTheCPU(t *testing.T) {
 	d := emulated(t, 64)
 	path := tinyFile(t)
 	for _, test := range []struct {
-		name, model string
-		memory      int // MiB
-		args, why   string
+		name, model  string
+		memory       int // MiB
+		args, reason string
 	}{
 		{"the weights of the demo", "demo", 2, "", "not enough GPU memory: "},
 		{"the largest batch", "demo", 20, "--max-num-seqs 4000", "not enough GPU memory: "},
@@ -119,7 +119,7 @@ func TestAModelThatTheGPUCannotServeRunsOnTheCPU(t *testing.T) {
 				d.Fail("cuMemcpyHtoDAsync_v2", 719)
 			}
 			_, notes := runHere(t, append([]string{"run", test.model, "x", "--max-tokens", "1", "--device", "auto"}, strings.Fields(test.args)...)...)
-			require.Regexp(t, `^  device: CPU [^\n]*\n  on the CPU: [^\n]*`+regexp.QuoteMeta(test.why)+`[^\n]*\n`, notes)
+			require.Regexp(t, `^  device: CPU [^\n]*\n  on the CPU: [^\n]*`+regexp.QuoteMeta(test.reason)+`[^\n]*\n`, notes)
 			require.Zero(t, d.Allocated())
 		})
 	}
@@ -222,8 +222,8 @@ func TestAFailureOfTheGPUEndsTheServer(t *testing.T) {
 	s.end(t)
 }
 
-// Ensure that /health reports an error if a step never ends. The request must end with the same code, and then the
-// server must end, although the device never returns.
+// Ensure that /health reports an error if a step never ends. The running request must also end with status 503. The
+// server must then end, although the device never returns.
 func TestAStepThatDoesNotEndEndsTheServer(t *testing.T) {
 	d := emulated(t, 64)
 	s := serveHere(t, tinyFile(t), "--kv-cache-gb", kvOfBlocks(20), "--iteration-timeout", "1s")

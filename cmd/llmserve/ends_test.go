@@ -35,7 +35,7 @@ func tinyWith(t *testing.T, change map[string]any, texts ...string) string {
 }
 
 // tinyFolder writes a model with the tokens a, b, <end> and <turn>. Its config.json says that <end> ends an answer.
-func tinyFolder(t *testing.T, more map[string]string) string {
+func tinyFolder(t *testing.T, extraFiles map[string]string) string {
 	dir := t.TempDir()
 	files := map[string]string{
 		"config.json": `{"model_type": "llama", "vocab_size": 4, "hidden_size": 8, "num_hidden_layers": 1,
@@ -44,7 +44,7 @@ func tinyFolder(t *testing.T, more map[string]string) string {
 			{"id": 2, "content": "<end>", "special": true}, {"id": 3, "content": "<turn>", "special": true}]}`,
 		"model.safetensors": string(tinySafetensors(4)),
 	}
-	for name, text := range more {
+	for name, text := range extraFiles {
 		files[name] = text
 	}
 	for name, text := range files {
@@ -53,12 +53,12 @@ func tinyFolder(t *testing.T, more map[string]string) string {
 	return dir
 }
 
-func tinySafetensors(vocab int, more ...string) []byte {
+func tinySafetensors(vocab int, extraTensors ...string) []byte {
 	ones := func(name string, shape ...int) weightfile.Tensor {
 		return weightfile.F32(name, slices.Repeat([]float32{1}, shape[0]*shape[len(shape)-1]), shape...)
 	}
 	tensors := []weightfile.Tensor{ones("lm_head.weight", vocab, 8), ones("model.embed_tokens.weight", vocab, 8)}
-	for _, name := range append(more, "model.norm.weight", "model.layers.0.input_layernorm.weight",
+	for _, name := range append(extraTensors, "model.norm.weight", "model.layers.0.input_layernorm.weight",
 		"model.layers.0.post_attention_layernorm.weight") {
 		tensors = append(tensors, weightfile.F32(name, slices.Repeat([]float32{1}, 8), 8))
 	}
@@ -86,9 +86,9 @@ func TestAnAnswerEndsWithTheTokensThatTheStartNames(t *testing.T) {
 			line, err := s.lines.ReadString('\n')
 			require.NoError(t, err)
 			require.Contains(t, line, test.says)
-			ask := func(more string) string {
+			ask := func(fields string) string {
 				return text(t, s.post(t, "/completions", fmt.Sprintf(`{"model": %q, "prompt": "a", "max_tokens": 5,
-					"temperature": 0, "logit_bias": {"%d": 100}%s}`, strings.TrimSuffix(filepath.Base(test.path), ".gguf"), test.end, more)))
+					"temperature": 0, "logit_bias": {"%d": 100}%s}`, strings.TrimSuffix(filepath.Base(test.path), ".gguf"), test.end, fields)))
 			}
 			require.Regexp(t, `"finish_reason":"stop".*"completion_tokens":1\b`, ask(""))
 			require.Regexp(t, `"finish_reason":"length".*"completion_tokens":5\b`, ask(`, "ignore_eos": true`))

@@ -133,8 +133,8 @@ func TestAGPUFindsInATierOnlyItsTypeOfKeysAndValues(t *testing.T) {
 	}
 }
 
-// Ensure that a start says so if it waits for the GPU. A signal must end it, whatever call of the driver does not
-// return.
+// Ensure that a start that waits for the GPU prints what it waits for. A signal must end the process, even though a
+// function of the driver never returns.
 func TestASignalEndsAStartThatWaitsForTheGPU(t *testing.T) {
 	path, model := cudatest.Library(t), tinyFile(t)
 	for _, test := range []struct {
@@ -187,18 +187,18 @@ func TestATerminalShowsTheProgressOfLoading(t *testing.T) {
 	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
 	require.NoError(t, err)
 	path := tinyFile(t)
-	show := func(from, to *os.File) string {
+	show := func(reader, writer *os.File) string {
 		before := os.Stderr
-		os.Stderr = to
+		os.Stderr = writer
 		defer func() { os.Stderr = before }()
 		s := serveHere(t, path, "--kv-cache-gb", kvOfBlocks(20))
 		s.end(t)
-		require.NoError(t, to.Close())
-		shown, _ := io.ReadAll(from) // a terminal ends with an error
+		require.NoError(t, writer.Close())
+		shown, _ := io.ReadAll(reader) // a terminal ends with an error
 		return string(shown)
 	}
 	require.Equal(t, "\r\x1b[K1 of 1 layers are on the GPU (100%)\r\x1b[K", show(master, slave))
-	from, to, err := os.Pipe()
+	reader, writer, err := os.Pipe()
 	require.NoError(t, err)
-	require.Empty(t, show(from, to))
+	require.Empty(t, show(reader, writer))
 }

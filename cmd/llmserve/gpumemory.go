@@ -38,7 +38,7 @@ func (p *gpuPlan) left() int {
 
 // kvCacheBytes returns the size of the keys and values, or an error if the memory is too small.
 func (p *gpuPlan) kvCacheBytes() (int64, error) {
-	least, token, err := p.engine.LeastKVCacheBytes(p.model)
+	minBytes, token, err := p.engine.LeastKVCacheBytes(p.model)
 	if err != nil {
 		return 0, err
 	}
@@ -48,32 +48,33 @@ func (p *gpuPlan) kvCacheBytes() (int64, error) {
 	if p.engine.KVCacheBytes > 0 {
 		return p.engine.KVCacheBytes, nil
 	}
-	return max(least, int64(p.budget.KVCacheBytes(p.left(), token))), nil
+	return max(minBytes, int64(p.budget.KVCacheBytes(p.left(), token))), nil
 }
 
-// missing returns how many bytes are missing for weights, batches, and the keys and values that are asked for, or else those of
-// one sequence. It is not positive if none are missing.
+// missing returns how many bytes are missing for weights, batches, keys and values. If the flags do not say how much
+// memory keys and values get, missing counts the keys and values of one sequence. The result is not positive if the
+// memory is enough.
 func (p *gpuPlan) missing() int {
-	least, token, err := p.engine.LeastKVCacheBytes(p.model)
+	minBytes, token, err := p.engine.LeastKVCacheBytes(p.model)
 	if err != nil {
 		return math.MaxInt
 	}
-	return p.budget.WithAttention(int(max(least, p.engine.KVCacheBytes)), token) - p.left()
+	return p.budget.WithAttention(int(max(minBytes, p.engine.KVCacheBytes)), token) - p.left()
 }
 
 func (p *gpuPlan) refusal(missing int) error {
 	b, limits := p.budget, p.limits()
-	kv, of, unused := int(p.engine.KVCacheBytes), fmt.Sprintf("keys and values (--kv-cache-gb %.3g)", float64(p.engine.KVCacheBytes)/(1<<30)), ""
+	kv, purpose, unused := int(p.engine.KVCacheBytes), fmt.Sprintf("keys and values (--kv-cache-gb %.3g)", float64(p.engine.KVCacheBytes)/(1<<30)), ""
 	if kv == 0 {
 		c := p.engine
-		least, _, _ := c.LeastKVCacheBytes(p.model) // kvCacheBytes has checked the error
-		c.KVCacheBytes = least
+		minBytes, _, _ := c.LeastKVCacheBytes(p.model) // kvCacheBytes has checked the error
+		c.KVCacheBytes = minBytes
 		longest, _ := c.Check(p.model, 1)
-		kv, of = int(least), fmt.Sprintf("keys and values of one sequence of %d tokens", longest)
+		kv, purpose = int(minBytes), fmt.Sprintf("keys and values of one sequence of %d tokens", longest)
 		unused = fmt.Sprintf(", of which --gpu-memory-utilization %v leaves %s unused", p.utilization, cuda.BytesText(b.Unused(p.utilization)))
 	}
 	return fmt.Errorf("not enough GPU memory: %v: %s of weights, %s for batches and %s for %s need %s more than there is: %s of %s are free%s: %s",
-		b.Device(), cuda.BytesText(b.Weights), cuda.BytesText(b.Batches(limits)), cuda.BytesText(kv), of, cuda.BytesText(missing),
+		b.Device(), cuda.BytesText(b.Weights), cuda.BytesText(b.Batches(limits)), cuda.BytesText(kv), purpose, cuda.BytesText(missing),
 		cuda.BytesText(b.Free), cuda.BytesText(b.Total), unused, p.advice())
 }
 
@@ -95,20 +96,20 @@ func (p *gpuPlan) advice() string {
 		}
 	}
 	for _, f := range []struct {
-		name         string
-		least, given int
-		set          func(*engine.Config, int)
+		name           string
+		minimum, given int
+		set            func(*engine.Config, int)
 	}{
 		{"--max-num-seqs", 1, p.engine.MaxNumSeqs, func(c *engine.Config, n int) { c.MaxNumSeqs = n }},
 		{"--max-num-batched-tokens", 1, p.engine.MaxNumBatchedTokens, func(c *engine.Config, n int) { c.MaxNumBatchedTokens = n }},
 		{"--max-model-len", 2, p.limits().MaxModelLen, func(c *engine.Config, n int) { c.MaxModelLen = n }},
 	} {
-		below := sort.Search(f.given-f.least, func(i int) bool {
+		reduction := sort.Search(f.given-f.minimum, func(i int) bool {
 			other := *p
 			f.set(&other.engine, f.given-1-i)
 			return other.missing() <= 0
 		})
-		if n := f.given - 1 - below; n >= f.least {
+		if n := f.given - 1 - reduction; n >= f.minimum {
 			all = append(all, fmt.Sprintf("%s %d", f.name, n))
 		}
 	}

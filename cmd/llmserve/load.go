@@ -142,7 +142,7 @@ func load(path string, o *modelOptions, check func(*loaded) error) (*loaded, err
 	if err == nil || o.device.gpu == nil || o.device.name != "auto" {
 		return l, err
 	}
-	o.device.gpu, o.device.why = nil, strings.ReplaceAll(err.Error(), "\n", "; ")
+	o.device.gpu, o.device.reason = nil, strings.ReplaceAll(err.Error(), "\n", "; ")
 	onGPU := err.Error()
 	l, err = load(path, o, check)
 	switch {
@@ -151,7 +151,7 @@ func load(path string, o *modelOptions, check func(*loaded) error) (*loaded, err
 	case err.Error() == onGPU: // it is not about the GPU
 		return nil, err
 	}
-	return nil, fmt.Errorf("on the CPU, because the model cannot run on the GPU (%s): %w", o.device.why, err)
+	return nil, fmt.Errorf("on the CPU, because the model cannot run on the GPU (%s): %w", o.device.reason, err)
 }
 
 // prepare reads everything of a model except its weights. The path is that of a folder or a GGUF file, or demo.
@@ -192,8 +192,8 @@ func (l *loaded) open(path string, o *modelOptions) error {
 	return l.openGGUF(path, o)
 }
 
-// oneOfMany returns an error for a path that is not a whole model. This is one file of a model's folder, or a folder of
-// GGUF files.
+// oneOfMany returns an error if the path is only a part of a model, such as one file of a model's folder. It also
+// returns an error for a folder of GGUF files, because each of these files is a model.
 func oneOfMany(path string, info os.FileInfo) error {
 	if info.IsDir() {
 		files, _ := filepath.Glob(filepath.Join(path, "*.gguf"))
@@ -278,8 +278,8 @@ func (l *loaded) openFolder(dir string, o *modelOptions) (err error) {
 	if err != nil {
 		return fmt.Errorf("%w: %w", model.ErrModel, err)
 	}
-	l.part = func(pool *parallel.Pool, part model.Part, more ...model.Option) (*model.Model, error) {
-		return model.OpenFolder(dir, pool, part, append(more, activationTypes[o.activations]...)...)
+	l.part = func(pool *parallel.Pool, part model.Part, options ...model.Option) (*model.Model, error) {
+		return model.OpenFolder(dir, pool, part, append(options, activationTypes[o.activations]...)...)
 	}
 	l.fingerprint = func() (string, error) {
 		files, err := weights.OpenSafetensors(dir)
@@ -317,8 +317,8 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 	if err := l.readTemplate(g.Meta["tokenizer.chat_template"].String(), tokens, o); err != nil {
 		return err
 	}
-	l.part = func(pool *parallel.Pool, part model.Part, more ...model.Option) (*model.Model, error) {
-		return model.OpenGGUF(g, pool, part, append(more, activationTypes[o.activations]...)...)
+	l.part = func(pool *parallel.Pool, part model.Part, options ...model.Option) (*model.Model, error) {
+		return model.OpenGGUF(g, pool, part, append(options, activationTypes[o.activations]...)...)
 	}
 	l.fingerprint = func() (string, error) { return g.Fingerprint(), nil }
 	return l.checkMemory(o, g.Tensors)

@@ -100,15 +100,15 @@ func afterDevice(t *testing.T, said string) string {
 
 func TestTheStartNamesTensorsThatAreNotUsed(t *testing.T) {
 	for _, test := range []struct {
-		more []string
-		want string
+		extraTensors []string
+		want         string
 	}{
 		{nil, ""},
 		{[]string{"x", "score.weight"}, "  not used: the tensors score.weight, x\n"},
 		{[]string{"\x1b[2J"}, "  not used: the tensors \\x1b[2J\n"},
 		{[]string{"e", "d", "c", "b", "a"}, "  not used: the tensors a, b, c and 2 more\n"},
 	} {
-		dir := tinyFolder(t, map[string]string{"model.safetensors": string(tinySafetensors(4, test.more...))})
+		dir := tinyFolder(t, map[string]string{"model.safetensors": string(tinySafetensors(4, test.extraTensors...))})
 		require.Equal(t, test.want, runSays(t, dir))
 	}
 }

@@ -32,7 +32,7 @@ type memoryMap struct {
 	close   func()
 
 	mu        sync.Mutex
-	until     time.Time // until then a page counts as open
+	openUntil time.Time // a page counts as open until this time
 	shown     time.Time // when the last frame was made
 	preempted map[int]bool
 }
@@ -61,8 +61,8 @@ func (m *memoryMap) look() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	before := now.Before(m.until)
-	m.until = now.Add(lookTime)
+	before := now.Before(m.openUntil)
+	m.openUntil = now.Add(lookTime)
 	return before
 }
 
@@ -70,7 +70,7 @@ func (m *memoryMap) look() bool {
 func (m *memoryMap) Active() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return time.Now().Before(m.until)
+	return time.Now().Before(m.openUntil)
 }
 
 // Memory implements engine.MemoryObserver. It combines all steps within m.pause into one frame, except steps with

@@ -123,8 +123,8 @@ func (o *modelOptions) checkCPU() error {
 	}
 	if _, ok := activationTypes[o.activations]; !ok {
 		err := fmt.Errorf("--activation-dtype is %q; f32, bf16 and int8 are possible, and auto: f32", o.activations)
-		if o.device.why != "" {
-			err = fmt.Errorf("%w; the CPU computes because: %s", err, o.device.why)
+		if o.device.reason != "" {
+			err = fmt.Errorf("%w; the CPU computes because: %s", err, o.device.reason)
 		}
 		return err
 	}

@@ -10,9 +10,9 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// computes names the device that computes the model and the type of the activations, and says what uses the memory of
-// a GPU.
-func (l *loaded) computes(o *modelOptions, e *engine.Engine) string {
+// deviceText describes the device that computes the model and the type of the activations. For a GPU it also says how
+// much memory the weights, the batches, and the keys and values use.
+func (l *loaded) deviceText(o *modelOptions, e *engine.Engine) string {
 	if l.device == nil {
 		return fmt.Sprintf("device: CPU (%s); activations: %s", l.kernels(), l.activationType(o))
 	}
@@ -27,30 +27,30 @@ func (l *loaded) computes(o *modelOptions, e *engine.Engine) string {
 
 // notes prints which device computes the model. It also prints unexpected facts: the reason for using the CPU, the
 // converted weights, and parts of the model's files that are missing or not used.
-func (l *loaded) notes(to io.Writer, o *modelOptions, e *engine.Engine) {
-	fmt.Fprintln(to, "  "+l.computes(o, e))
-	if o.device.why != "" {
-		fmt.Fprintf(to, "  on the CPU: %s\n", o.device.why)
+func (l *loaded) notes(w io.Writer, o *modelOptions, e *engine.Engine) {
+	fmt.Fprintln(w, "  "+l.deviceText(o, e))
+	if o.device.reason != "" {
+		fmt.Fprintf(w, "  on the CPU: %s\n", o.device.reason)
 	}
 	if l.device != nil {
 		for _, note := range l.device.Notes() {
-			fmt.Fprintf(to, "  %s\n", note)
+			fmt.Fprintf(w, "  %s\n", note)
 		}
 	}
 	if n := l.config.UnusedWindow; n > 0 {
-		fmt.Fprintf(to, "  not used, as in llama.cpp: the file's sliding window of %d tokens\n", n)
+		fmt.Fprintf(w, "  not used, as in llama.cpp: the file's sliding window of %d tokens\n", n)
 	}
 	if l.noSplit {
-		fmt.Fprintln(to, "  warning: the file has no tokenizer.ggml.pre; text is split as by \"default\", as in llama.cpp, which "+
+		fmt.Fprintln(w, "  warning: the file has no tokenizer.ggml.pre; text is split as by \"default\", as in llama.cpp, which "+
 			"can make answers worse: convert the model again")
 	}
 	const maxNames = 3 // that are shown
-	names, more := l.workers[0].Model.Unused(), ""
+	names, suffix := l.workers[0].Model.Unused(), ""
 	if n := len(names) - maxNames; n > 0 {
-		names, more = names[:maxNames], fmt.Sprintf(" and %d more", n)
+		names, suffix = names[:maxNames], fmt.Sprintf(" and %d more", n)
 	}
 	if len(names) > 0 {
-		fmt.Fprintf(to, "  not used: the tensors %s%s\n", terminal.VisibleName(strings.Join(names, ", ")), more)
+		fmt.Fprintf(w, "  not used: the tensors %s%s\n", terminal.VisibleName(strings.Join(names, ", ")), suffix)
 	}
 }
 

@@ -30,7 +30,7 @@ type world interface {
 	Rank() int
 	Host() string
 	SetLimit(time.Duration)
-	Exchange(own []byte) (all [][]byte, err error) // returns the argument of each process, by rank
+	Exchange(message []byte) (all [][]byte, err error) // returns the argument of each process, by rank
 	End()
 }
 
@@ -75,7 +75,7 @@ type processes struct {
 	mu      sync.Mutex
 	changed sync.Cond
 	limit   time.Duration
-	own     report
+	local   report
 	all     stage // the stage that all have reached
 }
 
@@ -92,7 +92,7 @@ type report struct {
 type fact struct{ Name, Value string }
 
 func newProcesses(w world) *processes {
-	p := &processes{world: w, limit: defaultLimit, own: report{Host: w.Host()}}
+	p := &processes{world: w, limit: defaultLimit, local: report{Host: w.Host()}}
 	p.changed.L = &p.mu
 	return p
 }
@@ -123,8 +123,8 @@ func (o *modelOptions) processes() int {
 	return 1
 }
 
-// follow computes this process's part of rank 0's steps, until rank 0 ends. All ranks receive the signals that are
-// sent to a job. follow ignores signals, because rank 0 lets running requests end before it ends.
+// follow computes this process's part of rank 0's steps, until rank 0 ends. It ignores signals: a signal that is sent
+// to a job reaches all ranks, but rank 0 still needs the other ranks until its running requests have ended.
 func follow(path string, o *modelOptions) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
 	l, err := prepare(path, o)
@@ -140,7 +140,7 @@ func follow(path string, o *modelOptions) error {
 }
 
 // agree reports the facts of this process, and waits until all other processes have reported theirs. If the facts of
-// two processes differ, the goroutine that runs exchange ends this process while agree waits.
+// two processes differ, agree does not return: the method exchange, in its own goroutine, ends this process.
 func (p *processes) agree(l *loaded, o *modelOptions) error {
 	content, shape, err := l.identity()
 	if err != nil {
@@ -148,7 +148,7 @@ func (p *processes) agree(l *loaded, o *modelOptions) error {
 	}
 	p.mu.Lock()
 	p.limit = o.limit
-	p.own.Facts = []fact{
+	p.local.Facts = []fact{
 		{"the version of llmserve", terminal.Version()}, {"the content of the weights", content}, {"the model", shape},
 		{"the processor's kind", runtime.GOARCH + ", " + matrix.Kernels()},
 		{"--block-size", fmt.Sprint(o.blockSize)}, {"--kv-cache-gb", fmt.Sprint(o.kvGB)},
@@ -164,7 +164,7 @@ func (p *processes) agree(l *loaded, o *modelOptions) error {
 func (p *processes) reach(s stage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.own.Stage = s
+	p.local.Stage = s
 	for p.all < s {
 		p.changed.Wait()
 	}
@@ -177,11 +177,11 @@ const interval = 50 * time.Millisecond
 func (p *processes) exchange() {
 	for {
 		p.mu.Lock()
-		own, err := json.Marshal(p.own)
+		message, err := json.Marshal(p.local)
 		p.mu.Unlock()
 		var all [][]byte
 		if err == nil {
-			all, err = p.Exchange(own)
+			all, err = p.Exchange(message)
 		}
 		reports := make([]report, len(all))
 		for i := range all {
@@ -221,13 +221,13 @@ func refusal(all []report) string {
 	return ""
 }
 
-// quit ends this process. All other processes call quit, too. Rank 0 prints the reason why.
-func (p *processes) quit(why string) {
+// quit ends this process. All other processes call quit, too. Rank 0 prints the reason.
+func (p *processes) quit(reason string) {
 	p.end()
 	if p.follow() {
 		os.Exit(0)
 	}
-	fmt.Fprintln(os.Stderr, "llmserve:", why)
+	fmt.Fprintln(os.Stderr, "llmserve:", reason)
 	os.Exit(1)
 }
 
@@ -259,11 +259,11 @@ func (p *processes) leave(err error) error {
 	}
 	p.mu.Lock()
 	stepping := p.all == loadedWeights
-	p.own.Left = err == nil
+	p.local.Left = err == nil
 	if err != nil && !stepping {
-		p.own.Refused = strings.ReplaceAll(err.Error(), "\n", "; ")
-		if p.own.Refused == "" {
-			p.own.Refused = "ended"
+		p.local.Refused = strings.ReplaceAll(err.Error(), "\n", "; ")
+		if p.local.Refused == "" {
+			p.local.Refused = "ended"
 		}
 	}
 	for p.all < loadedWeights {

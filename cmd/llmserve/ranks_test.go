@@ -40,9 +40,9 @@ func (w table) Size() int              { return 2 }
 func (w table) Host() string           { return "host" }
 func (w table) SetLimit(time.Duration) {}
 
-func (w table) Exchange(own []byte) ([][]byte, error) {
-	w.seat[1-w.rank] <- own
-	all := [][]byte{own, own}
+func (w table) Exchange(message []byte) ([][]byte, error) {
+	w.seat[1-w.rank] <- message
+	all := [][]byte{message, message}
 	all[1-w.rank] = <-w.seat[w.rank]
 	return all, nil
 }

@@ -52,9 +52,8 @@ func runCommand() *cobra.Command {
 	return c
 }
 
-// withModel calls load and then use, which makes the engine. Until then a signal
-// ends the process. In a process that is not rank 0, withModel computes the process's part of rank 0's steps
-// instead.
+// withModel loads a model and calls use, which makes the engine. Before the engine exists, a signal ends the process.
+// In a process that is not rank 0, withModel only computes the process's part of rank 0's steps.
 func withModel(ctx context.Context, path string, o *modelOptions, check, use func(*loaded) error) (err error) {
 	if ranks.follow() {
 		return follow(path, o)

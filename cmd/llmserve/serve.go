@@ -270,16 +270,16 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	return err
 }
 
-func announce(out io.Writer, o *options, l *loaded, e *engine.Engine, name string, format toolparser.Format, at net.Addr) {
+func announce(out io.Writer, o *options, l *loaded, e *engine.Engine, name string, format toolparser.Format, addr net.Addr) {
 	load := e.Load()
-	address := reachable(at)
+	address := reachable(addr)
 	longest := fmt.Sprint(e.Config().MaxModelLen)
 	if o.model.maxModelLen == 0 && e.Config().MaxModelLen < l.config.MaxModelLen {
 		longest += fmt.Sprintf(" of the model's %d, because the blocks hold no longer ones", l.config.MaxModelLen)
 	}
 	fmt.Fprintf(out, "serving %q at http://%s/v1, %d blocks of %d tokens, sequences of up to %s\n",
 		name, address, load.Blocks, o.model.blockSize, longest)
-	if address != at.String() {
+	if address != addr.String() {
 		fmt.Fprintln(out, "  and at every other address of this machine")
 	}
 	fmt.Fprintln(out, "  "+l.ends(e.Config().End))

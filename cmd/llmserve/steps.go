@@ -40,9 +40,14 @@ func (s *stepTimes) overhead() float64 {
 	return 100 * s.other.Seconds() / max(s.model.Seconds(), 1e-9)
 }
 
-// csv returns a line for each step. The first column is the number of sequences that sample a token. The second is the
-// context of all decodes divided by this number. The third is the number of tokens beyond one for each decode, without
-// drafts the number of prompt tokens. The last is the time in seconds.
+// csv returns a line for each step, with four columns:
+//
+//	batch    the number of sequences that sample a token
+//	context  the tokens to which all decodes attend, divided by batch
+//	prompt   the number of computed tokens, minus one for each decode
+//	seconds  the time of the step
+//
+// Without drafts, prompt is the number of prompt tokens. With drafts, it also counts the drafts.
 func (s *stepTimes) csv() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that bench writes the steps of a GPU to the file for llmsim calibrate. These steps must have all tokens.
+// Ensure that bench writes the steps of a GPU to the file for llmsim calibrate. The steps in the file must add up to
+// all tokens of the prompts and all generated tokens.
 func TestBenchWritesTheStepsOfAGPU(t *testing.T) {
 	d := emulated(t, 64)
 	file := filepath.Join(t.TempDir(), "steps.csv")
