@@ -38,7 +38,7 @@ func (p *gpuPlan) left() int {
 
 // kvCacheBytes returns the size of the keys and values, or an error if the memory is too small.
 func (p *gpuPlan) kvCacheBytes() (int64, error) {
-	minBytes, token, err := p.engine.LeastKVCacheBytes(p.model)
+	minBytes, token, err := p.engine.MinKVCacheBytes(p.model)
 	if err != nil {
 		return 0, err
 	}
@@ -55,7 +55,7 @@ func (p *gpuPlan) kvCacheBytes() (int64, error) {
 // memory keys and values get, missing counts the keys and values of one sequence. The result is not positive if the
 // memory is enough.
 func (p *gpuPlan) missing() int {
-	minBytes, token, err := p.engine.LeastKVCacheBytes(p.model)
+	minBytes, token, err := p.engine.MinKVCacheBytes(p.model)
 	if err != nil {
 		return math.MaxInt
 	}
@@ -67,7 +67,7 @@ func (p *gpuPlan) refusal(missing int) error {
 	kv, purpose, unused := int(p.engine.KVCacheBytes), fmt.Sprintf("keys and values (--kv-cache-gb %.3g)", float64(p.engine.KVCacheBytes)/(1<<30)), ""
 	if kv == 0 {
 		c := p.engine
-		minBytes, _, _ := c.LeastKVCacheBytes(p.model) // kvCacheBytes has checked the error
+		minBytes, _, _ := c.MinKVCacheBytes(p.model) // kvCacheBytes has checked the error
 		c.KVCacheBytes = minBytes
 		longest, _ := c.Check(p.model, 1)
 		kv, purpose = int(minBytes), fmt.Sprintf("keys and values of one sequence of %d tokens", longest)
@@ -133,7 +133,7 @@ func (p *gpuPlan) smallerBatches() string {
 
 // largestKVCache returns the largest value of --kv-cache-gb for which the memory suffices, rounded down, or 0.
 func (p *gpuPlan) largestKVCache() float64 {
-	_, token, err := p.engine.LeastKVCacheBytes(p.model)
+	_, token, err := p.engine.MinKVCacheBytes(p.model)
 	if err != nil || p.left() <= 0 {
 		return 0
 	}

@@ -24,7 +24,7 @@ func TestASteadyStepAllocatesNothing(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection empties the runtime's own caches
 	for _, alone := range []bool{false, true} {
 		t.Run(fmt.Sprintf("NoAsyncScheduling %v", alone), func(t *testing.T) {
-			watch := &allocations{least: ^uint64(0)}
+			watch := &allocations{minimum: ^uint64(0)}
 			e := startWorkers(t, 1, func(c *engine.Config) { c.NoAsyncScheduling = alone }, watch)
 			r := request(story+"The code", 4*window)
 			r.IgnoreEOS, r.N, r.Temperature, r.TopP = true, 8, 1.5, 0.9
@@ -42,12 +42,12 @@ func TestASteadyStepAllocatesNothing(t *testing.T) {
 					time.Sleep(time.Millisecond) // Eventually allocates
 				}
 				watch.stream.Store(nil)
-				if turn > 0 && watch.windows.Load() > 0 && atomic.LoadUint64(&watch.least) == 0 {
+				if turn > 0 && watch.windows.Load() > 0 && atomic.LoadUint64(&watch.minimum) == 0 {
 					return
 				}
 			}
 			require.Positive(t, watch.windows.Load(), "no %d steps were counted", window)
-			require.Zero(t, atomic.LoadUint64(&watch.least), "in %d steps", window)
+			require.Zero(t, atomic.LoadUint64(&watch.minimum), "in %d steps", window)
 		})
 	}
 }
@@ -64,7 +64,7 @@ type allocations struct {
 	steps   int // of the stream
 	first   uint64
 	windows atomic.Int64
-	least   uint64 // of all windows
+	minimum uint64 // of all windows
 }
 
 func (a *allocations) Step(r engine.StepReport) {
@@ -73,21 +73,21 @@ func (a *allocations) Step(r engine.StepReport) {
 		a.steps = 0
 		return
 	}
-	_, _ = s.Next(over) // what there is
+	_, _ = s.Next(endedContext) // what there is
 	if a.steps++; a.steps%window != 1 {
 		return
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	if a.steps > window {
-		atomic.StoreUint64(&a.least, min(a.least, m.Mallocs-a.first))
+		atomic.StoreUint64(&a.minimum, min(a.minimum, m.Mallocs-a.first))
 		a.windows.Add(1)
 	}
 	a.first = m.Mallocs
 }
 
-// over is a context that has ended.
-var over = func() context.Context {
+// endedContext is a context that is done.
+var endedContext = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx

@@ -19,7 +19,7 @@ func (e *Engine) buildBatch(s *step) {
 	b.LargestOnly, b.Placeholders = b.LargestOnly[:0], b.Placeholders[:0]
 	b.QueryStart = append(b.QueryStart[:0], 0)
 	s.rows, s.input.copies, s.input.fresh, s.drafts = s.rows[:0], s.input.copies[:0], s.input.fresh[:0], 0
-	s.draws, s.last, s.input.to, s.input.prepared = s.draws[:0], 0, 0, false
+	s.draws, s.last, s.input.end, s.input.prepared = s.draws[:0], 0, 0, false
 	for _, id := range s.plan.Preempted {
 		if q := e.live[id]; q != nil {
 			for g := range q.tables {
@@ -62,7 +62,7 @@ func (e *Engine) layOut(s *step, b *model.Blocks, group int) {
 		}
 		if invariants.Enabled {
 			size := e.config.BlockSize
-			s.input.fresh = append(s.input.fresh, table[min(len(table), (r.from+size-1)/size):]...)
+			s.input.fresh = append(s.input.fresh, table[min(len(table), (r.computed+size-1)/size):]...)
 		}
 	}
 }
@@ -76,9 +76,9 @@ func (e *Engine) commonPrefix(rows []row, group int) int {
 		return 0
 	}
 	first := rows[0].q.tables[group]
-	n := rows[0].from / size
+	n := rows[0].computed / size
 	for _, r := range rows[1:] {
-		n = min(n, r.from/size)
+		n = min(n, r.computed/size)
 		for k, id := range r.q.tables[group][:n] {
 			if id != first[k] {
 				n = k
@@ -94,7 +94,7 @@ func (e *Engine) commonPrefix(rows []row, group int) int {
 func (e *Engine) addRow(s *step, i int, now time.Time) {
 	b, planned := &s.input.batch, &s.plan.Rows[i]
 	q := e.live[planned.ID]
-	from, n := planned.NumComputedTokens, planned.NumScheduledTokens
+	computed, n := planned.NumComputedTokens, planned.NumScheduledTokens
 	for g, table := range q.tables {
 		start := s.plan.BlockStarts[i*len(q.tables)+g]
 		if planned.Kind != sched.KindRunning {
@@ -105,7 +105,7 @@ func (e *Engine) addRow(s *step, i int, now time.Time) {
 	if q.started.IsZero() {
 		q.started = now
 		e.offload.release(q)
-		q.stream.begin(now, from)
+		q.stream.begin(now, computed)
 		for _, a := range q.stream.answers {
 			a.started = now
 		}
@@ -116,57 +116,58 @@ func (e *Engine) addRow(s *step, i int, now time.Time) {
 	first, drafts := len(b.Tokens), s.plan.Drafts[s.drafts:s.drafts+planned.NumDraftTokens]
 	s.drafts += len(drafts)
 	placeholder := -1
-	if end := from + n - len(drafts); end <= len(q.tokens) {
-		b.Tokens = append(b.Tokens, q.tokens[from:end]...)
+	if end := computed + n - len(drafts); end <= len(q.tokens) {
+		b.Tokens = append(b.Tokens, q.tokens[computed:end]...)
 	} else { // the step before samples the last token
-		b.Tokens = append(append(b.Tokens, q.tokens[from:]...), 0)
+		b.Tokens = append(append(b.Tokens, q.tokens[computed:]...), 0)
 		placeholder = len(b.Tokens) - 1
 	}
 	for _, d := range drafts {
 		b.Tokens = append(b.Tokens, max(d, 0)) // -1 is padding
 	}
-	for p := from; p < from+n; p++ {
+	for p := computed; p < computed+n; p++ {
 		b.Positions = append(b.Positions, int32(p))
 	}
 	s.rows = slices.Grow(s.rows, 1)
 	unused := s.rows[:len(s.rows)+1][len(s.rows)].tokens
-	r := row{tokens: unused[:0], q: q, from: from, last: planned.Samples, placeholder: placeholder, drafts: drafts}
+	r := row{tokens: unused[:0], q: q, computed: computed, last: planned.Samples, placeholder: placeholder, drafts: drafts}
 	s.requestLogits(&r, first, n)
 	s.rows = append(s.rows, r)
 	b.QueryStart = append(b.QueryStart, int32(len(b.Tokens)))
-	b.SeqLens = append(b.SeqLens, int32(from+n))
+	b.SeqLens = append(b.SeqLens, int32(computed+n))
 	if r.last {
 		s.report.Sampled++
 	}
-	if from >= q.prompt && n == 1+len(drafts) {
+	if computed >= q.prompt && n == 1+len(drafts) {
 		s.report.Decodes++
-		s.report.Context += from + n
+		s.report.Context += computed + n
 	}
 }
 
-// requestLogits makes the batch compute the logits of a row, and adds the draws from these logits to s.draws. A row
-// that computes the last token of its sequence needs the logits of the next token and, if it has drafts, of the token
-// after each draft. If the request wants the log probabilities of its prompt, the row also needs the logits of the
-// prompt's tokens. It does not need them again if they were computed before a preemption. The row's n tokens begin at
-// index first of the batch.
+// requestLogits makes the batch compute the logits that row r needs. For each result that will be taken from these
+// logits, it adds a draw to s.draws. The row has n tokens, which begin at index first of the batch.
+//
+// A row that computes the last token of its sequence needs the logits of the next token. If the row has drafts, it also
+// needs the logits of the token after each draft. If the request wants the log probabilities of its prompt, the row
+// also needs the logits of the prompt's tokens, except those that were computed before a preemption.
 func (s *step) requestLogits(r *row, first, n int) {
 	b, q := &s.input.batch, r.q
-	add := func(from, to, position int) {
-		at := len(b.Logits)
-		for k := from; k < to; k++ {
+	add := func(start, end, position int) {
+		index := len(b.Logits)
+		for k := start; k < end; k++ {
 			b.Logits = append(b.Logits, int32(first+k))
 			b.LargestOnly = append(b.LargestOnly, position == 0 && q.takesLargest())
 		}
-		s.draws = append(s.draws, draw{row: len(s.rows), from: at, to: len(b.Logits), position: position})
+		s.draws = append(s.draws, draw{row: len(s.rows), start: index, end: len(b.Logits), position: position})
 	}
-	if q.params.PromptLogprobs >= 0 && r.from < q.prompt && q.index == 0 {
+	if q.params.PromptLogprobs >= 0 && r.computed < q.prompt && q.index == 0 {
 		if q.stream.prompt == nil {
 			q.stream.prompt = make([]Token, q.prompt)
 			q.stream.prompt[0].ID = q.tokens[0]
 		}
-		r.scored = min(r.from+n+1, q.prompt)
-		for position := max(r.from+1, q.stream.scored); position < r.scored; position++ {
-			add(position-1-r.from, position-r.from, position)
+		r.scored = min(r.computed+n+1, q.prompt)
+		for position := max(r.computed+1, q.stream.scored); position < r.scored; position++ {
+			add(position-1-r.computed, position-r.computed, position)
 		}
 	}
 	if r.last {

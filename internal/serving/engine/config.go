@@ -71,7 +71,7 @@ type Config struct {
 // Publish must not keep the events after it returns.
 type EventPublisher interface {
 	SetGroups(groups []kvcache.Group)
-	Publish(at time.Time, events *pool.Events) error
+	Publish(now time.Time, events *pool.Events) error
 }
 
 // maxSpeculative limits NumSpeculativeTokens, and so the logits of a step.
@@ -95,25 +95,25 @@ func (c Config) Check(m *model.Config, workers int) (maxModelLen int, err error)
 	return c.MaxModelLen, err
 }
 
-// LeastKVCacheBytes returns the smallest KVCacheBytes that Check accepts for the model m with one worker. If
-// MaxModelLen is not given, these bytes are enough for a short sequence. LeastKVCacheBytes also returns the size of a
-// token's keys and values.
-func (c Config) LeastKVCacheBytes(m *model.Config) (bytes int64, token int, err error) {
-	const most = math.MaxInt32 << 16
-	with := func(bytes int) (kvstore.Config, error) {
+// MinKVCacheBytes returns the smallest KVCacheBytes that Check accepts for the model m with one worker. If MaxModelLen
+// is not given, these bytes are enough for a short sequence. MinKVCacheBytes also returns the size of a token's keys
+// and values.
+func (c Config) MinKVCacheBytes(m *model.Config) (bytes int64, token int, err error) {
+	const limit = math.MaxInt32 << 16
+	storeOf := func(bytes int) (kvstore.Config, error) {
 		c := c
 		c.KVCacheBytes = int64(bytes)
 		return c.complete(m, 1)
 	}
-	store, err := with(most)
+	store, err := storeOf(limit)
 	if err != nil {
 		return 0, 0, err
 	}
-	least := sort.Search(most, func(n int) bool {
-		_, err := with(n)
+	minimum := sort.Search(limit, func(n int) bool {
+		_, err := storeOf(n)
 		return err == nil
 	})
-	return int64(least), store.BlockBytes() / store.Shape.BlockSize, nil
+	return int64(minimum), store.BlockBytes() / store.Shape.BlockSize, nil
 }
 
 // complete fills in defaults, checks the values, and returns the configuration of each worker's store.

@@ -76,16 +76,16 @@ func (q *sequence) prepareMask(n int) error {
 	if q.stream.request.IgnoreEOS {
 		forbid(q.mask, q.stream.engine.config.End)
 	}
-	token, alone := first(q.mask)
+	token, unique := firstToken(q.mask)
 	if token < 0 {
 		q.matcher.Mask(q.mask)
-		token, alone = first(q.mask)
+		token, unique = firstToken(q.mask)
 	}
 	if token < 0 {
 		return ErrNoToken
 	}
 	q.onlyToken = -1
-	if alone {
+	if unique {
 		q.onlyToken = token
 	}
 	q.masked = n + 1
@@ -98,8 +98,9 @@ func forbid(mask []uint64, tokens []int32) {
 	}
 }
 
-// first returns the first token of a mask, and whether there is no other. The token is -1 if the mask is empty.
-func first(mask []uint64) (token int32, alone bool) {
+// firstToken returns the first token of a mask, or -1 if the mask is empty. The result unique reports whether the mask
+// has exactly one token.
+func firstToken(mask []uint64) (token int32, unique bool) {
 	for i, word := range mask {
 		if word == 0 {
 			continue

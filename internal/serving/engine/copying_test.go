@@ -32,9 +32,9 @@ func (s *shelf) Store(_ context.Context, b blockhash.Hash, m kvoffload.Memory) e
 	return nil
 }
 
-// Ensure that requests can be submitted and cancelled, and statistics read, while the engine copies a block to a
-// tier. The copy has the block's contents even if the request is cancelled during the copy and other requests need
-// its blocks.
+// Ensure that the engine accepts requests, cancels requests and returns statistics while it copies a block to a tier.
+// The copy must have the block's contents even if the request is cancelled during the copy and other requests need its
+// blocks.
 func TestNothingWaitsWhileABlockIsCopied(t *testing.T) {
 	e := startRelayed(t, &relay{}, func(c *Config) { c.BlockSize = 8 })
 	blockBytes := e.config.KVCacheBytes / int64(e.Load().Blocks+1)
@@ -46,17 +46,17 @@ func TestNothingWaitsWhileABlockIsCopied(t *testing.T) {
 		r.Temperature = 0
 		return r
 	}
-	begin := func(t *testing.T, alone bool) (*Engine, *shelf) {
-		to := &shelf{blocks: map[blockhash.Hash][]byte{}}
+	begin := func(t *testing.T, noAsync bool) (*Engine, *shelf) {
+		tier := &shelf{blocks: map[blockhash.Hash][]byte{}}
 		return startRelayed(t, &relay{}, func(c *Config) {
-			c.Hash, c.BlockSize, c.MaxModelLen, c.NoAsyncScheduling = blockhash.CBOR("0"), 8, 100, alone
+			c.Hash, c.BlockSize, c.MaxModelLen, c.NoAsyncScheduling = blockhash.CBOR("0"), 8, 100, noAsync
 			c.NoPrefixCaching, c.KVCacheBytes = true, 14*blockBytes // a request takes 13
-			c.Offload = &kvoffload.Config{Tier: to, Stores: true}
-		}), to
+			c.Offload = &kvoffload.Config{Tier: tier, Stores: true}
+		}), tier
 	}
-	for _, alone := range []bool{true, false} {
-		t.Run(fmt.Sprintf("NoAsyncScheduling %v", alone), func(t *testing.T) {
-			e, undisturbed := begin(t, alone)
+	for _, noAsync := range []bool{true, false} {
+		t.Run(fmt.Sprintf("NoAsyncScheduling %v", noAsync), func(t *testing.T) {
+			e, undisturbed := begin(t, noAsync)
 			for _, first := range []int32{'x', 'y', 'z'} {
 				s, err := e.Submit(long(first))
 				require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestNothingWaitsWhileABlockIsCopied(t *testing.T) {
 			}
 			require.NoError(t, e.Close())
 
-			e, disturbed := begin(t, alone)
+			e, disturbed := begin(t, noAsync)
 			copying, goOn := make(chan struct{}), make(chan struct{})
 			release := sync.OnceFunc(func() { close(goOn) })
 			t.Cleanup(release)

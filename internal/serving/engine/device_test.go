@@ -69,8 +69,8 @@ func (q *queue) Forward(b *model.Batch) error {
 	return err
 }
 
-func (q *queue) ComputeLogits(_ *model.Batch, from, _ int) ([]float32, error) {
-	if from > 0 {
+func (q *queue) ComputeLogits(_ *model.Batch, start, _ int) ([]float32, error) {
+	if start > 0 {
 		return nil, fmt.Errorf("%w: too many logits", model.ErrBatch)
 	}
 	q.taken = q.launched[0]

@@ -159,7 +159,8 @@ func TestStopStringsEndAnAnswerBeforeThem(t *testing.T) {
 	}
 }
 
-// Ensure that a stop string does not end the answer if it is complete after MinTokens tokens or fewer, as in vLLM.
+// Ensure that MinTokens holds for stop strings, as in vLLM: a stop string does not end the answer if one of the
+// answer's first MinTokens tokens completes the stop string.
 func TestStopStringsOfTheFirstTokensAreText(t *testing.T) {
 	e := start(t, nil)
 	for _, test := range []struct {

@@ -39,13 +39,13 @@ func startRelayed(t *testing.T, r *relay, change func(*Config)) *Engine {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	real := e.workers[0]
-	w := &worker{in: make(chan *modelInput), out: make(chan workerResult), nearEnd: make(chan struct{}, 1), runner: real.runner}
+	w := &worker{inputs: make(chan *modelInput), results: make(chan workerResult), nearEnd: make(chan struct{}, 1), runner: real.runner}
 	e.workers = workers{w}
 	go func() {
-		defer close(real.in)
-		for m := range w.in {
-			real.in <- m
-			if m.from == 0 {
+		defer close(real.inputs)
+		for m := range w.inputs {
+			real.inputs <- m
+			if m.start == 0 {
 				r.steps++
 				<-real.nearEnd
 				if r.nearEnd != nil {
@@ -53,13 +53,13 @@ func startRelayed(t *testing.T, r *relay, change func(*Config)) *Engine {
 				}
 				w.nearEnd <- struct{}{}
 			}
-			c := <-real.out
+			c := <-real.results
 			if r.computed != nil {
 				if err := r.computed(r.steps, m); err != nil {
 					c = workerResult{modelOutput{}, err, time.Now()}
 				}
 			}
-			w.out <- c
+			w.results <- c
 		}
 	}()
 	return e
@@ -104,8 +104,8 @@ func inFlight(e *Engine, n int) {
 }
 
 // Ensure that while the workers compute a step, the engine schedules the next step and delivers the tokens of the
-// previous one. The next step has a placeholder for the token that is not sampled yet. With NoAsyncScheduling it does
-// neither.
+// previous one. The next step has a placeholder for the token that is not sampled yet. With NoAsyncScheduling at most
+// one step may be in flight.
 func TestTheNextStepIsScheduledWhileOneIsComputed(t *testing.T) {
 	var e *Engine
 	r := &relay{}
@@ -220,8 +220,8 @@ func requireDrained(t *testing.T, e *Engine) {
 	require.NoError(t, e.sched.Check())
 }
 
-// A blackboard is a publisher of events. From the events that it gets, it counts how often each hash is in
-// the prefix cache.
+// A blackboard is an EventPublisher. It counts in hashes how often each hash is in the prefix cache, according to the
+// events that the engine publishes.
 type blackboard struct {
 	mu     sync.Mutex
 	hashes map[blockhash.Hash]int

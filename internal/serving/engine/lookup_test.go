@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that the lookup takes the last 2 to 4 tokens of the sequence, as many as also occur earlier. It proposes the
-// tokens after their most recent earlier occurrence.
+// Ensure that lookup finds the longest run of 2 to 4 tokens at the end of the sequence that also occurs earlier. It
+// must propose the tokens after the most recent earlier occurrence of this run.
 func TestALookupProposesWhatFollowedBefore(t *testing.T) {
 	for _, test := range []struct {
 		name   string

@@ -140,13 +140,13 @@ func (e *Engine) noteSchedule(s *step) {
 func (e *Engine) noteRow(r *row, planned *sched.Row) {
 	c, q := &e.change, r.q
 	n := planned.NumScheduledTokens
-	if r.from+n < q.prompt || planned.Kind == sched.KindResumed || planned.Kind == sched.KindNew && q.index == 0 || n > 1+len(r.drafts) {
-		p := serve.Prefill{ID: q.stream.number, Start: r.from, Tokens: n, Seqs: len(q.stream.answers), Last: r.last}
+	if r.computed+n < q.prompt || planned.Kind == sched.KindResumed || planned.Kind == sched.KindNew && q.index == 0 || n > 1+len(r.drafts) {
+		p := serve.Prefill{ID: q.stream.number, Start: r.computed, Tokens: n, Seqs: len(q.stream.answers), Last: r.last}
 		if planned.Kind != sched.KindRunning {
-			p.Start, p.Tokens, p.Cached = 0, r.from+n, r.from
+			p.Start, p.Tokens, p.Cached = 0, r.computed+n, r.computed
 			size := e.config.BlockSize
 			for _, table := range q.tables {
-				c.Hits = append(c.Hits, table[:min(len(table), r.from/size)]...)
+				c.Hits = append(c.Hits, table[:min(len(table), r.computed/size)]...)
 			}
 		}
 		c.Prefills = append(c.Prefills, p)
@@ -158,7 +158,7 @@ func (e *Engine) noteRow(r *row, planned *sched.Row) {
 		c.begun[q.stream.number] = at
 		c.Decodes = append(c.Decodes, serve.Decode{ID: q.stream.number, Seqs: q.stream.unfinished()})
 	}
-	c.Decodes[at].Context = max(c.Decodes[at].Context, r.from+n)
+	c.Decodes[at].Context = max(c.Decodes[at].Context, r.computed+n)
 }
 
 // noteLeft adds the request s to e.change.Left if all its answers have ended.

@@ -193,10 +193,10 @@ func transcript(t *testing.T, e *engine.Engine, r engine.Request) string {
 	return all
 }
 
-// cancelled submits a request, reads more than n events, and cancels the request. The string alone has the
-// events of the same request when it runs alone. If the request has one answer, the events that cancelled
-// reads must be the first ones of alone.
-func cancelled(t *testing.T, e *engine.Engine, r engine.Request, alone string, n int) {
+// cancelled submits a request, reads more than n events, and cancels the request. The parameter reference is the text
+// of all events of the same request when it runs alone. If the request has one answer, the events that were read must
+// be the beginning of reference.
+func cancelled(t *testing.T, e *engine.Engine, r engine.Request, reference string, n int) {
 	s, err := e.Submit(r)
 	if err != nil {
 		t.Error(err)
@@ -217,13 +217,13 @@ func cancelled(t *testing.T, e *engine.Engine, r engine.Request, alone string, n
 			seen++
 		}
 	}
-	if r.N <= 1 && !strings.HasPrefix(alone, text.String()) {
-		t.Errorf("%+v\n%s\n%s", r, alone, text.String())
+	if r.N <= 1 && !strings.HasPrefix(reference, text.String()) {
+		t.Errorf("%+v\n%s\n%s", r, reference, text.String())
 	}
 }
 
-func writeEvent(to *strings.Builder, e engine.Event) {
-	fmt.Fprintf(to, "%q %v %v %v %v %v\n", e.Text, e.Tokens, e.Prompt, e.Finish, e.StopReason, e.Err)
+func writeEvent(out *strings.Builder, e engine.Event) {
+	fmt.Fprintf(out, "%q %v %v %v %v %v\n", e.Text, e.Tokens, e.Prompt, e.Finish, e.StopReason, e.Err)
 }
 
 // A counter adds up the figures of all steps. The engine may report the last step just after it sends the last

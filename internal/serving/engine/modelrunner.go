@@ -27,10 +27,10 @@ type ModelRunner interface {
 	// tokens that the first batch samples.
 	Forward(b *model.Batch) error
 
-	// ComputeLogits returns the logits of tokens b.Logits[from:to], one row after the other. Forward must have begun
-	// the batch b, and b must be the oldest batch with logits still to be returned. The result is valid until the
-	// next call. If Largest returns tokens, the rows that b.LargestOnly marks are undefined.
-	ComputeLogits(b *model.Batch, from, to int) ([]float32, error)
+	// ComputeLogits returns the logits of tokens b.Logits[start:end], one row after the other. Forward must have begun
+	// the batch b, and b must be the oldest batch with logits still to be returned. The result is valid until the next
+	// call. If Largest returns tokens, the rows that b.LargestOnly marks are undefined.
+	ComputeLogits(b *model.Batch, start, end int) ([]float32, error)
 
 	// Largest returns the token with the largest logit for each row of the last ComputeLogits. Of equal logits, the
 	// first counts. If a row contains a NaN or +Inf or only -Inf, its token is -1. Largest returns nil if the runner
@@ -39,8 +39,8 @@ type ModelRunner interface {
 
 	// ReadBlock and WriteBlock copy a block of all layers to and from memory. They may be called at any time, as long as
 	// nothing else writes to the block, or reads it during WriteBlock.
-	ReadBlock(id int32, to []byte)
-	WriteBlock(id int32, from []byte)
+	ReadBlock(id int32, dst []byte)
+	WriteBlock(id int32, src []byte)
 
 	// Close frees the memory of the blocks.
 	Close() error
@@ -84,8 +84,8 @@ const MaxLogits = 64
 // maxDeviceLogits limits the memory for the logits of a Device.
 const maxDeviceLogits = 256
 
-// MaxLogits returns the largest number of rows that one call of a Device's ComputeLogits may return. It is
-// MaxNumSeqs, but at least the constant MaxLogits and at most maxDeviceLogits.
+// MaxLogits returns the largest number of rows that one call of a Device's ComputeLogits may return. The result is
+// MaxNumSeqs, but at least the limit of a CPU and at most maxDeviceLogits.
 func (c *RunnerConfig) MaxLogits() int { return min(max(MaxLogits, c.MaxNumSeqs), maxDeviceLogits) }
 
 // maxLogits returns the largest number of rows that one call of ComputeLogits may return, on the Device or on

@@ -14,9 +14,9 @@ import (
 
 // An offload moves blocks between the workers and tiers outside the process. A nil offload does nothing.
 //
-// When a step has succeeded, the engine copies the blocks that it filled to a tier. It does this before it reports
-// the step to the scheduler, because the request still has the blocks at that time. The exception is a request that
-// the next step has preempted, since the next step is scheduled already.
+// When a step has succeeded, the engine copies the blocks that it filled to a tier. It does this before it reports the
+// step to the scheduler, because the request still has the blocks at that time. If the next step, which is scheduled
+// already, has preempted the request, the request has lost its blocks, and they are not copied.
 //
 // The engine searches the tiers for the prompt of a request before it submits the request to the scheduler. The
 // scheduler decides whether blocks are loaded (scheduling/vllm/v1/RULES.md §19). It keeps the request's blocks until
@@ -43,20 +43,20 @@ type fullBlock struct {
 	id   int32
 }
 
-// outside is the state of a sequence that concerns tiers.
-type outside struct {
+// A tierState is the state of a sequence that concerns tiers.
+type tierState struct {
 	content pool.Content // hashes of its full blocks
 	offered int          // leading blocks that were offered to the tiers
 	claim   *claim       // may be nil
 	loaded  int          // tokens of the prompt
 }
 
-// A claim marks blocks that a request loads or is about to load. Other requests that need these blocks wait for the
-// end of the claim, and then find the blocks in the prefix cache.
+// A claim marks blocks that a request loads or is about to load. Other requests that need these blocks wait for the end
+// of the claim, and then find the blocks in the prefix cache.
 type claim struct {
-	blocks []blockhash.Hash
-	over   chan struct{}
-	until  time.Time // after which other requests do not wait
+	blocks   []blockhash.Hash
+	ended    chan struct{}
+	deadline time.Time // when other requests stop waiting for the end of the claim
 }
 
 func (e *Engine) newOffload(blockBytes int) *offload {
@@ -100,7 +100,7 @@ func (e *Engine) OffloadStats() (stats OffloadStats, ok bool) {
 
 // hashes returns the hashes of the full blocks of a sequence.
 func (o *offload) hashes(q *sequence) []blockhash.Hash {
-	c := &q.outside.content
+	c := &q.tiers.content
 	c.Tokens, c.Extras.Salt = q.tokens, q.stream.request.CacheSalt
 	if size := o.engine.config.BlockSize; len(c.Tokens) >= (len(c.Hashes)+1)*size {
 		c.Extend(o.engine.config.Hash, size)
@@ -121,9 +121,9 @@ func (o *offload) find(q *sequence) sched.Match {
 		have, waitFor, compute := o.look(blocks)
 		if waitFor != nil {
 			select {
-			case <-waitFor.over:
+			case <-waitFor.ended:
 				continue
-			case <-time.After(time.Until(waitFor.until)): // the other request may wait for its turn
+			case <-time.After(time.Until(waitFor.deadline)): // the other request may wait for its turn
 				return sched.Match{}
 			}
 		}
@@ -137,8 +137,8 @@ func (o *offload) find(q *sequence) sched.Match {
 	}
 }
 
-// patience is the longest time that a request waits for the end of another request's claim, from the time of the
-// claim.
+// patience is the longest time that a request waits for the blocks of another request's claim. The time begins when the
+// other request makes the claim.
 const patience = 2 * time.Second
 
 // look returns the number of leading blocks that are in the prefix cache, and the time for computing the
@@ -165,20 +165,20 @@ func (o *offload) claim(q *sequence, blocks []blockhash.Hash) bool {
 	for _, b := range blocks {
 		o.coming[b] = c
 	}
-	q.outside.claim = c
+	q.tiers.claim = c
 	return true
 }
 
 // release ends the claim of q.
 func (o *offload) release(q *sequence) {
-	if o == nil || q.outside.claim == nil {
+	if o == nil || q.tiers.claim == nil {
 		return
 	}
-	for _, b := range q.outside.claim.blocks {
+	for _, b := range q.tiers.claim.blocks {
 		delete(o.coming, b)
 	}
-	close(q.outside.claim.over)
-	q.outside.claim = nil
+	close(q.tiers.claim.ended)
+	q.tiers.claim = nil
 }
 
 // start starts the loads of a step.
@@ -209,9 +209,9 @@ func (o *offload) load(l sched.Loading) {
 	q := e.live[l.ID]
 	table, err := e.sched.Monitor.Table(nil, l.ID, 0)
 	must(err)
-	from, to := l.NumComputedTokens/size, (l.NumComputedTokens+l.NumExternalTokens)/size
-	table = table[from:to]
-	blocks := slices.Clone(o.hashes(q)[from:to])
+	start, end := l.NumComputedTokens/size, (l.NumComputedTokens+l.NumExternalTokens)/size
+	table = table[start:end]
+	blocks := slices.Clone(o.hashes(q)[start:end])
 	for len(table) > 0 && table[0] == pool.Null { // before a window
 		table, blocks = table[1:], blocks[1:]
 	}
@@ -238,7 +238,7 @@ func (o *offload) end(id sched.ID, q *sequence, tokens int, missing []int32) {
 	e := o.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	q.outside.loaded = tokens
+	q.tiers.loaded = tokens
 	if len(missing) > 0 {
 		var failed sched.FailedLoad
 		must(e.sched.Transfers.LoadFailed(&failed, missing...))
@@ -260,7 +260,7 @@ func (o *offload) store(s, next *step) {
 	}
 	o.findFull(s, next)
 	for _, b := range o.full {
-		o.Offer(b.hash, func(to []byte) { o.read(b.id, to) })
+		o.Offer(b.hash, func(dst []byte) { o.read(b.id, dst) })
 	}
 	o.full = o.full[:0]
 }
@@ -280,9 +280,9 @@ func (o *offload) findFull(s, next *step) {
 		hashes := o.hashes(q)
 		table := q.tables[0]
 		full := min(computed/e.config.BlockSize, len(hashes), len(table))
-		for ; q.outside.offered < full; q.outside.offered++ {
-			if id := table[q.outside.offered]; id != pool.Null {
-				o.full = append(o.full, fullBlock{hashes[q.outside.offered], id})
+		for ; q.tiers.offered < full; q.tiers.offered++ {
+			if id := table[q.tiers.offered]; id != pool.Null {
+				o.full = append(o.full, fullBlock{hashes[q.tiers.offered], id})
 			}
 		}
 	}

@@ -128,10 +128,10 @@ type held struct {
 	loads, allowed chan struct{}
 }
 
-func (h held) Load(_ context.Context, blocks []blockhash.Hash, to [][]byte) (int, error) {
+func (h held) Load(_ context.Context, blocks []blockhash.Hash, dst [][]byte) (int, error) {
 	h.loads <- struct{}{}
 	<-h.allowed
-	return h.Tier.Load(context.Background(), blocks, to)
+	return h.Tier.Load(context.Background(), blocks, dst)
 }
 
 // Ensure that a request can be cancelled, and an engine closed, while a load waits for the end of a step. If

@@ -29,22 +29,22 @@ type Leader interface {
 	Size() int // number of processes, with this one
 
 	// Send sends a message to another process.
-	Send(to int, message []byte) error
+	Send(receiver int, message []byte) error
 
 	// Receive returns the next message from another process, valid until the next call. Broadcast messages come from
 	// process 0.
-	Receive(from int) ([]byte, error)
+	Receive(sender int) ([]byte, error)
 }
 
 // A message is sent by process 0 to all other processes. All messages of process 0 together are one stream of package
 // gob.
 type message struct {
-	Kind     messageKind
-	From, To int // of the modelInput, with computeStep
-	Copies   []kvstore.Pair
-	Fresh    []int32
-	Batch    model.Batch
-	Blocks   []int32 // with readBlocks and writeBlocks
+	Kind       messageKind
+	Start, End int // of the modelInput, with the kind computeStep
+	Copies     []kvstore.Pair
+	Fresh      []int32
+	Batch      model.Batch
+	Blocks     []int32 // with readBlocks and writeBlocks
 }
 
 type messageKind byte
@@ -63,7 +63,7 @@ const aliveInterval = time.Second
 // lead is the loop of the worker of process 0. For each step and transfer it sends a message, so that the other
 // processes do the same.
 func (w *worker) lead() {
-	defer close(w.out)
+	defer close(w.results)
 	var data bytes.Buffer
 	encoder := gob.NewEncoder(&data)
 	send := func(m message) {
@@ -80,17 +80,17 @@ func (w *worker) lead() {
 	defer alive.Stop()
 	for {
 		select {
-		case m, more := <-w.in:
+		case m, more := <-w.inputs:
 			if !more {
 				send(message{Kind: endSteps})
 				return
 			}
-			send(message{Kind: computeStep, From: m.from, To: m.to, Copies: m.copies, Fresh: m.fresh, Batch: m.batch})
+			send(message{Kind: computeStep, Start: m.start, End: m.end, Copies: m.copies, Fresh: m.fresh, Batch: m.batch})
 			c := w.execute(m)
 			if c.err != nil {
 				w.remote.Abort(c.err)
 			}
-			w.out <- c
+			w.results <- c
 		case t := <-w.transfers:
 			send(message{Kind: t.kind, Blocks: t.blocks})
 			if err := w.leadTransfer(t); err != nil {
@@ -128,16 +128,16 @@ func (w *worker) leadTransfer(t *transfer) error {
 
 // followTransfer sends this process's parts of blocks or receives them.
 func (w *worker) followTransfer(m *message, size int, leader Leader) error {
-	own := make([]byte, size)
+	data := make([]byte, size)
 	for _, id := range m.Blocks {
 		if m.Kind == writeBlocks {
-			if err := receiveInto(own, leader, 0); err != nil {
+			if err := receiveInto(data, leader, 0); err != nil {
 				return err
 			}
 		}
-		w.copyBlock(m.Kind, id, own)
+		w.copyBlock(m.Kind, id, data)
 		if m.Kind == readBlocks {
-			if err := leader.Send(0, own); err != nil {
+			if err := leader.Send(0, data); err != nil {
 				return err
 			}
 		}
@@ -146,8 +146,8 @@ func (w *worker) followTransfer(m *message, size int, leader Leader) error {
 }
 
 // receiveInto receives a message of len(data) bytes.
-func receiveInto(data []byte, l Leader, from int) error {
-	got, err := l.Receive(from)
+func receiveInto(data []byte, l Leader, sender int) error {
+	got, err := l.Receive(sender)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (w *worker) follow(rank, blockBytes int, leader Leader) error {
 		case readBlocks, writeBlocks:
 			err = w.followTransfer(&m, blockBytes, leader)
 		default:
-			err = w.execute(&modelInput{from: m.From, to: m.To, copies: m.Copies, fresh: m.Fresh, batch: m.Batch}).err
+			err = w.execute(&modelInput{start: m.Start, end: m.End, copies: m.Copies, fresh: m.Fresh, batch: m.Batch}).err
 		}
 		if err != nil {
 			return err

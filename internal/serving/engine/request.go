@@ -28,9 +28,9 @@ type Request struct {
 	// ends the answer is not part of the text unless IncludeStop is set.
 	ShownTokens []int32
 
-	// Constraint limits the answer to a form, unless Constraint is nil. It must be made for the engine's model: with
-	// the Piece of each token that is not special, and Config.End. An answer ends when the form allows no further
-	// token.
+	// Constraint limits the answer to a form, unless Constraint is nil. Its Vocabulary must be that of the engine's
+	// model: the Piece of each token that is not special, and the end tokens of Config.End. An answer ends when the
+	// form allows no further token.
 	Constraint *structured.Constraint
 
 	// Matcher replaces Constraint if the prompt already contains the beginning of the constrained answer, which Matcher

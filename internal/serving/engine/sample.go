@@ -27,7 +27,7 @@ func (j *sampleJob) init(pool *parallel.Pool) {
 func (e *Engine) sample(s *step, o modelOutput) {
 	j := &e.sampling
 	j.rows, j.output, j.vocab = s.rows, o, e.config.Model.VocabSize
-	j.draws, j.first = s.draws[s.first:s.last], s.input.from
+	j.draws, j.first = s.draws[s.first:s.last], s.input.start
 	j.pool.Run(len(j.draws), j)
 }
 
@@ -39,7 +39,7 @@ func (j *sampleJob) Do(worker, i int) {
 	switch {
 	case d.position > 0:
 		q := r.q
-		t, logits := Token{ID: q.tokens[d.position]}, j.logits(d.from)
+		t, logits := Token{ID: q.tokens[d.position]}, j.logits(d.start)
 		t.Rank = sampling.Rank(logits, t.ID)
 		var finite bool
 		if t.Logprob, t.Top, finite = s.TopLogprobs(logits, t.ID, q.params.PromptLogprobs, sampling.State{}); !finite {
@@ -48,12 +48,12 @@ func (j *sampleJob) Do(worker, i int) {
 		q.stream.prompt[d.position] = t
 	case r.q.waiting > 0:
 		for _, a := range r.q.stream.answers {
-			t, err := j.choose(a, a.tokens, s, d.from)
+			t, err := j.choose(a, a.tokens, s, d.start)
 			d.err = cmp.Or(d.err, err)
 			r.tokens = append(r.tokens, t)
 		}
 	default:
-		d.err = j.verify(r, s, d.from)
+		d.err = j.verify(r, s, d.start)
 		r.q.sampled = 0 // if no token was sampled, the request fails; then this token does not matter
 		if n := len(r.tokens); n > 0 {
 			r.q.sampled = r.tokens[n-1].ID
@@ -64,10 +64,10 @@ func (j *sampleJob) Do(worker, i int) {
 // verify samples tokens as long as they equal the drafts, and then one more token. If sampling fails after an
 // accepted draft, verify returns no error, because the answer may have ended with that draft. If the answer
 // has not ended, sampling fails again in the next step.
-func (j *sampleJob) verify(r *row, s *sampling.Sampler, at int) error {
+func (j *sampleJob) verify(r *row, s *sampling.Sampler, index int) error {
 	tokens := r.q.tokens
 	for i := range len(r.drafts) + 1 {
-		t, err := j.choose(r.q, tokens, s, at+i)
+		t, err := j.choose(r.q, tokens, s, index+i)
 		switch {
 		case err != nil && i > 0:
 			return nil
@@ -78,7 +78,8 @@ func (j *sampleJob) verify(r *row, s *sampling.Sampler, at int) error {
 		if i == len(r.drafts) || t.ID != r.drafts[i] || r.q.isComplete(len(tokens)+1) {
 			break
 		}
-		// append may write into the memory behind q.tokens. update later appends the same tokens there.
+		// The tokens may share an array with q.tokens. Then append writes after the end of q.tokens, where update later
+		// appends the same tokens.
 		tokens = append(tokens, t.ID)
 	}
 	return nil

@@ -32,7 +32,7 @@ type sequence struct {
 	sampled  int32 // the token sampled last; not in tokens until it is delivered
 	lastDraw int   // index of the draw, in the last step that samples a token of the sequence
 
-	outside outside
+	tiers tierState
 
 	waiting int // answers to fork when the prompt is computed (only in answer 0)
 	arrived time.Time

@@ -47,16 +47,18 @@ func (e *Engine) refuses(s *Series) error {
 	return nil
 }
 
-// full reports whether the queue is full: MaxWaiting answers wait, besides those that the next step can run. Answers
-// that are not forked yet count as waiting. The queue is also full if MaxWaiting+MaxNumSeqs series are open, because a
-// series may have no request in the scheduler at the moment.
+// full reports whether the queue is full. It is full if MaxWaiting answers wait, besides those that the next step can
+// run. Answers that are not forked yet count as waiting.
+//
+// The queue is also full if MaxWaiting+MaxNumSeqs series are open. Each open series counts here, because it may submit
+// its next request at any time, even if it has no request in the scheduler at the moment.
 func (e *Engine) full() bool {
 	load := e.sched.Monitor.Load()
 	return load.Waiting+e.unforked >= e.config.MaxWaiting+max(0, e.config.MaxNumSeqs-load.Running) ||
 		e.series >= e.config.MaxWaiting+e.config.MaxNumSeqs
 }
 
-// over reports whether the loop can end.
-func (e *Engine) over() bool {
+// canEnd reports whether the loop can end.
+func (e *Engine) canEnd() bool {
 	return e.closed && len(e.live) == 0 && (e.series == 0 || e.canceling)
 }

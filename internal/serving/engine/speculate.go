@@ -38,7 +38,7 @@ type proposal struct {
 	tokens []int32
 }
 
-// propose gives the scheduler drafts for the unfinished sequences of a step.
+// propose looks up drafts for the unfinished sequences of a step, and passes the drafts to the scheduler.
 func (e *Engine) propose(s *step) {
 	n := e.config.NumSpeculativeTokens
 	if n == 0 {

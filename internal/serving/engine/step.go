@@ -16,7 +16,7 @@ type step struct {
 	rows    []row
 	input   modelInput
 	draws   []draw
-	first   int // draws first to last-1 are sampled next; their logits are those from input.from to input.to
+	first   int // draws[first:last] are sampled next, from the logits [input.start, input.end)
 	last    int
 	counts  []int32
 	sampled []int32
@@ -31,7 +31,7 @@ type step struct {
 // A row is a sequence in a step.
 type row struct {
 	q           *sequence
-	from        int     // tokens computed before the step
+	computed    int     // tokens computed before the step
 	scored      int     // tokens of the prompt with known log probabilities after the step; 0 if not requested
 	last        bool    // the row's last token is the sequence's last one, so the step samples the token after it
 	placeholder int     // index in the batch of the token that the step before has not sampled yet, or -1
@@ -74,7 +74,7 @@ func (e *Engine) loop() {
 func (e *Engine) awaitWork() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for (len(e.live) == 0 || e.offload.nothingToDo()) && !e.over() {
+	for (len(e.live) == 0 || e.offload.nothingToDo()) && !e.canEnd() {
 		e.showMemory(true)
 		e.lastStep.Store(0)
 		e.changed.Wait()
@@ -126,18 +126,18 @@ func (e *Engine) launch(s *step) {
 // A draw takes one result from consecutive rows of logits. For a row of the plan it is the next token, or several
 // tokens if the row has drafts. For a token of the prompt it is the log probability.
 type draw struct {
-	row      int
-	from, to int   // logits of the step
-	position int   // of the token in the prompt; 0 for the next token
-	err      error // why nothing could be taken
+	row        int
+	start, end int   // the logits [start, end) of the step
+	position   int   // of the token in the prompt; 0 for the next token
+	err        error // why nothing could be taken
 }
 
 // nextLogits selects the next rows of logits to compute, at most maxRows, and reports whether there are any.
 func (s *step) nextLogits(maxRows int) bool {
 	m := &s.input
-	m.from, s.first = m.to, s.last
-	for s.last < len(s.draws) && s.draws[s.last].to-m.from <= maxRows {
-		m.to = s.draws[s.last].to
+	m.start, s.first = m.end, s.last
+	for s.last < len(s.draws) && s.draws[s.last].end-m.start <= maxRows {
+		m.end = s.draws[s.last].end
 		s.last++
 	}
 	return s.last > s.first
@@ -224,7 +224,7 @@ func (s *step) linkPlaceholders(next *step) bool {
 		if r.placeholder < 0 {
 			continue
 		}
-		logits := s.draws[r.q.lastDraw].from
+		logits := s.draws[r.q.lastDraw].start
 		if !s.input.batch.LargestOnly[logits] {
 			b.Placeholders = b.Placeholders[:0]
 			return false
@@ -275,9 +275,9 @@ func (e *Engine) finish(s, next *step) {
 
 // publish publishes the events of the prefix cache.
 func (e *Engine) publish() {
-	if to := e.config.KVEvents; to != nil {
+	if publisher := e.config.KVEvents; publisher != nil {
 		e.sched.Monitor.TakeEvents(&e.events)
-		_ = to.Publish(time.Now(), &e.events) // fails only if the publisher is closed and no one reads the events
+		_ = publisher.Publish(time.Now(), &e.events) // fails only if the publisher is closed and no one reads the events
 	}
 }
 

@@ -18,15 +18,15 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// A ledger is a tier in memory. If a block is stored again, the ledger increments the field again. If the contents
-// differ, it also increments wrong. At random it is slow, fails, claims to have a block that it does not have, or fails
-// to load a block that it has.
+// A ledger is a tier in memory. It counts in repeated the calls of Store for a block that it already has. Of these
+// calls, it counts in changed those with other contents. At random a ledger is slow, fails, claims to have a block that
+// it does not have, or fails to load a block that it has.
 type ledger struct {
-	mu           sync.Mutex
-	blocks       map[blockhash.Hash][]byte
-	shown        map[blockhash.Hash]bool // those that can be loaded
-	rnd          *rand.Rand
-	again, wrong int
+	mu                sync.Mutex
+	blocks            map[blockhash.Hash][]byte
+	shown             map[blockhash.Hash]bool // those that can be loaded
+	rnd               *rand.Rand
+	repeated, changed int
 }
 
 var errLedger = errors.New("the ledger fails")
@@ -61,14 +61,14 @@ func (l *ledger) Count(_ context.Context, blocks []blockhash.Hash) (n int, _ err
 	return n, nil
 }
 
-func (l *ledger) Load(_ context.Context, blocks []blockhash.Hash, to [][]byte) (n int, _ error) {
+func (l *ledger) Load(_ context.Context, blocks []blockhash.Hash, dst [][]byte) (n int, _ error) {
 	if err := l.trouble(); err != nil {
 		return 0, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for n < len(blocks) && l.shown[blocks[n]] && l.rnd.IntN(40) > 0 {
-		copy(to[n], l.blocks[blocks[n]])
+		copy(dst[n], l.blocks[blocks[n]])
 		n++
 	}
 	return n, nil
@@ -81,9 +81,9 @@ func (l *ledger) Store(_ context.Context, b blockhash.Hash, m kvoffload.Memory) 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if old := l.blocks[b]; old != nil {
-		l.again++
+		l.repeated++
 		if !bytes.Equal(old, m.Block()) {
-			l.wrong++
+			l.changed++
 		}
 	} else {
 		l.blocks[b] = slices.Clone(m.Block())
@@ -170,8 +170,8 @@ func TestTiersChangeNoAnswersAndHaveTheBlocksOfTheirHashes(t *testing.T) {
 				stats, _ := e.OffloadStats()
 				loaded += stats.LoadedBytes
 			}
-			require.NotZero(t, l.again)
-			require.Zero(t, l.wrong)
+			require.NotZero(t, l.repeated)
+			require.Zero(t, l.changed)
 		})
 	}
 	require.NotZero(t, loaded, "nothing was loaded")

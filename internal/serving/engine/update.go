@@ -59,19 +59,20 @@ func (e *Engine) endAnswers(s *Stream, err error, reason string) {
 
 // appendSampled appends the tokens that the engine reports to the scheduler for the row. These are the
 // sampled tokens or, if answers will be forked, only forkToken.
-func (r *row) appendSampled(to []int32) []int32 {
+func (r *row) appendSampled(dst []int32) []int32 {
 	if r.q.waiting > 0 {
-		return append(to, r.forkToken())
+		return append(dst, r.forkToken())
 	}
 	for _, t := range r.tokens {
-		to = append(to, t.ID)
+		dst = append(dst, t.ID)
 	}
-	return to
+	return dst
 }
 
-// forkToken returns the first token of the answer that continues the row's request in the scheduler. That
-// answer is the first one that does not end with its first token. If each answer ends with its first token,
-// forkToken returns the token of answer 0.
+// forkToken returns the token to report to the scheduler for a request with several answers. The request in the
+// scheduler continues as one of these answers, and forkToken returns the first token of that answer. That answer is the
+// first one that does not end with its first token. If all answers end with their first tokens, forkToken returns the
+// token of answer 0.
 func (r *row) forkToken() int32 {
 	for i, a := range r.q.stream.answers {
 		if !a.done && !a.endsWith(r.tokens[i].ID) {
@@ -88,7 +89,7 @@ func (e *Engine) deliverRow(r *row, report *StepReport, now time.Time) {
 		q.stream.prefilled = true
 		report.PromptTokens += q.prompt
 		report.CachedTokens += q.stream.CachedTokens()
-		report.ExternalTokens += q.outside.loaded
+		report.ExternalTokens += q.tiers.loaded
 	}
 	if q.waiting == 0 {
 		for i := range len(r.tokens) - 1 {

@@ -20,7 +20,8 @@ type Peer struct {
 // until all workers have returned a result. If a step has more logits than one call of ComputeLogits may
 // return, the input is sent several times, each time with other rows of logits to compute.
 type modelInput struct {
-	from, to int // logits to compute; if from is 0, the copies are made and the layers computed first
+	// If start is 0, the worker first makes the copies and computes the layers. It then computes the logits [start, end).
+	start, end int
 
 	prepared bool // a Device has the inputs of the batch
 
@@ -34,8 +35,8 @@ type modelInput struct {
 type worker struct {
 	remote    Remote // processes that this one leads, or nil
 	runner    ModelRunner
-	in        chan *modelInput // nil for a runner of a Device, which is used by the engine's loop
-	out       chan workerResult
+	inputs    chan *modelInput // nil for a runner of a Device, which is used by the engine's loop
+	results   chan workerResult
 	begun     []begun        // steps of a Device whose results were not taken
 	transfers chan *transfer // only with a Remote
 
@@ -54,7 +55,7 @@ type begun struct {
 type workerResult struct {
 	output modelOutput // only of the first worker
 	err    error
-	at     time.Time
+	ended  time.Time
 }
 
 // A modelOutput has the requested logits (vLLM's ModelRunnerOutput has sampled tokens instead). It is valid
@@ -85,7 +86,7 @@ func newWorkers(c *Config, store kvstore.Config) (workers, error) {
 			if i == 0 {
 				w.nearEnd = make(chan struct{}, 1)
 			}
-			w.in, w.out = make(chan *modelInput), make(chan workerResult)
+			w.inputs, w.results = make(chan *modelInput), make(chan workerResult)
 			go w.loop()
 		}
 	}
@@ -96,8 +97,8 @@ func (w *worker) loop() {
 	if w.remote != nil {
 		w.lead()
 	}
-	for m := range w.in {
-		w.out <- w.execute(m)
+	for m := range w.inputs {
+		w.results <- w.execute(m)
 	}
 }
 
@@ -107,7 +108,7 @@ func (w *worker) execute(m *modelInput) workerResult { return w.begin(m).end(w) 
 // begin computes the layers, or launches them on a Device.
 func (w *worker) begin(m *modelInput) begun {
 	b := begun{input: m}
-	if m.from == 0 {
+	if m.start == 0 {
 		b.err = w.compute(m)
 		if w.nearEnd != nil {
 			w.nearEnd <- struct{}{}
@@ -119,10 +120,10 @@ func (w *worker) begin(m *modelInput) begun {
 // end computes the logits.
 func (b begun) end(w *worker) (c workerResult) {
 	if c.err = b.err; c.err == nil {
-		c.output.logits, c.err = w.runner.ComputeLogits(&b.input.batch, b.input.from, b.input.to)
+		c.output.logits, c.err = w.runner.ComputeLogits(&b.input.batch, b.input.start, b.input.end)
 		c.output.largest = w.runner.Largest()
 	}
-	c.at = time.Now()
+	c.ended = time.Now()
 	return c
 }
 
@@ -149,10 +150,10 @@ func (all workers) prepare(m *modelInput) {
 // wait.
 func (all workers) start(m *modelInput) {
 	for _, w := range all {
-		if w.in == nil {
+		if w.inputs == nil {
 			w.begun = append(w.begun, w.begin(m))
 		} else {
-			w.in <- m
+			w.inputs <- m
 		}
 	}
 }
@@ -165,8 +166,8 @@ func (all workers) failed() bool {
 
 // result waits for the result of the oldest input.
 func (w *worker) result() workerResult {
-	if w.in != nil {
-		return <-w.out
+	if w.inputs != nil {
+		return <-w.results
 	}
 	c := w.begun[0].end(w)
 	w.begun = append(w.begun[:0], w.begun[1:]...)
@@ -185,18 +186,18 @@ func (all workers) areNearEnd() bool { return all[0].nearEnd == nil || len(all[0
 
 // wait waits for the results of the oldest input that was started. It returns the output of the first worker, and the
 // time when the last worker finished.
-func (all workers) wait() (first modelOutput, at time.Time, err error) {
+func (all workers) wait() (first modelOutput, ended time.Time, err error) {
 	for i, w := range all {
 		c := w.result()
 		if i == 0 {
 			first = c.output
 		}
-		if c.at.After(at) {
-			at = c.at
+		if c.ended.After(ended) {
+			ended = c.ended
 		}
 		err = errors.Join(err, c.err)
 	}
-	return first, at, err
+	return first, ended, err
 }
 
 // A transfer copies blocks from all workers to memory, or back. A block in memory consists of one part for each worker,
@@ -241,11 +242,11 @@ func (w *worker) copyBlock(kind messageKind, id int32, data []byte) {
 func (all workers) close() error {
 	var err error
 	for _, w := range all {
-		if w.in != nil {
-			close(w.in)
+		if w.inputs != nil {
+			close(w.inputs)
 		}
 		if w.remote != nil {
-			<-w.out
+			<-w.results
 		}
 		err = errors.Join(err, w.runner.Close())
 	}

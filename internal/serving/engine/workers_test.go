@@ -95,18 +95,18 @@ func (p processes) Broadcast(message []byte) error {
 	if p.broadcast != nil {
 		p.broadcast()
 	}
-	for to := 1; to < p.Size(); to++ {
-		_ = p.Send(to, message) // has no errors
+	for rank := 1; rank < p.Size(); rank++ {
+		_ = p.Send(rank, message) // has no errors
 	}
 	return nil
 }
 
-func (p processes) Send(to int, message []byte) error {
-	p.sent[p.rank][to] <- slices.Clone(message)
+func (p processes) Send(receiver int, message []byte) error {
+	p.sent[p.rank][receiver] <- slices.Clone(message)
 	return nil
 }
 
-func (p processes) Receive(from int) ([]byte, error) { return <-p.sent[from][p.rank], nil }
+func (p processes) Receive(sender int) ([]byte, error) { return <-p.sent[sender][p.rank], nil }
 
 func (p processes) Abort(cause error) { panic(cause) }
 
@@ -120,9 +120,9 @@ func startHeldProcesses(
 	t *testing.T, n int, broadcast func(), change func(*engine.Config), o engine.Observer,
 ) *engine.Engine {
 	p := processes{Workers: model.NewWorkers(n), sent: make([][]chan []byte, n), broadcast: broadcast}
-	for from := range n {
+	for sender := range n {
 		for range n {
-			p.sent[from] = append(p.sent[from], make(chan []byte, 4))
+			p.sent[sender] = append(p.sent[sender], make(chan []byte, 4))
 		}
 	}
 	var first engine.Config

@@ -156,10 +156,10 @@ func (r *reply) end() {
 	r.blockEvent(event{Type: "content_block_stop"})
 }
 
-// input returns the input of a tool_use block from the arguments of a call. If the answer was cut, the
-// arguments may be only the beginning of an object. The input then has those values that are complete, as
-// Anthropic's clients do when a stream is cut. Other arguments that are not JSON are wrapped in an object, as
-// Anthropic advises clients to do.
+// input returns the input of a tool_use block from the arguments of a call. If the answer was cut, the arguments may be
+// only the beginning of an object. In this case input returns an object with the values that are complete. Anthropic's
+// clients do the same when a stream is cut. If the arguments are neither JSON nor the beginning of an object, input
+// wraps them in an object, as Anthropic advises clients to do.
 func input(arguments string) json.RawMessage {
 	if arguments == "" {
 		return json.RawMessage("{}")

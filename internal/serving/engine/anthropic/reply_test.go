@@ -20,8 +20,8 @@ var answer = []toolparser.Event{
 	{Kind: toolparser.CallEnd},
 }
 
-// replied makes an answer from events twice. The result whole is the body of the answer. The result streamed has the
-// same answer as the events of a stream.
+// replied makes an answer from the same events as a body and as a stream. The result whole is the body. The result
+// streamed has the events of the stream.
 func replied(t *testing.T, events []toolparser.Event, e openai.Ending) (whole string, streamed []string) {
 	text := func(body any) string {
 		data, err := json.Marshal(body)
@@ -96,8 +96,9 @@ func TestWhyAMessageEnds(t *testing.T) {
 	}
 }
 
-// Ensure that if the arguments of a call are cut, the input has the complete values. Other arguments are wrapped in
-// an object if they are not JSON.
+// Ensure that the input of a call is an object even if the call's arguments are not JSON. If the arguments are the
+// beginning of an object, the input must have the values that are complete. All other arguments must be wrapped in an
+// object.
 func TestArgumentsThatAreNotJSON(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                                  `{}`,

@@ -176,8 +176,8 @@ func (b *body) readChoice(c *openai.Chat) error {
 	return nil
 }
 
-// readThinking reads whether the model shall think, which has no effect if the template has no variable for it, and
-// whether the answer omits the reasoning.
+// readThinking reads the field thinking: whether the model shall think, and whether the answer omits the reasoning. If
+// the chat template has no variable for thinking, the model decides itself whether it thinks.
 func (b *body) readThinking(c *openai.Chat) error {
 	if openai.IsNull(b.Thinking) {
 		return nil

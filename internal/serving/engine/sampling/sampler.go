@@ -115,18 +115,18 @@ func (s *Sampler) forbid(_ *Params, st State) {
 }
 
 func (s *Sampler) restrict(_ *Params, st State) {
-	least := float32(math.Inf(-1))
-	for at := 0; at < len(s.logits); at += 64 {
-		word, logits := uint64(0), s.logits[at:min(at+64, len(s.logits))]
-		if at/64 < len(st.Allowed) {
-			word = st.Allowed[at/64]
+	lowest := float32(math.Inf(-1))
+	for start := 0; start < len(s.logits); start += 64 {
+		word, logits := uint64(0), s.logits[start:min(start+64, len(s.logits))]
+		if start/64 < len(st.Allowed) {
+			word = st.Allowed[start/64]
 		}
 		if word == math.MaxUint64 {
 			continue
 		}
 		for i := range logits {
 			if word>>i&1 == 0 {
-				logits[i] = least
+				logits[i] = lowest
 			}
 		}
 	}
@@ -134,7 +134,7 @@ func (s *Sampler) restrict(_ *Params, st State) {
 
 func (s *Sampler) penalizeRepetition(p *Params, st State) {
 	r := float32(p.RepetitionPenalty)
-	s.once(st.Prompt, st.Output, func(id int32) {
+	s.forEachToken(st.Prompt, st.Output, func(id int32) {
 		if s.logits[id] > 0 {
 			s.logits[id] /= r
 		} else {
@@ -150,11 +150,11 @@ func (s *Sampler) penalizeFrequency(p *Params, st State) {
 }
 
 func (s *Sampler) penalizePresence(p *Params, st State) {
-	s.once(nil, st.Output, func(id int32) { s.logits[id] -= float32(p.PresencePenalty) })
+	s.forEachToken(nil, st.Output, func(id int32) { s.logits[id] -= float32(p.PresencePenalty) })
 }
 
-// once calls f once for each token in a and b.
-func (s *Sampler) once(a, b []int32, f func(int32)) {
+// forEachToken calls f once for each different token in a and b.
+func (s *Sampler) forEachToken(a, b []int32, f func(int32)) {
 	if s.seen == nil {
 		s.seen = map[int32]bool{}
 	}
@@ -179,8 +179,8 @@ const chunk = 512
 func (s *Sampler) draw(u float64, best int32) int32 {
 	s.sums = s.sums[:0]
 	total := 0.0
-	for at := 0; at < len(s.logits); at += chunk {
-		sum := sumOf(s.logits[at:min(at+chunk, len(s.logits))])
+	for start := 0; start < len(s.logits); start += chunk {
+		sum := sumOf(s.logits[start:min(start+chunk, len(s.logits))])
 		s.sums = append(s.sums, sum)
 		total += sum
 	}
@@ -217,8 +217,8 @@ func sumOf(x []float32) float64 {
 	return (a + b) + (c + d)
 }
 
-// Rank returns the rank of a token by its logit. The largest logit has rank 1. As in vLLM, tokens with the
-// same logit as the token rank before it.
+// Rank returns the rank of a token by its logit. The largest logit has rank 1. As in vLLM, a token ranks after all
+// other tokens that have the same logit.
 func Rank(logits []float32, token int32) (n int) {
 	for _, v := range logits {
 		if v >= logits[token] {
@@ -230,20 +230,20 @@ func Rank(logits []float32, token int32) (n int) {
 
 // TopLogprobs returns the log probabilities of a token and of the n most likely tokens that st allows, before bias,
 // penalties and temperature (vLLM's raw_logprobs). ok is false if a logit is NaN or +Inf, or all are -Inf.
-func (s *Sampler) TopLogprobs(logits []float32, token int32, n int, st State) (own Logprob, top []Logprob, ok bool) {
+func (s *Sampler) TopLogprobs(logits []float32, token int32, n int, st State) (chosen Logprob, top []Logprob, ok bool) {
 	place, largest := matrix.ArgMax(logits)
 	if ifFinite(place, largest) < 0 {
-		return own, nil, false
+		return chosen, nil, false
 	}
 	s.logits = append(s.logits[:0], logits...)
 	matrix.Exp(s.logits, largest, 1)
 	norm := float64(largest) + math.Log(sumOf(s.logits))
-	own = Logprob{token, float32(float64(logits[token]) - norm)}
+	chosen = Logprob{token, float32(float64(logits[token]) - norm)}
 	if n > 0 {
 		copy(s.logits, logits)
 		for _, id := range s.heaviest(min(n, len(logits)), &st) {
 			top = append(top, Logprob{id, float32(float64(logits[id]) - norm)})
 		}
 	}
-	return own, top, true
+	return chosen, top, true
 }

@@ -98,10 +98,10 @@ func TestTheRandomNumberIsOfTheSeedAndThePlace(t *testing.T) {
 func TestLogprobsAreOfTheLogitsAsTheyCame(t *testing.T) {
 	var s Sampler
 	logits := []float32{2, 1, 3, 1}
-	own, top, ok := s.TopLogprobs(logits, 1, 3, State{})
+	chosen, top, ok := s.TopLogprobs(logits, 1, 3, State{})
 	require.True(t, ok)
 	norm := math.Log(math.Exp(2) + 2*math.E + math.Exp(3))
-	require.InDelta(t, 1-norm, own.Value, 1e-6)
+	require.InDelta(t, 1-norm, chosen.Value, 1e-6)
 	require.Equal(t, []int32{2, 0, 1}, []int32{top[0].Token, top[1].Token, top[2].Token})
 	require.InDelta(t, 3-norm, top[0].Value, 1e-6)
 	_, top, _ = s.TopLogprobs(logits, 1, 0, State{})

@@ -35,27 +35,27 @@ func (s *Sampler) count() *buckets {
 	*b = buckets{}
 	for _, w := range s.logits {
 		if w > 0 {
-			at := bucket(w)
-			b.counts[at]++
-			b.sums[at] += float64(w)
+			index := bucket(w)
+			b.counts[index]++
+			b.sums[index] += float64(w)
 		}
 	}
 	return b
 }
 
-// before compares tokens for a sort: the heaviest first, and tokens of equal weight by their ids.
-func (s *Sampler) before(a, b int32) int {
+// compare compares tokens for a sort: the heaviest first, and tokens of equal weight by their ids.
+func (s *Sampler) compare(a, b int32) int {
 	return cmp.Or(cmp.Compare(s.logits[b], s.logits[a]), int(a-b))
 }
 
 // keepK sets all weights except the k heaviest to 0.
 func (s *Sampler) keepK(k int) {
 	b, kept := s.count(), 0
-	for at := numBuckets - 1; at >= 0; at-- {
-		n := int(b.counts[at])
+	for index := numBuckets - 1; index >= 0; index-- {
+		n := int(b.counts[index])
 		if kept+n > k {
-			list := s.bucketInOrder(uint32(at))
-			s.drop(uint32(at), list[k-kept:])
+			list := s.bucketInOrder(uint32(index))
+			s.drop(uint32(index), list[k-kept:])
 			return
 		}
 		kept += n
@@ -70,12 +70,12 @@ func (s *Sampler) keepP(p float64) {
 		total += sum
 	}
 	enough, sum := p*total, 0.0
-	for at := numBuckets - 1; at >= 0; at-- {
-		if b.counts[at] == 0 || sum+b.sums[at] < enough {
-			sum += b.sums[at]
+	for index := numBuckets - 1; index >= 0; index-- {
+		if b.counts[index] == 0 || sum+b.sums[index] < enough {
+			sum += b.sums[index]
 			continue
 		}
-		list := s.bucketInOrder(uint32(at))
+		list := s.bucketInOrder(uint32(index))
 		for i, id := range list {
 			if sum += float64(s.logits[id]); sum >= enough {
 				list = list[i+1:]
@@ -85,31 +85,31 @@ func (s *Sampler) keepP(p float64) {
 				list = nil
 			}
 		}
-		s.drop(uint32(at), list)
+		s.drop(uint32(index), list)
 		return
 	}
 }
 
 // bucketInOrder returns the tokens of a bucket, the heaviest first.
-func (s *Sampler) bucketInOrder(at uint32) []int32 {
+func (s *Sampler) bucketInOrder(index uint32) []int32 {
 	s.order = s.order[:0]
 	for id, w := range s.logits {
-		if w > 0 && bucket(w) == at {
+		if w > 0 && bucket(w) == index {
 			s.order = append(s.order, int32(id))
 		}
 	}
-	slices.SortFunc(s.order, s.before)
+	slices.SortFunc(s.order, s.compare)
 	return s.order
 }
 
-// drop sets to 0 the weights in buckets below the given one, and the weights of the given tokens.
-func (s *Sampler) drop(below uint32, some []int32) {
+// drop sets to 0 the weights in the buckets with an index below limit, and the weights of the given tokens.
+func (s *Sampler) drop(limit uint32, tokens []int32) {
 	for id, w := range s.logits {
-		if bucket(w) < below {
+		if bucket(w) < limit {
 			s.logits[id] = 0
 		}
 	}
-	for _, id := range some {
+	for _, id := range tokens {
 		s.logits[id] = 0
 	}
 }
@@ -119,17 +119,17 @@ func (s *Sampler) heaviest(n int, st *State) []int32 {
 	s.order = s.order[:0]
 	for i := range s.logits {
 		id := int32(i)
-		if !st.Allows(id) || len(s.order) == n && s.before(s.order[n-1], id) < 0 {
+		if !st.Allows(id) || len(s.order) == n && s.compare(s.order[n-1], id) < 0 {
 			continue
 		}
 		if len(s.order) < n {
 			s.order = append(s.order, id)
 		}
-		at := len(s.order) - 1
-		for ; at > 0 && s.before(id, s.order[at-1]) < 0; at-- {
-			s.order[at] = s.order[at-1]
+		place := len(s.order) - 1
+		for ; place > 0 && s.compare(id, s.order[place-1]) < 0; place-- {
+			s.order[place] = s.order[place-1]
 		}
-		s.order[at] = id
+		s.order[place] = id
 	}
 	return s.order
 }

@@ -31,7 +31,7 @@ func TestWhatIsKeptIsTheBeginningOfASortedList(t *testing.T) {
 			order[i] = int32(i)
 			total += float64(w)
 		}
-		slices.SortFunc(order, sorted.before)
+		slices.SortFunc(order, sorted.compare)
 
 		k, p := 1+rnd.IntN(len(weights)), rnd.Float64()
 		var want []int32
