@@ -26,22 +26,22 @@ func (s *Scheduler) admitWaiting() {
 			break
 		}
 		if v == skipped {
-			r.in.remove(r)
-			s.aside = append(s.aside, r)
+			r.queue.remove(r)
+			s.skippedInPass = append(s.skippedInPass, r)
 		}
 	}
-	for _, r := range slices.Backward(s.aside) {
+	for _, r := range slices.Backward(s.skippedInPass) {
 		s.skipped.pushFront(r)
 	}
-	clear(s.aside)
-	s.aside = s.aside[:0]
+	clear(s.skippedInPass)
+	s.skippedInPass = s.skippedInPass[:0]
 }
 
 // nextWaiting returns the next request to admit, or nil. Skipped requests are considered before the others, unless the
 // policy orders them otherwise.
 func (s *Scheduler) nextWaiting() *request {
 	w, k := s.waiting.head(), s.skipped.head()
-	if k == nil || w != nil && s.order.before(w, k) {
+	if k == nil || w != nil && s.order.precedes(w, k) {
 		return w
 	}
 	return k
@@ -100,7 +100,7 @@ func (s *Scheduler) admit(r *request, padding bool) verdict {
 func (s *Scheduler) run(r *request, computed, n int, padded bool) {
 	s.counters.Admitted++
 	s.counters.QueueTime += time.Duration(now() - r.queued)
-	r.in.remove(r)
+	r.queue.remove(r)
 	s.running = append(s.running, r)
 	e := entry{r: r, id: r.id, kind: KindNew, admitted: true, tokens: int32(n), computed: int32(computed)}
 	if r.status == preempted {
@@ -112,7 +112,7 @@ func (s *Scheduler) run(r *request, computed, n int, padded bool) {
 	if padded {
 		s.pad(&e)
 	}
-	e.from = int32(s.lengths(r))
+	e.firstLen = int32(s.lengths(r))
 	*s.batch.add() = e
 	s.batch.budget -= int(e.tokens)
 	s.extensions.scheduled(r)
@@ -143,7 +143,8 @@ func (s *Scheduler) waitingTokens(r *request, computed int, padding bool) (n int
 	return n, padded, n > 0
 }
 
-// pad gives the row e placeholders for drafts. They are at most one less than the tokens of the row.
+// pad adds placeholders for drafts to the row e. Their number is NumSpeculativeTokens, but less than e.tokens, because
+// one token of the row is no draft.
 func (s *Scheduler) pad(e *entry) {
 	e.draft, e.drafts = int32(len(s.batch.drafts)), min(int32(s.config.NumSpeculativeTokens), e.tokens-1)
 	for range e.drafts {

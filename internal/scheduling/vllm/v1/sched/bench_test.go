@@ -20,8 +20,8 @@ type decoder struct {
 	t         testing.TB
 	s         *Scheduler
 	running   int
-	ahead     int // steps that are scheduled before the oldest is updated
-	flying    int // of them, now
+	lookahead int // steps that are scheduled before the oldest is updated
+	flying    int // number of steps in flight
 	step      Step
 	out       Outcome
 	counts    []int32
@@ -29,9 +29,9 @@ type decoder struct {
 	remaining int // steps until the requests are at their end
 }
 
-func newDecoder(t testing.TB, running, ahead int) *decoder {
+func newDecoder(t testing.TB, running, lookahead int) *decoder {
 	s, err := New(Config{
-		MaxNumSeqs: running, MaxNumBatchedTokens: running * decoderPrompt, AsyncScheduling: ahead > 0,
+		MaxNumSeqs: running, MaxNumBatchedTokens: running * decoderPrompt, AsyncScheduling: lookahead > 0,
 		Cache: kvcache.Config{
 			NumGPUBlocks: running*(decoderPrompt+decoderOutput)/16 + 1,
 			Groups:       []kvcache.Group{{Kind: kvcache.Full, BlockSize: 16}}, EnablePrefixCaching: true,
@@ -39,7 +39,7 @@ func newDecoder(t testing.TB, running, ahead int) *decoder {
 		},
 	})
 	require.NoError(t, err)
-	d := &decoder{t: t, s: s, running: running, ahead: ahead, tokens: make([]int32, running)}
+	d := &decoder{t: t, s: s, running: running, lookahead: lookahead, tokens: make([]int32, running)}
 	for range running {
 		d.counts = append(d.counts, 1)
 	}
@@ -60,8 +60,8 @@ func (d *decoder) refill() {
 		_, err := d.s.Add(Spec{Tokens: prompt, MaxTokens: decoderOutput})
 		require.NoError(d.t, err)
 	}
-	d.remaining = decoderOutput - 2 - d.ahead
-	for range d.ahead {
+	d.remaining = decoderOutput - 2 - d.lookahead
+	for range d.lookahead {
 		d.schedule()
 	}
 	d.one()
@@ -90,9 +90,9 @@ func (d *decoder) schedule() {
 }
 
 func BenchmarkStep(b *testing.B) {
-	for _, c := range []struct{ running, ahead int }{{16, 0}, {64, 0}, {256, 0}, {256, 1}, {1024, 0}} {
-		b.Run(fmt.Sprintf("running=%d/ahead=%d", c.running, c.ahead), func(b *testing.B) {
-			d := newDecoder(b, c.running, c.ahead)
+	for _, c := range []struct{ running, lookahead int }{{16, 0}, {64, 0}, {256, 0}, {256, 1}, {1024, 0}} {
+		b.Run(fmt.Sprintf("running=%d/ahead=%d", c.running, c.lookahead), func(b *testing.B) {
+			d := newDecoder(b, c.running, c.lookahead)
 			b.ReportAllocs()
 			for b.Loop() {
 				if d.remaining <= 0 {
@@ -110,8 +110,8 @@ func TestASteadyStepAllocatesNothing(t *testing.T) {
 	if invariants.Enabled {
 		t.Skip("a check allocates")
 	}
-	for _, ahead := range []int{0, 1} {
-		d := newDecoder(t, 64, ahead)
+	for _, lookahead := range []int{0, 1} {
+		d := newDecoder(t, 64, lookahead)
 		require.Zero(t, testing.AllocsPerRun(500, d.one))
 	}
 }

@@ -26,7 +26,7 @@ func (s *Scheduler) Check() error {
 	}
 	for _, r := range s.allWaiting() {
 		id := r.id
-		if s.requests.Get(uint64(id)) != r || r.status == running || r.in == nil || seen[id] {
+		if s.requests.Get(uint64(id)) != r || r.status == running || r.queue == nil || seen[id] {
 			return invariants.Broken("request %#x waits, but should not", uint64(id))
 		}
 		seen[id] = true

@@ -16,8 +16,9 @@ type Connector struct {
 	Producer bool // blocks of finished requests can be sent
 
 	// BestEffort means that the producer sends to a cache; blocks may be missing there. Without BestEffort, a consumer
-	// waits for the blocks, so every finished request must have blocks to send. A preempted request has no blocks. Its
-	// tokens from steps in flight are therefore discarded (vLLM: requires_kv_delivery).
+	// waits for the blocks, so every finished request must have blocks to send. A preempted request has lost its blocks
+	// and must not finish before it has computed them again. The tokens that its rows in flight sample are therefore
+	// discarded (vLLM: requires_kv_delivery).
 	BestEffort bool
 }
 
@@ -86,7 +87,7 @@ type connector struct {
 
 	// Of the request that is being admitted.
 	asked           bool // match was called
-	again           bool // it was admitted before
+	readmitted      bool // it was admitted before
 	local, external int  // tokens of its hit, and those that its row loads
 }
 
@@ -121,7 +122,7 @@ func (c *connector) match(r *request) (external int, v verdict) {
 	case n > 0 && r.transfers.match.Async:
 		return 0, c.load(r, n)
 	}
-	c.asked, c.again, c.local, c.external = true, r.kv.Readmitted(), c.s.hit.NumTokens, n
+	c.asked, c.readmitted, c.local, c.external = true, r.kv.Readmitted(), c.s.hit.NumTokens, n
 	return n, runs
 }
 
@@ -133,7 +134,7 @@ func (c *connector) scheduled(r *request) {
 	}
 	if c.asked {
 		c.noteHit(r, c.local)
-		c.count(r, c.local, c.external, c.again)
+		c.count(r, c.local, c.external, c.readmitted)
 	}
 	r.transfers.unsettled = c.external
 	if int(e.computed+e.tokens) < r.kv.NumTokens() {
@@ -142,18 +143,20 @@ func (c *connector) scheduled(r *request) {
 }
 
 // lost is called when r loses its blocks.
-func (c *connector) lost(r *request, why kvcache.Release) {
+func (c *connector) lost(r *request, reason kvcache.Release) {
 	c.unreserve(r)
-	if why == kvcache.UndoAdmit {
+	if reason == kvcache.UndoAdmit {
 		r.transfers.unsettled = 0 // its match is used again
 	} else {
 		c.forgetMatch(r)
 	}
 }
 
-// aborted is called before an aborted request is finished. The rows of r in flight may never be computed, so aborted
-// removes the keys of the tokens that such a row loads. Steps in flight may also be about to compute the blocks that r
-// has hit, so none of r's tokens counts as computed.
+// aborted is called before an aborted request is finished. The rows of r in flight may never be computed. If such a row
+// loads tokens, aborted removes the keys of the blocks into which they are loaded.
+//
+// The blocks of r's cache hit may also be written only by steps in flight. So if a step is in flight, none of r's
+// tokens counts as computed.
 func (c *connector) aborted(r *request) {
 	t := &r.transfers
 	if fresh := r.inFlight - r.stale; r.status == running && fresh > 0 {

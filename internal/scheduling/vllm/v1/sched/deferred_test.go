@@ -33,7 +33,7 @@ func inFlight(t *testing.T, c Config, steps int, spec Spec) (*host, ID, int) {
 func TestBlocksAreFreeWhenNoStepInFlightWritesThem(t *testing.T) {
 	type action struct {
 		name string
-		do   func(h *host, id ID)
+		call func(h *host, id ID)
 	}
 	stop := action{"stop", func(h *host, _ ID) { h.update(eos) }}
 	abort := action{"abort", func(h *host, id ID) { h.Abort(id) }}
@@ -66,7 +66,7 @@ func TestBlocksAreFreeWhenNoStepInFlightWritesThem(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h, id, busy := inFlight(t, test.Config, test.steps, Spec{})
-			test.do(h, id)
+			test.call(h, id)
 			for range test.kept {
 				require.Equal(t, busy, h.Monitor.Load().FreeBlocks)
 				h.update(1)
@@ -118,8 +118,8 @@ func TestAPreemptedProducerComputesAgain(t *testing.T) {
 	}
 }
 
-// Here a connector loads blocks. Ensure that both blocks of a copy become free only after the update of the copying
-// step.
+// Ensure that both blocks of a copy become free only after the update of the copying step. This is necessary only if a
+// connector loads blocks, because it could load into these blocks before they are copied.
 func TestBothEndsOfACopyWaitForItsStep(t *testing.T) {
 	for consumer, want := range map[bool]int{true: 2, false: 0} {
 		c := small(20)

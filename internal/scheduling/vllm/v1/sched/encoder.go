@@ -26,10 +26,10 @@ type EncoderUsage struct {
 // encoder plans when a multimodal model's encoder runs (vllm/v1/RULES.md §20).
 type encoder struct {
 	noExtension
-	s      *Scheduler
-	cache  *encodercache.Cache
-	ahead  int // tokens that the draft model reads after the computed ones: 1 for EAGLE
-	budget int // embeddings that this step may still compute
+	s         *Scheduler
+	cache     *encodercache.Cache
+	lookahead int // tokens that the draft model reads after the computed ones: 1 for EAGLE
+	budget    int // embeddings that this step may still compute
 
 	// Of the request that is being scheduled.
 	planned   []int // items to encode
@@ -68,10 +68,10 @@ func (e *encoder) newRequest(items []blockhash.Item, isEmbed []byte) (*encoderca
 	}
 	inputs := make([]encodercache.Input, len(items))
 	for i, item := range items {
-		in := &inputs[i]
-		*in = encodercache.Input{Hash: item.Identifier, Offset: item.Offset, Length: item.Length, NumEmbeds: item.Length}
+		input := &inputs[i]
+		*input = encodercache.Input{Hash: item.Identifier, Offset: item.Offset, Length: item.Length, NumEmbeds: item.Length}
 		if isEmbed != nil {
-			in.Mask(isEmbed)
+			input.Mask(isEmbed)
 		}
 		if err := e.checkInput(inputs[:i+1]); err != nil {
 			return nil, err
@@ -87,8 +87,8 @@ func (e *encoder) checkInput(inputs []encodercache.Input) error {
 	last := &inputs[len(inputs)-1]
 	together := map[string]int{}
 	for i := range inputs {
-		if in := &inputs[i]; i == len(inputs)-1 || in.Offset+in.Length > last.Offset-2*e.ahead {
-			together[in.Hash] = in.NumEmbeds
+		if input := &inputs[i]; i == len(inputs)-1 || input.Offset+input.Length > last.Offset-2*e.lookahead {
+			together[input.Hash] = input.NumEmbeds
 		}
 	}
 	sum := 0
@@ -103,9 +103,9 @@ func (e *encoder) checkInput(inputs []encodercache.Input) error {
 	if t := c.LongPrefillTokenThreshold; t > 0 {
 		chunk = min(chunk, t)
 	}
-	if c.DisableChunkedMMInput && last.Length+e.ahead > chunk {
+	if c.DisableChunkedMMInput && last.Length+e.lookahead > chunk {
 		return fmt.Errorf("%w: item %d has %d tokens, a step takes %d of one request, and items may not be divided",
-			ErrRequest, len(inputs)-1, last.Length, chunk-e.ahead)
+			ErrRequest, len(inputs)-1, last.Length, chunk-e.lookahead)
 	}
 	return nil
 }
@@ -118,28 +118,28 @@ func (e *encoder) clip(r *request, computed, n int) int {
 	if n <= 0 || !r.encodes {
 		return n
 	}
-	end := computed + n + e.ahead
+	end := computed + n + e.lookahead
 	inputs, sum := r.inputs.Inputs(), 0
 	lo, hi := r.inputs.Window(computed, end)
 	for i := lo; i < hi; i++ {
-		in := &inputs[i]
-		same := func(k int) bool { return inputs[k].Hash == in.Hash }
-		if slices.ContainsFunc(e.planned, same) || e.cache.Use(r.inputs, i) {
+		input := &inputs[i]
+		sameHash := func(k int) bool { return inputs[k].Hash == input.Hash }
+		if slices.ContainsFunc(e.planned, sameHash) || e.cache.Use(r.inputs, i) {
 			continue
 		}
-		if e.s.config.DisableChunkedMMInput && computed < in.Offset && computed+n < in.Offset+in.Length {
-			return max(in.Offset-computed-e.ahead, 0)
+		if e.s.config.DisableChunkedMMInput && computed < input.Offset && computed+n < input.Offset+input.Length {
+			return max(input.Offset-computed-e.lookahead, 0)
 		}
-		if in.NumEmbeds > e.remaining || !e.cache.Reserve(r.inputs, i, sum) {
+		if input.NumEmbeds > e.remaining || !e.cache.Reserve(r.inputs, i, sum) {
 			e.blocked = true
-			return max(in.Offset-computed-e.ahead, 0)
+			return max(input.Offset-computed-e.lookahead, 0)
 		}
-		if in.Embeds(computed, end) == 0 {
+		if input.Embeds(computed, end) == 0 {
 			continue // only text between its embeddings
 		}
 		e.planned = append(e.planned, i)
-		sum += in.NumEmbeds
-		e.remaining -= in.NumEmbeds
+		sum += input.NumEmbeds
+		e.remaining -= input.NumEmbeds
 	}
 	return n
 }
@@ -159,10 +159,13 @@ type encodeEntry struct {
 	item int
 }
 
-// unscheduled is called when r has lost its row. It removes the items of r from the batch. An item stays in the batch
-// for another row if this row also reads it. The outputs of the other items are removed from the cache. If there are
-// any, unscheduled returns true, because a request without a row may have counted on them. vLLM keeps the outputs in
-// its cache, so later requests read outputs that were never computed.
+// unscheduled is called when r has lost its row. It removes the encoder inputs of r from the batch. If another row of
+// the batch reads the same item, the item is encoded for that row instead. Otherwise, unscheduled removes the item's
+// output from the cache.
+//
+// unscheduled returns true if it has removed an output from the cache. The request that is being scheduled has no row
+// yet, and may have relied on this output. vLLM keeps the outputs in its cache, so later requests read outputs that
+// were never computed.
 func (e *encoder) unscheduled(r *request) (gone bool) {
 	if !r.encodes {
 		return false
@@ -195,8 +198,8 @@ func (e *encoder) encodeForOther(r *request, item int) bool {
 	b := e.s.batch
 	for i := range b.rows {
 		if o := b.rows[i].r; o != r && o.encodes {
-			if own, ok := o.inputs.Shares(r.inputs, item); ok {
-				b.moved = append(b.moved, encodeEntry{o, own})
+			if otherItem, ok := o.inputs.Shares(r.inputs, item); ok {
+				b.moved = append(b.moved, encodeEntry{o, otherItem})
 				return true
 			}
 		}
@@ -223,7 +226,7 @@ func (e *encoder) wentBack(r *request) {
 // rejected.
 func (e *encoder) computed(r *request) {
 	if r.encodes {
-		e.cache.FreePassed(r.inputs, r.kv.NumComputedTokens-r.placeholders-e.ahead)
+		e.cache.FreePassed(r.inputs, r.kv.NumComputedTokens-r.placeholders-e.lookahead)
 	}
 }
 

@@ -105,8 +105,9 @@ func TestRequestsShareAnOutput(t *testing.T) {
 	require.Equal(t, []string{"a"}, h.step.FreedEncoderOutputs)
 }
 
-// Ensure that the scheduler counts the token read ahead by a draft model. If an item begins at the token after the
-// chunk, the item's output must fit, too. Otherwise the chunk ends one token earlier.
+// Ensure that a chunk is planned for a draft model, which also reads the token after the chunk. If a multimodal item
+// begins at this token, the encoder cache must have space for the item's output. If it has not, the chunk must end one
+// token earlier.
 func TestADraftModelReadsAhead(t *testing.T) {
 	c := encoderConfig(64, 24, 24)
 	c.Cache.Eagle, c.LongPrefillTokenThreshold = true, 32

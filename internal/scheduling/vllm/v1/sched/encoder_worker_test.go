@@ -11,17 +11,17 @@ import (
 )
 
 type encoderWorker struct {
-	on      bool
-	size    int // embeddings
-	budget  int // of a step
-	ahead   int // tokens that a draft model reads past the row
-	outputs map[string]int
+	enabled   bool
+	size      int // embeddings
+	budget    int // of a step
+	lookahead int // tokens that a draft model reads past the row
+	outputs   map[string]int
 }
 
 func newEncoderWorker(c *Config) encoderWorker {
-	w := encoderWorker{on: c.EncoderCacheSize > 0, size: c.EncoderCacheSize, budget: cmp.Or(c.MaxNumEncoderInputTokens, c.EncoderCacheSize), outputs: map[string]int{}}
+	w := encoderWorker{enabled: c.EncoderCacheSize > 0, size: c.EncoderCacheSize, budget: cmp.Or(c.MaxNumEncoderInputTokens, c.EncoderCacheSize), outputs: map[string]int{}}
 	if c.Cache.Eagle {
-		w.ahead = 1
+		w.lookahead = 1
 	}
 	return w
 }
@@ -66,12 +66,12 @@ func (w *encoderWorker) fail(step *Step, extras map[ID]blockhash.Extras) {
 }
 
 func (w *encoderWorker) check(row *Row, extras blockhash.Extras) error {
-	end := row.NumComputedTokens + row.NumScheduledTokens + w.ahead
+	end := row.NumComputedTokens + row.NumScheduledTokens + w.lookahead
 	for _, item := range extras.Items {
-		from, to := max(row.NumComputedTokens, item.Offset), min(end, item.Offset+item.Length)
-		text := item.Identifier[:3] == "dog" && (to-from == 1 && (from-item.Offset)%2 == 1)
-		if _, ok := w.outputs[item.Identifier]; w.on && from < to && !text && !ok {
-			return fmt.Errorf("request %#x reads tokens %d to %d of item %s, whose output the worker does not have", uint64(row.ID), from, to, item.Identifier)
+		lo, hi := max(row.NumComputedTokens, item.Offset), min(end, item.Offset+item.Length)
+		text := item.Identifier[:3] == "dog" && (hi-lo == 1 && (lo-item.Offset)%2 == 1)
+		if _, ok := w.outputs[item.Identifier]; w.enabled && lo < hi && !text && !ok {
+			return fmt.Errorf("request %#x reads tokens %d to %d of item %s, whose output the worker does not have", uint64(row.ID), lo, hi, item.Identifier)
 		}
 	}
 	return nil

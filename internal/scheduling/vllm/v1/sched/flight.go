@@ -7,7 +7,7 @@ type batch struct {
 	seq       uint64 // number of the step, from 1
 	rows      []entry
 	drafts    []int32
-	from      []int // lengths of tables before this step, row by row and group by group
+	tableLens []int // lengths of tables before this step, row by row and group by group
 	copies    []kvcache.Copy
 	preempted []ID // as in the Step
 	finished  []ID
@@ -36,13 +36,13 @@ type entry struct {
 	tokens   int32
 	draft    int32 // first one in batch.drafts
 	drafts   int32
-	from     int32 // first of its lengths in batch.from
+	firstLen int32 // index of its first length in batch.tableLens
 }
 
 func (b *batch) reset() {
 	b.touched.reset()
 	*b = batch{
-		rows: b.rows[:0], drafts: b.drafts[:0], from: b.from[:0], copies: b.copies[:0],
+		rows: b.rows[:0], drafts: b.drafts[:0], tableLens: b.tableLens[:0], copies: b.copies[:0],
 		preempted: b.preempted[:0], finished: b.finished[:0],
 		encode: b.encode[:0], moved: b.moved[:0], dropped: b.dropped[:0], evicted: b.evicted[:0], zero: b.zero[:0],
 		touched: b.touched,

@@ -59,7 +59,8 @@ func anyConfig(t *rapid.T) *Scheduler {
 	return s
 }
 
-// anyItems draws items that may be outside the prompt, empty or in any order.
+// anyItems draws multimodal items, which may be invalid: they may be outside the prompt, have no or a negative length,
+// or be out of order.
 func anyItems(t *rapid.T) (e blockhash.Extras) {
 	for range rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "items") {
 		e.Items = append(e.Items, blockhash.Item{

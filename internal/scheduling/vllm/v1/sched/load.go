@@ -33,7 +33,7 @@ func (c *connector) find(r *request) (external int, known bool) {
 
 func (c *connector) load(r *request, external int) verdict {
 	local := c.s.hit.NumTokens
-	again := r.kv.Readmitted()
+	readmitted := r.kv.Readmitted()
 	ok := c.s.allocate(r, &kvcache.Alloc{
 		Hit: &c.s.hit, NumExternalTokens: external, DelayCacheBlocks: true, StaysWaiting: true, NumInFlightTokens: r.inFlight,
 		ReservedBlocks: c.reservedBlocks(), FullSequenceMustFit: !c.s.config.AdmitChunks, NothingScheduled: len(c.s.running) == 0,
@@ -42,7 +42,7 @@ func (c *connector) load(r *request, external int) verdict {
 	if !ok {
 		return doesNotFit
 	}
-	c.count(r, local, external, again)
+	c.count(r, local, external, readmitted)
 	r.kv.NumComputedTokens = local + external
 	r.transfers.loading = true
 	c.noteHit(r, local)
@@ -61,12 +61,12 @@ func (c *connector) noteHit(r *request, local int) {
 	}
 }
 
-func (c *connector) count(r *request, local, external int, again bool) {
+func (c *connector) count(r *request, local, external int, readmitted bool) {
 	if !c.s.config.Connector.Consumer || r.kv.NumTokens() == local {
 		return
 	}
 	n := &c.s.counters.External
-	if again {
+	if readmitted {
 		n = &c.s.counters.ExternalPreempted
 	}
 	n.Requests++
@@ -98,7 +98,7 @@ func (c *connector) reservedBlocks() int {
 	return max(n, 0) // with Config.AsVLLM a group can need a negative number
 }
 
-// promote makes a request whose load is over ready for admission, and registers its blocks (vLLM:
+// promote registers the blocks of a request whose load is over, and makes the request ready for admission (vLLM:
 // _update_waiting_for_remote_kv).
 func (c *connector) promote(r *request) {
 	t := &r.transfers
@@ -136,7 +136,8 @@ func (c *connector) loadIsOver(r *request) {
 	}
 }
 
-// forgetMatch removes the Match of r. If r was added with Ask, it needs another SetMatch when it waits without blocks.
+// forgetMatch removes the Match of r. If r was added with Spec.Ask, the host must call SetMatch again before r can be
+// admitted without blocks.
 func (c *connector) forgetMatch(r *request) {
 	t := &r.transfers
 	t.match, t.unanswered, t.unsettled = Match{}, t.asks, 0

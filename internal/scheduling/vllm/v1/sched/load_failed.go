@@ -49,20 +49,20 @@ func (x Transfers) Affected(out *FailedLoad, blocks ...int32) error {
 
 // A failure is what LoadFailed has to do.
 type failure struct {
-	missing map[int32]bool // blocks that were not loaded
-	bad     map[int32]bool // missing blocks that others may have read, and blocks computed from bad blocks
-	order   []int32        // bad, in the order of discovery
-	void    map[ID]bool    // whether the newest row in flight of a request is void
-	taken   map[int32]bool // blocks that a request of again computes again
-	again   []setback
+	missing  map[int32]bool // blocks that were not loaded
+	bad      map[int32]bool // missing blocks that others may have read, and blocks computed from bad blocks
+	order    []int32        // bad, in the order of discovery
+	void     map[ID]bool    // whether the newest row in flight of a request is void
+	taken    map[int32]bool // failed blocks that requests of setbacks compute again
+	setbacks []setback
 }
 
 // A setback is a request that has to compute tokens again.
 type setback struct {
-	r     *request
-	at    int  // index of its first failed block; -1: none
-	first int  // if r runs: index of its first failed block that no earlier setback computes again; -1: none
-	stale bool // r waits without blocks, and its rows in flight are void
+	r              *request
+	firstFailed    int  // index of its first failed block; -1: none
+	firstToCompute int  // if r runs: index of its first failed block that no earlier setback computes again; -1: none
+	stale          bool // r waits without blocks, and its rows in flight are void
 }
 
 // failed reports whether a block is missing or bad.
@@ -89,13 +89,13 @@ func (s *Scheduler) findFailure(out *FailedLoad, blocks []int32) (*failure, erro
 	}
 	if s.differs.loads {
 		c.findVoidRows(f, out)
-		c.findAgain(f, c.notInFlight)
+		c.findSetbacks(f, c.notInFlight)
 	} else {
 		c.findVoidRowsAsVLLM(f, out)
-		c.findAgain(f, c.notInFlightAsVLLM)
+		c.findSetbacks(f, c.notInFlightAsVLLM)
 	}
-	for i := range f.again {
-		out.Affected = append(out.Affected, f.again[i].r.id)
+	for i := range f.setbacks {
+		out.Affected = append(out.Affected, f.setbacks[i].r.id)
 	}
 	return f, nil
 }
@@ -110,25 +110,26 @@ func (c *connector) noteMissing(f *failure, blocks []int32) error {
 		}
 		f.missing[id] = true
 	}
-	own := map[int32]bool{}
+	exclusive := map[int32]bool{}
 	for _, r := range c.s.allWaiting() {
 		for g := range c.s.groups {
 			for _, id := range r.kv.Table(g) {
-				own[id] = own[id] || r.transfers.loading && c.s.cache.Pool.Count(id) == 1
+				exclusive[id] = exclusive[id] || r.transfers.loading && c.s.cache.Pool.Count(id) == 1
 			}
 		}
 	}
 	for _, id := range blocks {
-		if !own[id] {
+		if !exclusive[id] {
 			f.spoil(id)
 		}
 	}
 	return nil
 }
 
-// findVoidRows sets f.void and out.Void. A row is void if its request was admitted in this step with a bad block; then
-// all later rows of the request are void, too. Blocks that a void row writes are bad, and so are copies of bad blocks.
-// A row comes after the rows that write the blocks of its hit, so one pass over the steps in flight is enough.
+// findVoidRows sets f.void and out.Void. A row in which a request is admitted is void if it reads a bad block. If it is
+// void, all later rows of the request are void, too. Blocks that a void row writes are bad, and so are copies of bad
+// blocks. The rows that write the blocks of a hit come before the row that reads them, so one pass over the steps in
+// flight is enough.
 func (c *connector) findVoidRows(f *failure, out *FailedLoad) {
 	c.findVoidRunning(f, c.notInFlight)
 	for k := range c.s.flight.n {
@@ -159,8 +160,8 @@ func (f *failure) anyBad(blocks []int32) bool {
 	return slices.ContainsFunc(blocks, func(id int32) bool { return f.bad[id] })
 }
 
-// findVoidRunning sets f.void for running requests that were admitted before the oldest step in flight: true if their
-// row in this step read a failed block.
+// findVoidRunning sets f.void for running requests that were admitted before the oldest step in flight. The value is
+// true if the request's row in the oldest step read a failed block.
 func (c *connector) findVoidRunning(f *failure, notInFlight func(*request, *entry) int) {
 	for _, r := range c.s.running {
 		if e := c.oldestEntry(r); e != nil && !e.admitted {
@@ -169,24 +170,24 @@ func (c *connector) findVoidRunning(f *failure, notInFlight func(*request, *entr
 	}
 }
 
-func (c *connector) findAgain(f *failure, notInFlight func(*request, *entry) int) {
+func (c *connector) findSetbacks(f *failure, notInFlight func(*request, *entry) int) {
 	for _, r := range c.s.allWaiting() {
-		at := c.firstFailed(r, f, r.kv.NumComputedTokens)
+		index := c.firstFailed(r, f, r.kv.NumComputedTokens)
 		stale := c.s.differs.loads && r.stale > 0 && !r.dropStale && f.void[r.id]
-		if at >= 0 || stale {
-			f.again = append(f.again, setback{r: r, at: at, stale: stale})
+		if index >= 0 || stale {
+			f.setbacks = append(f.setbacks, setback{r: r, firstFailed: index, stale: stale})
 		}
 	}
 	for _, r := range c.s.running {
-		at := c.firstFailed(r, f, notInFlight(r, c.oldestEntry(r)))
-		if at >= 0 || f.void[r.id] {
-			f.again = append(f.again, setback{r: r, at: at, first: c.take(r, f)})
+		index := c.firstFailed(r, f, notInFlight(r, c.oldestEntry(r)))
+		if index >= 0 || f.void[r.id] {
+			f.setbacks = append(f.setbacks, setback{r: r, firstFailed: index, firstToCompute: c.take(r, f)})
 		}
 	}
 }
 
-// take records in f.taken that r will compute its failed blocks again. It returns the index in r's tables of the first
-// of these blocks that no earlier request computes again, or -1.
+// take records in f.taken that r will compute its failed blocks again. It returns the lowest index in r's tables of a
+// failed block that was not in f.taken before. It returns -1 if earlier requests compute all failed blocks of r.
 func (c *connector) take(r *request, f *failure) int {
 	first := -1
 	for g := range c.s.groups {
@@ -202,15 +203,15 @@ func (c *connector) take(r *request, f *failure) int {
 	return first
 }
 
-// firstFailed looks for failed blocks among the blocks of r that contain its first tokens, as many as the parameter
-// tokens says. It returns the lowest index of such a block in r's tables, or -1 if there is none.
+// firstFailed looks for failed blocks among the blocks that contain the first tokens of r. The parameter tokens is the
+// number of these tokens. firstFailed returns the lowest index of such a block in r's tables, or -1 if there is none.
 func (c *connector) firstFailed(r *request, f *failure, tokens int) int {
 	first := -1
 	for g, size := range c.s.blockSizes {
 		table := r.kv.Table(g)
-		at := slices.IndexFunc(table[:min((tokens+size-1)/size, len(table))], f.failed)
-		if at >= 0 && (first < 0 || at < first) {
-			first = at
+		index := slices.IndexFunc(table[:min((tokens+size-1)/size, len(table))], f.failed)
+		if index >= 0 && (first < 0 || index < first) {
+			first = index
 		}
 	}
 	return first
@@ -227,22 +228,22 @@ func (c *connector) oldestEntry(r *request) *entry {
 	return nil
 }
 
-// notInFlight returns how many tokens of r are computed without the rows in flight. Tokens of stale rows are not in
-// NumComputedTokens, so they are not subtracted.
+// notInFlight returns the number of computed tokens of r, not counting the tokens of rows in flight. The tokens of
+// stale rows are not in NumComputedTokens, so they are not subtracted.
 func (c *connector) notInFlight(r *request, _ *entry) int {
 	return r.kv.NumComputedTokens - (r.inFlight - r.stale)
 }
 
-// fail makes each request of f.again compute its lost tokens again, and removes the keys of all bad blocks.
+// fail makes each request of f.setbacks compute its lost tokens again, and removes the keys of all bad blocks.
 func (c *connector) fail(f *failure) {
-	for i := range f.again {
-		switch a := &f.again[i]; {
+	for i := range f.setbacks {
+		switch a := &f.setbacks[i]; {
 		case a.r.status == running:
 			c.failRunning(a)
 		case a.stale:
 			a.r.dropStale = true
 		default:
-			c.cutLoad(a.r, a.at)
+			c.cutLoad(a.r, a.firstFailed)
 		}
 	}
 	for _, id := range f.order {
@@ -260,10 +261,10 @@ func (c *connector) failRunning(a *setback) {
 		c.s.void(e)
 	}
 	first := -1
-	if a.at >= 0 {
-		first = c.cutAt(a.at)
+	if a.firstFailed >= 0 {
+		first = c.cutAt(a.firstFailed)
 	}
-	if a.first == a.at && first >= 0 && r.kv.Rewind(first) {
+	if a.firstToCompute == a.firstFailed && first >= 0 && r.kv.Rewind(first) {
 		c.s.restart(r)
 		return
 	}
@@ -273,9 +274,10 @@ func (c *connector) failRunning(a *setback) {
 	r.dropStale = true
 }
 
-// cutLoad makes a waiting request compute the tokens again that are in the block with index at and in later blocks.
-func (c *connector) cutLoad(r *request, at int) {
-	computed := max(c.cutAt(at), 0)
+// cutLoad makes a waiting request compute tokens again: the tokens in the block with the given index and in all later
+// blocks.
+func (c *connector) cutLoad(r *request, index int) {
+	computed := max(c.cutAt(index), 0)
 	r.kv.NumComputedTokens = computed
 	switch t := &r.transfers; {
 	case t.loading:
@@ -289,20 +291,20 @@ func (c *connector) cutLoad(r *request, at int) {
 	}
 }
 
-// keepsLoad reports whether r can keep its blocks although only its first computed tokens were loaded. r will write to
+// keepsLoad reports whether r can keep its blocks although only its first numLoaded tokens were loaded. r will write to
 // the other blocks, so no other request may share them.
-func (c *connector) keepsLoad(r *request, computed int) bool {
-	return computed > 0 && !(c.s.differs.loads && r.kv.SharedFrom(computed))
+func (c *connector) keepsLoad(r *request, numLoaded int) bool {
+	return numLoaded > 0 && !(c.s.differs.loads && r.kv.SharedFrom(numLoaded))
 }
 
-// cutAt returns the number of tokens before the block with index at. A request can keep these tokens if the block was
-// not loaded. If it can keep none, cutAt returns -1. This is so if the cache has several groups, or a group frees
-// blocks early: then blocks that are needed again may already be freed.
-func (c *connector) cutAt(at int) int {
+// cutAt returns the number of tokens that a request can keep if the block with the given index was not loaded. These
+// are the tokens in the blocks before it. cutAt returns -1 if the cache has several groups, or a group that frees
+// blocks early. In these cases, blocks of the earlier tokens may already be freed, so the request can keep no tokens.
+func (c *connector) cutAt(index int) int {
 	if c.s.groups > 1 || c.s.cache.Config.Recycles() {
 		return -1
 	}
-	return at * c.s.blockSizes[0]
+	return index * c.s.blockSizes[0]
 }
 
 const voided = ^ID(0)

@@ -4,8 +4,8 @@ package sched
 // blocks that void rows write count as valid, and if requests share a failed block, only one of them computes it
 // again.
 
-// findVoidRowsAsVLLM finds the rows that read missing blocks. A row of a request that was preempted since then is not
-// void in vLLM, and its tokens are delivered.
+// findVoidRowsAsVLLM finds the rows that read missing blocks. If a request was preempted after its row was scheduled,
+// vLLM does not treat this row as void, and delivers its tokens.
 func (c *connector) findVoidRowsAsVLLM(f *failure, out *FailedLoad) {
 	c.findVoidRunning(f, c.notInFlightAsVLLM)
 	for k := range c.s.flight.n {
@@ -25,8 +25,8 @@ func (c *connector) findVoidRowsAsVLLM(f *failure, out *FailedLoad) {
 	}
 }
 
-// notInFlightAsVLLM returns the computed tokens of r without those of e, its row in the oldest step, even if the row
-// is stale.
+// notInFlightAsVLLM returns the number of computed tokens of r, not counting the tokens of e. e is the row of r in the
+// oldest step in flight, or nil. The tokens of e are subtracted even if this row is stale.
 func (c *connector) notInFlightAsVLLM(r *request, e *entry) int {
 	if e == nil {
 		return r.kv.NumComputedTokens
@@ -35,11 +35,11 @@ func (c *connector) notInFlightAsVLLM(r *request, e *entry) int {
 }
 
 func (c *connector) failAsVLLM(f *failure) {
-	for i := range f.again {
-		if a := &f.again[i]; a.r.status == running {
+	for i := range f.setbacks {
+		if a := &f.setbacks[i]; a.r.status == running {
 			c.failRunningAsVLLM(a)
 		} else {
-			c.cutLoad(a.r, a.at)
+			c.cutLoad(a.r, a.firstFailed)
 		}
 	}
 }
@@ -47,8 +47,8 @@ func (c *connector) failAsVLLM(f *failure) {
 func (c *connector) failRunningAsVLLM(a *setback) {
 	e := c.oldestEntry(a.r)
 	computed := c.notInFlightAsVLLM(a.r, e)
-	if a.first >= 0 {
-		computed = a.first * c.s.blockSizes[0]
+	if a.firstToCompute >= 0 {
+		computed = a.firstToCompute * c.s.blockSizes[0]
 	}
 	if e != nil {
 		c.s.void(e)

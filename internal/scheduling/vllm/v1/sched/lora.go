@@ -10,8 +10,9 @@ type loras struct {
 	ids   []int64
 }
 
-// startAdmission collects the adapters of all running requests. vLLM collects only the adapters of the step. So it can
-// admit one adapter too many while a decode is in flight, and fails in the step with all of them.
+// startAdmission collects the adapters of all running requests. vLLM collects only the adapters of the step that is
+// being scheduled. A decode in flight has no row in this step, so its adapter is not counted, and vLLM can admit one
+// adapter too many. A later step with rows of all these requests then fails.
 func (l *loras) startAdmission() bool {
 	l.ids = l.ids[:0]
 	if l.s.differs.adapters {

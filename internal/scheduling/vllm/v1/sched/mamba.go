@@ -32,8 +32,8 @@ func newMambaSplit(c *Config, cache *kvcache.Cache) *mambaSplit {
 	return m
 }
 
-// clipsDecodes reports whether even a chunk of one token and its drafts can be shortened, because a state can be
-// cached after every token.
+// clipsDecodes reports whether a state can be cached after every token. If so, clip can shorten even a chunk of one
+// token and its drafts.
 func (m *mambaSplit) clipsDecodes() bool { return m.block == 1 || m.hash == 1 }
 
 func (m *mambaSplit) clip(q *request, start, n int) int {
@@ -57,10 +57,14 @@ func (m *mambaSplit) clip(q *request, start, n int) int {
 	return max(end-start, 0)
 }
 
-// stops returns positions that cut a chunk from start to end. The first is the end of the block with token start, if
-// start is inside a block. The second is the last end of a block in the sequence; with EAGLE it is one block earlier.
-// The third is the end of the last hash of the prompt, and the fourth the last end of a block in r.Junction. 0 means
-// that there is no such position. The caller ignores positions that are not inside the chunk.
+// stops returns positions at which a chunk must end, 0 for a position that does not exist:
+//
+//   - the end of the block that contains start, if start is inside the block
+//   - the end of the last full block of the sequence; with EAGLE, the end of the block before that one
+//   - the last multiple of the hash size in the prompt
+//   - the last position before r.Junction that is a number of whole blocks after start
+//
+// The caller ignores positions that are not between start and end.
 func (m *mambaSplit) stops(r *kvcache.Request, start, end int) [4]int {
 	var stops [4]int
 	for _, size := range m.sizes {

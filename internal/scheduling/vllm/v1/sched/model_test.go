@@ -8,11 +8,11 @@ import (
 )
 
 type flying struct {
-	step    Step
-	known   map[ID][]int32 // tokens of the requests that are new to the worker
-	after   []*flying      // empty steps
-	skip    map[ID]bool    // aborted rows that the worker does not compute
-	spoiled map[ID]bool    // rows computed from what did not come
+	step       Step
+	known      map[ID][]int32 // tokens of the requests that are new to the worker
+	emptySteps []*flying      // empty steps
+	skip       map[ID]bool    // aborted rows that the worker does not compute
+	spoiled    map[ID]bool    // rows computed from what did not come
 }
 
 type engine struct {
@@ -75,7 +75,7 @@ func (e *engine) schedule(t *rapid.T) (scheduled bool) {
 			return false
 		}
 		last := e.flights[len(e.flights)-1] // the worker gets it after the steps in flight
-		last.after = append(last.after, f)
+		last.emptySteps = append(last.emptySteps, f)
 		return false
 	}
 	e.flights = append(e.flights, f)
@@ -173,10 +173,10 @@ func (e *engine) sample(t *rapid.T, jobs []job) (counts, tokens []int32) {
 }
 
 func (e *engine) beginEmpty(f *flying) {
-	for _, empty := range f.after {
+	for _, empty := range f.emptySteps {
 		e.worker.begin(&empty.step, nil)
 	}
-	f.after = nil
+	f.emptySteps = nil
 }
 
 func (e *engine) fail(t *rapid.T) {
@@ -256,7 +256,7 @@ func (e *engine) add(t *rapid.T) {
 	}
 }
 
-func (e *engine) any(t *rapid.T) ID {
+func (e *engine) drawID(t *rapid.T) ID {
 	if len(e.ids) == 0 {
 		t.Skip("no request")
 	}
@@ -264,15 +264,16 @@ func (e *engine) any(t *rapid.T) ID {
 }
 
 func (e *engine) abort(t *rapid.T) {
-	id := e.any(t)
-	// The worker need not compute a row of the aborted request if no other request can have hit the row's blocks. But
-	// if the request was preempted, its blocks keep their keys and can be hit, so its rows in flight are computed.
+	id := e.drawID(t)
+	// The worker may skip a row of the aborted request if no request can have hit the blocks of this row. A request
+	// that was admitted in the same step or later can have hit them. If the aborted request was preempted before, its
+	// blocks have kept their keys, so any request can have hit them.
 	admitted := e.live(id).status != running
 	require.Equal(t, 1, e.Abort(id, id, 0))
 	e.forget(id)
 	for i := len(e.flights) - 1; i >= 0; i-- {
 		f := e.flights[i]
-		loads := len(f.step.Loads) > 0 || slices.ContainsFunc(f.after, func(o *flying) bool { return len(o.step.Loads) > 0 })
+		loads := len(f.step.Loads) > 0 || slices.ContainsFunc(f.emptySteps, func(o *flying) bool { return len(o.step.Loads) > 0 })
 		admitted = admitted || loads || slices.ContainsFunc(f.step.Rows, func(r Row) bool { return r.Kind != KindRunning && r.ID != id })
 		if !admitted {
 			f.skip[id] = true
@@ -281,7 +282,7 @@ func (e *engine) abort(t *rapid.T) {
 }
 
 func (e *engine) fork(t *rapid.T) {
-	parent := e.any(t)
+	parent := e.drawID(t)
 	if len(e.ids) > 10 {
 		t.Skip("enough requests")
 	}

@@ -28,7 +28,7 @@ func (e *engine) finish(t *rapid.T) {
 	require.Equal(t, e.config.Cache.NumGPUBlocks-1, e.Monitor.Load().FreeBlocks)
 }
 
-func (e *engine) repeat(t *rapid.T, more map[string]func(*rapid.T)) {
+func (e *engine) repeat(t *rapid.T, others map[string]func(*rapid.T)) {
 	actions := map[string]func(*rapid.T){
 		"add":     e.add,
 		"add one": e.add,
@@ -43,7 +43,7 @@ func (e *engine) repeat(t *rapid.T, more map[string]func(*rapid.T)) {
 		},
 		"": func(t *rapid.T) { require.NoError(t, e.Check()) },
 	}
-	maps.Copy(actions, more)
+	maps.Copy(actions, others)
 	t.Repeat(actions)
 }
 
@@ -69,9 +69,9 @@ func (e *engine) traffic(t *rapid.T) {
 	e.finish(t)
 }
 
-// Ensure that the state is consistent after every operation. For a worker that sees only the steps, each request's own
-// tokens must be in its blocks. A step may be empty only if nothing can run. All requests must finish when no more are
-// added.
+// Ensure that the state is consistent after every operation. The blocks of each request must contain the request's own
+// tokens; a worker that knows only the steps checks this. A step may be empty only if nothing can run. All requests
+// must finish when no more are added.
 func TestSchedulerStaysSound(t *testing.T) {
 	rapidtest.Check(t, func(t *rapid.T) { newEngine(t, drawConfig(t)).traffic(t) })
 }

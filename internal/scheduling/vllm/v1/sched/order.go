@@ -5,11 +5,11 @@ import "cmp"
 // An order implements a Policy. It decides the order of two waiting requests, and selects the running request to
 // preempt first. To add a policy, add a row to orders.
 type order struct {
-	// less reports whether r must be admitted before o. If less is false both ways, or nil, the request that was queued
-	// first is admitted first.
+	// less reports whether r must be admitted before o. If less is nil, or returns false for (r, o) and for (o, r), the
+	// request that was queued first is admitted first.
 	less func(r, o *request) bool
 
-	// victim returns the index in running of the request that is preempted if no blocks are free.
+	// victim returns an index in s.running. The request with this index is preempted if no blocks are free.
 	victim func(s *Scheduler) int
 }
 
@@ -18,13 +18,13 @@ var orders = [...]order{
 	Priority: {less: moreImportant, victim: leastImportant},
 }
 
-func (o *order) before(r, other *request) bool { return o.less != nil && o.less(r, other) }
+func (o *order) precedes(r, other *request) bool { return o.less != nil && o.less(r, other) }
 
 func (o *order) compare(r, other *request) int {
 	switch {
-	case o.before(r, other):
+	case o.precedes(r, other):
 		return -1
-	case o.before(other, r):
+	case o.precedes(other, r):
 		return 1
 	}
 	return 0

@@ -17,7 +17,7 @@ type pipeline struct {
 	flights     []*flying
 	empties     bool // vLLM's engine queues empty steps, too
 	view        map[ID]*runnerView
-	at          map[int32]int // position of each sampled token
+	positions   map[int32]int // position of each sampled token
 	emitted     map[ID][]int32
 	kept        map[ID][]int32
 	next        int32
@@ -31,7 +31,7 @@ type runnerView struct{ length, computed int }
 func newPipeline(t *testing.T, c Config) *pipeline {
 	s := newSmall(t, c)
 	return &pipeline{
-		t: t, s: s, maxInFlight: s.config.MaxConcurrentBatches, view: map[ID]*runnerView{}, at: map[int32]int{},
+		t: t, s: s, maxInFlight: s.config.MaxConcurrentBatches, view: map[ID]*runnerView{}, positions: map[int32]int{},
 		emitted: map[ID][]int32{}, kept: map[ID][]int32{}, next: 1000, accept: func(int, int, int) int { return 0 },
 	}
 }
@@ -88,7 +88,7 @@ func (p *pipeline) process() Outcome {
 		v.computed += row.NumScheduledTokens - (row.NumDraftTokens - accepted)
 		v.length = v.computed + 1
 		for k := range 1 + accepted {
-			p.at[p.next] = v.length - 1 - accepted + k
+			p.positions[p.next] = v.length - 1 - accepted + k
 			tokens = append(tokens, p.next)
 			p.emitted[row.ID] = append(p.emitted[row.ID], p.next)
 			p.next++
@@ -107,7 +107,7 @@ func (p *pipeline) process() Outcome {
 	rest := tokens
 	for i, row := range f.step.Rows {
 		for k, token := range rest[:out.Kept[i]] {
-			require.Equal(p.t, lengths[row.ID]+k, p.at[token], "a token is delivered for the position it was sampled for")
+			require.Equal(p.t, lengths[row.ID]+k, p.positions[token], "a token is delivered for the position it was sampled for")
 			p.kept[row.ID] = append(p.kept[row.ID], token)
 		}
 		rest = rest[counts[i]:]
@@ -115,11 +115,11 @@ func (p *pipeline) process() Outcome {
 	return out
 }
 
-func (p *pipeline) run(before func(step int)) {
+func (p *pipeline) run(beforeStep func(step int)) {
 	for i := 0; ; i++ {
 		require.Less(p.t, i, 2000, "the engine does not end")
-		if before != nil {
-			before(i)
+		if beforeStep != nil {
+			beforeStep(i)
 		}
 		if p.s.requests.Len() == 0 && len(p.flights) == 0 {
 			return

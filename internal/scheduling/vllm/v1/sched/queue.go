@@ -29,15 +29,15 @@ func (q *queue) head() *request {
 	return q.list[q.first]
 }
 
-// push adds r in the order of order.less. r comes after all requests that order.less puts neither before nor after r.
+// push adds r in the order of order.less. r comes after all requests that are equal to r in this order.
 func (q *queue) push(r *request) {
-	q.insert(r, q.search(func(o *request) bool { return q.order.before(r, o) }))
+	q.insert(r, q.search(func(o *request) bool { return q.order.precedes(r, o) }))
 }
 
-// pushFront adds r, which was preempted or skipped, in the order of order.less. r comes before all requests that
-// order.less puts neither before nor after r.
+// pushFront adds r, which was preempted or skipped, in the order of order.less. r comes before all requests that are
+// equal to r in this order.
 func (q *queue) pushFront(r *request) {
-	q.insert(r, q.search(func(o *request) bool { return !q.order.before(o, r) }))
+	q.insert(r, q.search(func(o *request) bool { return !q.order.precedes(o, r) }))
 }
 
 // search returns the index of the first request for which f is true. f must be true for all requests after that one.
@@ -45,18 +45,18 @@ func (q *queue) search(f func(*request) bool) int {
 	return q.first + sort.Search(len(q.list)-q.first, func(i int) bool { return f(q.list[q.first+i]) })
 }
 
-func (q *queue) insert(r *request, at int) {
-	if at == q.first && len(q.list) > 0 {
+func (q *queue) insert(r *request, index int) {
+	if index == q.first && len(q.list) > 0 {
 		q.putFirst(r)
 		return
 	}
 	if len(q.list) == cap(q.list) && 2*q.free > len(q.list) {
-		at -= q.free // all of them are before it
+		index -= q.free // all of them are before it
 		q.list, q.first, q.free = withoutFree(q.list), 0, 0
 		q.number()
 	}
-	q.list = slices.Insert(q.list, at, r)
-	r.in, r.index = q, at
+	q.list = slices.Insert(q.list, index, r)
+	r.queue, r.index = q, index
 }
 
 func (q *queue) putFirst(r *request) {
@@ -69,7 +69,7 @@ func (q *queue) putFirst(r *request) {
 	q.first--
 	q.free--
 	q.list[q.first] = r
-	r.in, r.index = q, q.first
+	r.queue, r.index = q, q.first
 }
 
 // number sets request.index after requests have moved.
@@ -82,19 +82,19 @@ func (q *queue) number() {
 }
 
 func (q *queue) remove(r *request) {
-	r.in = nil
-	at := r.index
+	r.queue = nil
+	index := r.index
 	if q.order.less != nil { // index is out of date if requests were inserted before r
-		at = q.search(func(o *request) bool { return !q.order.before(o, r) })
-		for q.list[at] != r {
-			at++
+		index = q.search(func(o *request) bool { return !q.order.precedes(o, r) })
+		for q.list[index] != r {
+			index++
 		}
-		if at > q.first {
-			q.list = slices.Delete(q.list, at, at+1)
+		if index > q.first {
+			q.list = slices.Delete(q.list, index, index+1)
 			return
 		}
 	}
-	q.list[at] = nil
+	q.list[index] = nil
 	q.free++
 	for q.first < len(q.list) && q.list[q.first] == nil {
 		q.first++

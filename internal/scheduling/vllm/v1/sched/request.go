@@ -84,7 +84,7 @@ type request struct {
 	name     string
 	queued   int64 // when it began to wait, in ns
 
-	in    *queue // nil: it runs
+	queue *queue // nil: it runs
 	index int    // in this queue, unless order.less is set
 
 	transfers transfers
@@ -196,7 +196,8 @@ func (s *Scheduler) discard(r *request) {
 
 const maxSpare = 256
 
-// reserveTokens allocates arrays for the next tokens of r when r begins to run. So few of its steps allocate memory.
+// reserveTokens allocates arrays for the next tokens of r when r begins to run, so that few of its later steps allocate
+// memory.
 func (s *Scheduler) reserveTokens(r *request) {
 	const next = 1 << 12
 	maxTokens := r.kv.NumPromptTokens + min(r.maxTokens, s.longest) + s.config.NumLookaheadTokens + s.config.NumSpeculativeTokens
@@ -223,7 +224,7 @@ func (s *Scheduler) Abort(ids ...ID) int {
 			}
 			s.removeRunning(r)
 		} else {
-			r.in.remove(r)
+			r.queue.remove(r)
 		}
 		s.finish(r)
 	}

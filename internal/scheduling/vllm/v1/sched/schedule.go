@@ -10,7 +10,7 @@ import (
 
 // Schedule sets step to the next step (vllm/v1/RULES.md §14). It returns an error if Config.MaxConcurrentBatches steps
 // are in flight. A step without rows is not in flight and must not be updated. Unless Config.AsVLLM is true, a step is
-// empty only if no request can run before another call, such as Update, Add or Release.
+// empty only if no request can run in the present state. Calls such as Update, Add or Release change the state.
 func (s *Scheduler) Schedule(step *Step) error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -92,23 +92,23 @@ func (s *Scheduler) advance(e *entry) {
 // scheduleRunning is the first pass, in which running requests continue.
 func (s *Scheduler) scheduleRunning() {
 	b := s.batch
-	for at := 0; at < len(s.running) && b.budget > 0; at++ {
-		r := s.running[at]
+	for index := 0; index < len(s.running) && b.budget > 0; index++ {
+		r := s.running[index]
 		n := s.runningTokens(r)
 		if n <= 0 {
 			continue
 		}
 		var got outcome
-		if at, got = s.allocateOrPreempt(r, n, at); got == outOfBlocks {
+		if index, got = s.allocateOrPreempt(r, n, index); got == outOfBlocks {
 			return
-		} else if got == again {
-			at--
+		} else if got == retry {
+			index--
 			continue
 		}
 		e := b.add()
 		e.r, e.id, e.kind = r, r.id, r.resend
 		e.tokens, e.computed = int32(n), int32(r.kv.NumComputedTokens)
-		e.from = int32(len(b.from) - s.groups)
+		e.firstLen = int32(len(b.tableLens) - s.groups)
 		r.resend = KindRunning
 		s.takeDrafts(r, e)
 		b.budget -= n
@@ -139,32 +139,32 @@ type outcome uint8
 const (
 	outOfBlocks outcome = iota
 	allocated           // r has its blocks
-	again               // an output of the encoder is gone, so r may have to compute fewer tokens
+	retry               // an output of the encoder is gone, so r may have to compute fewer tokens
 )
 
-// allocateOrPreempt allocates blocks for n tokens of r, which is running[at], and returns the new index of r. If too
-// few blocks are free, it preempts other requests and, if that is not enough, r itself. But it preempts no request
+// allocateOrPreempt allocates blocks for n tokens of r, which is s.running[index], and returns the new index of r. If
+// too few blocks are free, it preempts other requests and, if that is not enough, r itself. But it preempts no request
 // while blocks are kept for a step in flight, because the Update of this step will free them.
-func (s *Scheduler) allocateOrPreempt(r *request, n, at int) (int, outcome) {
+func (s *Scheduler) allocateOrPreempt(r *request, n, index int) (int, outcome) {
 	a := kvcache.Alloc{NumNewTokens: n, NumLookaheadTokens: s.config.NumLookaheadTokens, NumInFlightTokens: r.inFlight}
 	for {
-		from := s.lengths(r)
+		start := s.lengths(r)
 		if s.allocate(r, &a) {
-			return at, allocated
+			return index, allocated
 		}
-		s.batch.from = s.batch.from[:from]
+		s.batch.tableLens = s.batch.tableLens[:start]
 		s.batch.starved = true
 		if s.differs.deferred && s.cache.NumDeferred() > 0 {
 			s.batch.awaitsUpdate = true // vLLM preempts requests
-			return at, outOfBlocks
+			return index, outOfBlocks
 		}
 		victim := s.order.victim(s)
 		v := s.running[victim]
 		if v == r && s.connector != nil && s.connector.freeBlocks() {
 			continue
 		}
-		if victim < at {
-			at--
+		if victim < index {
+			index--
 		}
 		s.running = slices.Delete(s.running, victim, victim+1)
 		gone := s.unschedule(v)
@@ -174,9 +174,9 @@ func (s *Scheduler) allocateOrPreempt(r *request, n, at int) (int, outcome) {
 			if s.encoder != nil {
 				s.encoder.yielded()
 			}
-			return at, outOfBlocks
+			return index, outOfBlocks
 		case gone && r.inputs != nil:
-			return at, again
+			return index, retry
 		}
 	}
 }
@@ -191,11 +191,11 @@ func (s *Scheduler) allocate(r *request, a *kvcache.Alloc) bool {
 }
 
 func (s *Scheduler) lengths(r *request) int {
-	from := len(s.batch.from)
+	start := len(s.batch.tableLens)
 	for g := range s.groups {
-		s.batch.from = append(s.batch.from, len(r.kv.Table(g)))
+		s.batch.tableLens = append(s.batch.tableLens, len(r.kv.Table(g)))
 	}
-	return from
+	return start
 }
 
 // unschedule removes the row of a preempted request from the batch. It also removes the keys of its blocks from this
@@ -216,15 +216,15 @@ func (s *Scheduler) unschedule(r *request) bool {
 	return s.encoder.unscheduled(r)
 }
 
-// evictFrom removes the keys of the blocks of r that contain tokens at or after position computed. vLLM keeps these
-// keys.
-func (s *Scheduler) evictFrom(r *request, computed int) {
+// evictFrom removes the keys of the blocks of r that contain the token at position pos or later tokens. vLLM keeps
+// these keys.
+func (s *Scheduler) evictFrom(r *request, pos int) {
 	if s.differs.keys {
-		r.kv.EvictFrom(computed)
+		r.kv.EvictFrom(pos)
 	}
 }
 
-// takeDrafts moves the drafts of r that the row e computes to the batch, and drops the other drafts of r.
+// takeDrafts adds those drafts of r that the row e computes to the batch. It then removes all drafts from r.
 func (s *Scheduler) takeDrafts(r *request, e *entry) {
 	if len(r.drafts) == 0 {
 		return

@@ -32,13 +32,13 @@ type Scheduler struct {
 	spare    []*request
 	added    uint64
 
-	running   []*request // in the order of admission
-	waiting   queue
-	skipped   queue      // waiting requests that were skipped
-	aside     []*request // waiting requests that were skipped in this step
-	pause     Pause
-	preempted []ID // since the last step
-	finished  []ID // since the last step
+	running       []*request // in the order of admission
+	waiting       queue
+	skipped       queue      // waiting requests that were skipped
+	skippedInPass []*request // waiting requests that were skipped in this step
+	pause         Pause
+	preempted     []ID // since the last step
+	finished      []ID // since the last step
 
 	counters Counters
 
@@ -110,7 +110,7 @@ func (s *Scheduler) extend() error {
 	if c.EncoderCacheSize > 0 {
 		s.encoder = &encoder{s: s, cache: encodercache.New(c.EncoderCacheSize)}
 		if c.readsAhead() {
-			s.encoder.ahead = 1
+			s.encoder.lookahead = 1
 		}
 		s.extensions = append(s.extensions, s.encoder)
 	}
@@ -180,13 +180,13 @@ func (s *Scheduler) preempt(r *request) {
 
 // release frees the blocks of r. If a connector could load into these blocks while a step in flight may still write to
 // them, they are freed after the newest step in flight.
-func (s *Scheduler) release(r *request, why kvcache.Release) {
-	s.connector.lost(r, why)
-	after := uint64(0)
+func (s *Scheduler) release(r *request, reason kvcache.Release) {
+	s.connector.lost(r, reason)
+	step := uint64(0)
 	if r.inFlight > 0 && s.defersFrees() {
-		after = s.flight.batches[s.flight.n-1].seq
+		step = s.flight.batches[s.flight.n-1].seq
 	}
-	s.cache.Release(r.kv, why, after)
+	s.cache.Release(r.kv, reason, step)
 }
 
 func (s *Scheduler) defersFrees() bool {

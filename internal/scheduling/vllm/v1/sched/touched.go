@@ -3,29 +3,29 @@ package sched
 // touched has the blocks that rows of a batch read and write, for LoadFailed. Rows are recorded from the first row
 // that loads until the Update of its step, because only then a load can fail.
 type touched struct {
-	loads  bool // the batch has a row that loads
-	first  int  // index in batch.rows of rows[0]
-	rows   []touchedRow
-	blocks []int32
+	loads    bool // the batch has a row that loads
+	firstRow int  // index in batch.rows of rows[0]
+	rows     []touchedRow
+	blocks   []int32
 }
 
-// A touchedRow has two ends in touched.blocks. The blocks of the row up to reads are those that it reads; they are
-// listed only if the request was admitted in this step. The blocks from reads up to writes are those that the row
-// writes.
-type touchedRow struct{ reads, writes int }
+// A touchedRow has the ends of two ranges of touched.blocks. The first range begins where the previous row's ranges
+// end, and ends at readsEnd. It has the blocks that the row reads, but only if the request was admitted in this step;
+// otherwise it is empty. The second range is from readsEnd to writesEnd, and has the blocks that the row writes.
+type touchedRow struct{ readsEnd, writesEnd int }
 
 func (t *touched) reset() { *t = touched{rows: t.rows[:0], blocks: t.blocks[:0]} }
 
 func (t *touched) row(i int) (reads, writes []int32) {
-	if i -= t.first; i < 0 || i >= len(t.rows) {
+	if i -= t.firstRow; i < 0 || i >= len(t.rows) {
 		return nil, nil
 	}
 	start := 0
 	if i > 0 {
-		start = t.rows[i-1].writes
+		start = t.rows[i-1].writesEnd
 	}
 	r := t.rows[i]
-	return t.blocks[start:r.reads], t.blocks[r.reads:r.writes]
+	return t.blocks[start:r.readsEnd], t.blocks[r.readsEnd:r.writesEnd]
 }
 
 func (c *connector) touch(b *batch) {
@@ -43,7 +43,7 @@ func (c *connector) touch(b *batch) {
 			continue
 		}
 		if len(t.rows) == 0 {
-			t.first = i
+			t.firstRow = i
 		}
 		for g, size := range c.s.blockSizes {
 			if table := e.r.kv.Table(g); e.admitted {

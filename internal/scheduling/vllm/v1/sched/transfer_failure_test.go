@@ -105,15 +105,15 @@ func TestImpossibleTransferCallsAreRefused(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) { require.ErrorIs(t, test.call(), ErrRequest) })
 	}
-	alone := newHost(t, small(20))
+	noConnector := newHost(t, small(20))
 	for _, spec := range []Spec{{Ask: true}, {Send: true}, {External: Match{1, false}}} {
 		spec.Tokens, spec.MaxTokens = tokens(4, 1), 1
-		_, err := alone.Add(spec)
+		_, err := noConnector.Add(spec)
 		require.ErrorIs(t, err, ErrRequest, "no connector is configured")
 	}
-	require.ErrorIs(t, alone.Transfers.SetMatch(alone.add(4, 1, Spec{}), Match{1, false}), ErrOrder)
-	require.ErrorIs(t, alone.Transfers.LoadFailed(new(FailedLoad), 1), ErrOrder)
-	require.ErrorIs(t, alone.Transfers.Affected(new(FailedLoad), 1), ErrOrder)
+	require.ErrorIs(t, noConnector.Transfers.SetMatch(noConnector.add(4, 1, Spec{}), Match{1, false}), ErrOrder)
+	require.ErrorIs(t, noConnector.Transfers.LoadFailed(new(FailedLoad), 1), ErrOrder)
+	require.ErrorIs(t, noConnector.Transfers.Affected(new(FailedLoad), 1), ErrOrder)
 }
 
 func TestLoadedRequestsDoNotWaitForEachOther(t *testing.T) {
@@ -131,12 +131,12 @@ func TestLoadedRequestsDoNotWaitForEachOther(t *testing.T) {
 	h.empty()
 }
 
-// A request has hit tokens of a step in flight, and loads the tokens after them. Ensure that it computes the hit tokens
-// itself if the step fails.
+// A lookup of a request has hit tokens that a step in flight will compute, and the request loads the tokens after them.
+// Ensure that the request computes the tokens of the hit itself if the step fails.
 func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		before func(h *host, writer, loader ID)
+		action func(h *host, writer, loader ID)
 	}{
 		{"while it loads", func(*host, ID, ID) {}},
 		{"after it has received the rest", func(h *host, _, loader ID) { require.NoError(h.t, h.Transfers.Received(loader)) }},
@@ -151,7 +151,7 @@ func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 			loader := h.add(64, 1, Spec{External: Match{60, true}})
 			h.schedule()
 			require.Equal(t, []Loading{{loader, 0, 48, 12}}, h.step.Loads)
-			tc.before(h, writer, loader)
+			tc.action(h, writer, loader)
 			h.fail()
 			h.Abort(writer)
 			if h.Monitor.Load().Loading > 0 {
@@ -215,8 +215,9 @@ func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 	}
 }
 
-// LoadFailed names a block of a waiting request after its load was over. Ensure that the request loses its blocks if
-// another request shares this block, because it must not compute the block again (vllm/v1/RULES.md §19).
+// LoadFailed names a block of a waiting request after its load was over. Usually, the request keeps its blocks and
+// computes the failed block again. Ensure that the request loses its blocks if another request shares the failed block,
+// because it must not write to a shared block (vllm/v1/RULES.md §19).
 func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
 	for _, tc := range []struct {
 		shared, asVLLM bool

@@ -37,7 +37,7 @@ func (x Transfers) Received(ids ...ID) error {
 	s.mu.Lock()
 	defer s.unlock()
 	loading := func(r *request) bool { return r.transfers.loading && !r.transfers.received }
-	return s.each(ids, loading, "is not being loaded", func(r *request) {
+	return s.changeAll(ids, loading, "is not being loaded", func(r *request) {
 		r.transfers.received = true
 		s.connector.loading--
 		if r.status == parked {
@@ -53,17 +53,17 @@ func (x Transfers) Sent(ids ...ID) error {
 	s.mu.Lock()
 	defer s.unlock()
 	sending := func(r *request) bool { return r.status == parked && r.transfers.send }
-	return s.each(ids, sending, "is not one that has finished and whose blocks are kept to be sent", func(r *request) {
+	return s.changeAll(ids, sending, "is not one that has finished and whose blocks are kept to be sent", func(r *request) {
 		r.transfers.send = false
 		s.connector.settled(r)
 	})
 }
 
-// each calls change for each of the requests. If an id is unknown or twice in ids, or allows returns false for its
-// request, each changes nothing. It then returns an error with a text that ends in problem.
-func (s *Scheduler) each(ids []ID, allows func(*request) bool, problem string, change func(*request)) error {
+// changeAll calls change for each of the requests. If an id is unknown or occurs twice, or if canChange returns false
+// for one of the requests, changeAll changes nothing. It then returns an error with a text that ends in problem.
+func (s *Scheduler) changeAll(ids []ID, canChange func(*request) bool, problem string, change func(*request)) error {
 	for i, id := range ids {
-		if r := s.requests.Get(uint64(id)); r == nil || !allows(r) || slices.Contains(ids[:i], id) {
+		if r := s.requests.Get(uint64(id)); r == nil || !canChange(r) || slices.Contains(ids[:i], id) {
 			return fmt.Errorf("%w: request %#x %s", ErrRequest, uint64(id), problem)
 		}
 	}

@@ -74,9 +74,9 @@ func TestMinTokensThatCannotBeAreRefused(t *testing.T) {
 	require.Equal(t, []Done{{ID: id, Reason: Length}}, h.out.Done)
 }
 
-// A request with one token joins decodes. Ensure that its row is padded to their number of tokens, or to the threshold
-// if this is smaller. The request must wait if the padded row exceeds the budget or the longest sequence
-// (vllm/v1/RULES.md §14.3).
+// A request that has one token to compute joins a step of decodes with drafts. Ensure that its row is padded to the
+// number of tokens of a decode, or to LongPrefillTokenThreshold if this is smaller. The request must wait if the padded
+// row exceeds the budget or the longest sequence (vllm/v1/RULES.md §14.3).
 func TestPaddingUpToTheLimits(t *testing.T) {
 	for _, test := range []struct {
 		name      string

@@ -7,11 +7,13 @@ import (
 )
 
 // StepFailed reports that a step in flight, or a row of such a step, was not computed. It undoes all steps in flight,
-// because each depends on the one before. Running requests keep their blocks and compute the same tokens again. But a
-// request with copies in these steps, or with a Mamba state, which the steps have overwritten, is preempted. Requests
-// that were preempted while the steps were scheduled stay preempted. Requests that the steps admitted wait again,
-// before the others. Blocks that the steps should have written cannot be hit. The next row of each request has its
-// whole block table.
+// because each depends on the one before. A running request keeps its blocks and computes the same tokens again, with
+// two exceptions. It is preempted if one of the steps copies a block for it, or if it has a Mamba state, because the
+// steps have overwritten this state.
+//
+// Requests that were preempted while the steps were scheduled stay preempted. Requests that the steps admitted wait
+// again, before the others. Blocks that the steps should have written cannot be hit. The next row of each request has
+// its whole block table.
 func (s *Scheduler) StepFailed() error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -48,8 +50,9 @@ func (s *Scheduler) StepFailed() error {
 	return nil
 }
 
-// undo undoes the row e of r in batch b. Stale rows are the oldest rows of a request; their tokens are not in
-// NumComputedTokens any more.
+// undo undoes the row e of r in batch b. The newest row of r is undone first, and the stale rows are the oldest. So the
+// row is stale if r has only stale tokens in flight. The tokens of a stale row are not in NumComputedTokens any more,
+// so undo only stops counting them as in flight.
 func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 	stale := r.inFlight <= r.stale
 	tokens, drafts := int(e.tokens), int(e.drafts)

@@ -121,7 +121,7 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 	}
 	if reason != 0 {
 		if r.status != running {
-			r.in.remove(r)
+			r.queue.remove(r)
 		}
 		out.Done = append(out.Done, Done{r.id, r.userData, reason})
 		s.finish(r)
@@ -193,7 +193,9 @@ func (s *Scheduler) SetDrafts(ids []ID, counts, tokens []int32) error {
 	return nil
 }
 
-// takesDrafts reports whether the next row of r can verify drafts. vLLM also gives drafts to waiting requests.
+// takesDrafts reports whether the next row of r can verify drafts. r must be running and must have computed its prompt.
+// Without asynchronous scheduling, r must have no row in flight. vLLM checks only the prompt, so it also gives drafts
+// to waiting requests.
 func (s *Scheduler) takesDrafts(r *request) bool {
 	if !s.differs.drafts {
 		return !r.prefill

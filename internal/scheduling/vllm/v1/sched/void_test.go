@@ -91,12 +91,12 @@ func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
 	}
 }
 
-// Ensure that rows are void if they read a block written by a void row v. They can be in the same step as v or in later
-// steps. It does not matter what happened to the request of v.
+// Ensure that a row is void if it reads a block that a void row v has written. The row can be in the same step as v or
+// in a later step. What happened to the request of v must make no difference.
 func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		before func(h *host, first ID)
+		action func(h *host, first ID)
 	}{
 		{"the request runs", func(*host, ID) {}},
 		{"the request is aborted", func(h *host, first ID) { require.Equal(h.t, 1, h.Abort(first)) }},
@@ -122,7 +122,7 @@ func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 			invalid := h.table(first)[0]
 			require.NotContains(t, h.table(second), invalid)
 			require.NotContains(t, h.table(third), invalid)
-			test.before(h, first)
+			test.action(h, first)
 			var out FailedLoad
 			require.NoError(t, h.Transfers.LoadFailed(&out, invalid))
 			affected := []ID{second, third}

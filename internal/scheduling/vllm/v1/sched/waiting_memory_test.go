@@ -18,7 +18,7 @@ func longContext(t *testing.T) *Scheduler {
 	return newSmall(t, c)
 }
 
-func held(before uint64) int64 { return int64(heap() - before) }
+func held(oldHeap uint64) int64 { return int64(heap() - oldHeap) }
 
 func heap() uint64 {
 	var m runtime.MemStats
@@ -75,7 +75,7 @@ func TestForksTakeMemoryForTheirPrompts(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		prompt int
-		most   int64
+		limit  int64
 	}{
 		{"of a short prompt", 4, 4 * mib},
 		{"of a long prompt", 8000, 6 * mib}, // 64 requests run, with 32 KB of tokens and 16 KB of hashes each
@@ -91,7 +91,7 @@ func TestForksTakeMemoryForTheirPrompts(t *testing.T) {
 			require.Equal(t, 64, h.Monitor.Load().Running)
 			forked := held(before)
 			t.Logf("forked: %d bytes", forked)
-			require.Less(t, forked, test.most)
+			require.Less(t, forked, test.limit)
 			h.run(1)
 			runtime.KeepAlive(h)
 		})

@@ -54,7 +54,7 @@ func (s *Scheduler) writeRow(step *Step, i int, e *entry) {
 		table := e.r.kv.Table(g)
 		start := 0
 		if e.kind == KindRunning {
-			start = b.from[int(e.from)+g]
+			start = b.tableLens[int(e.firstLen)+g]
 		}
 		if start < len(table) {
 			step.Blocks = append(step.Blocks, table[start:]...)
@@ -105,8 +105,8 @@ func (s *Scheduler) writeCopies(step *Step) {
 	}
 }
 
-// sendsWhole reports whether the step sends the whole block table of a request to the worker. This table already has
-// the destination blocks of all copies.
+// sendsWhole reports whether the step sends the whole block table of a request to the worker. Such a table already
+// names the destination blocks of the step's copies, so the worker need not put them into its table.
 func (s *Scheduler) sendsWhole(id ID) bool {
 	return slices.ContainsFunc(s.batch.rows, func(e entry) bool { return e.id == id && e.kind != KindRunning })
 }

@@ -9,38 +9,38 @@ import (
 // zeroing is the extension that lists the blocks to zero (RULES.md §21).
 type zeroing struct {
 	noExtension
-	s     *Scheduler
-	skip  []int32        // blocks that loads of this step write
-	open  []int32        // new blocks that no step has listed yet
-	loose bool           // a request without a row may have new blocks, or a request may have lost new blocks
-	held  map[int32]bool // for writeOpen: the blocks of all requests; true if the request has a row
+	s        *Scheduler
+	skip     []int32        // blocks that loads of this step write
+	unlisted []int32        // new blocks that no step has listed yet
+	loose    bool           // a request without a row may have new blocks, or a request may have lost new blocks
+	held     map[int32]bool // for writeUnlisted: the blocks of all requests; true if the request has a row
 }
 
-// write lists the new blocks of rows in step.ZeroBlocks. It leaves out blocks that a load of this step writes, because
-// such a load can happen before the worker zeroes blocks. Loads of later steps can get a block of a row only after this
-// step has run.
+// write lists the new blocks of rows in step.ZeroBlocks. It leaves out blocks that a load of this step writes: such a
+// load can happen before the worker zeroes blocks, and the worker would zero what was loaded. Loads of later steps need
+// no such exception, because they can get a block of a row only after this step has run.
 func (z *zeroing) write(step *Step) {
 	s := z.s
-	old := len(z.open)
-	z.open = append(z.open, s.pending.NewBlocks...)
+	old := len(z.unlisted)
+	z.unlisted = append(z.unlisted, s.pending.NewBlocks...)
 	s.pending.NewBlocks = s.pending.NewBlocks[:0]
 	if len(z.skip) > 0 {
-		z.open = slices.DeleteFunc(z.open, func(id int32) bool { return slices.Contains(z.skip, id) })
+		z.unlisted = slices.DeleteFunc(z.unlisted, func(id int32) bool { return slices.Contains(z.skip, id) })
 	}
 	if !s.differs.zeroing || old == 0 && !z.loose {
-		step.ZeroBlocks = append(step.ZeroBlocks, z.open...)
-		z.open = z.open[:0]
+		step.ZeroBlocks = append(step.ZeroBlocks, z.unlisted...)
+		z.unlisted = z.unlisted[:0]
 	} else {
-		z.writeOpen(step)
+		z.writeUnlisted(step)
 	}
 	z.skip, z.loose = z.skip[:0], false
 	s.batch.zero = append(s.batch.zero, step.ZeroBlocks...)
 }
 
-// writeOpen lists in step.ZeroBlocks those blocks of z.open that belong to a row of the step. Blocks of requests
-// without a row stay in z.open. Other blocks are dropped from it: a request that gets such a block later gets it as a
-// new block.
-func (z *zeroing) writeOpen(step *Step) {
+// writeUnlisted moves the blocks of z.unlisted that belong to a row of the step to step.ZeroBlocks. Blocks of requests
+// without a row stay in z.unlisted. Blocks that belong to no request are removed from z.unlisted: a request that gets
+// such a block later gets it as a new block.
+func (z *zeroing) writeUnlisted(step *Step) {
 	s := z.s
 	clear(z.held)
 	for _, r := range append(s.allWaiting(), s.running...) {
@@ -49,7 +49,7 @@ func (z *zeroing) writeOpen(step *Step) {
 	for i := range s.batch.rows {
 		z.note(s.batch.rows[i].r, true)
 	}
-	z.open = slices.DeleteFunc(z.open, func(id int32) bool {
+	z.unlisted = slices.DeleteFunc(z.unlisted, func(id int32) bool {
 		row, held := z.held[id]
 		if row {
 			step.ZeroBlocks = append(step.ZeroBlocks, id)
@@ -67,9 +67,9 @@ func (z *zeroing) note(r *request, row bool) {
 	}
 }
 
-// loading adds to z.skip the blocks to which a load for r writes: the blocks of tokens from start to end-1, and states.
-// Blocks of states are never in z.open when they are new. But after a failed step, which vLLM does not have, z.open can
-// have such a block from the time when it had keys and values.
+// loading adds to z.skip the blocks to which a load for r writes: the blocks of the tokens [start, end), and blocks of
+// Mamba states. When a block of a state is new, it is not added to z.unlisted. But failed can have added the block to
+// z.unlisted, if it had keys and values in the failed step. (In vLLM no step fails.)
 func (z *zeroing) loading(r *request, start, end int) {
 	for g, size := range z.s.blockSizes {
 		table := r.kv.Table(g)
@@ -82,13 +82,12 @@ func (z *zeroing) loading(r *request, start, end int) {
 	}
 }
 
-// blocksOf returns the blocks of a table that contain tokens from start to end-1 (vLLM's
-// get_zeroing_block_ids_in_range).
+// blocksOf returns the blocks of a table that contain the tokens [start, end) (vLLM's get_zeroing_block_ids_in_range).
 func blocksOf(table []int32, size, start, end int) []int32 {
 	return table[min(start/size, len(table)):min((end+size-1)/size, len(table))]
 }
 
-// failed puts the listed blocks of failed steps into z.open again. It leaves out the blocks of waiting requests,
+// failed puts the listed blocks of failed steps into z.unlisted again. It leaves out the blocks of waiting requests,
 // because loads write these.
 func (z *zeroing) failed(batches []*batch) {
 	s := z.s
@@ -101,7 +100,7 @@ func (z *zeroing) failed(batches []*batch) {
 	for _, b := range batches {
 		for _, id := range b.zero {
 			if !slices.Contains(loaded, id) {
-				z.open = append(z.open, id)
+				z.unlisted = append(z.unlisted, id)
 			}
 		}
 	}
@@ -109,10 +108,10 @@ func (z *zeroing) failed(batches []*batch) {
 
 func (z *zeroing) released(*request) { z.loose = true }
 
-// noteUnwritten makes the blocks of r count as new again that contain tokens at or after position computed, because
-// these blocks were not loaded.
-func (c *connector) noteUnwritten(r *request, computed int) {
-	r.kv.NoteUnwritten(computed)
+// noteUnwritten makes blocks of r count as new again, because they were not loaded. These are the blocks that contain
+// the token at position pos or later tokens.
+func (c *connector) noteUnwritten(r *request, pos int) {
+	r.kv.NoteUnwritten(pos)
 	if c.s.zero != nil {
 		c.s.zero.loose = true
 	}
