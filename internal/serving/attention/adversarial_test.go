@@ -88,10 +88,10 @@ func TestForwardEqualsTheReference(t *testing.T) {
 	}
 }
 
-// change applies a function that sets options of the batch. AlibiSlopes and Sinks need a value for each head; the
-// function may set fewer, which change repeats.
-func (p *problem) change(change func(b *Batch)) {
-	change(&p.batch)
+// change calls set, which sets options of the batch. AlibiSlopes and Sinks need one value for each head. If set gives
+// them fewer values, change repeats these values.
+func (p *problem) change(set func(b *Batch)) {
+	set(&p.batch)
 	for _, list := range []*[]float32{&p.batch.AlibiSlopes, &p.batch.Sinks} {
 		if *list != nil {
 			*list = slices.Repeat(*list, p.batch.NumHeads)[:p.batch.NumHeads]
@@ -103,26 +103,27 @@ func TestNaNStaysWhereItIsReached(t *testing.T) {
 	nan := float32(math.NaN())
 	forEachSet(t, instructionSets(), func(t *testing.T, runner *Runner) {
 		for _, dtype := range []DType{F32, F16, BF16, E4M3, E5M2} {
-			for _, at := range []struct {
+			for _, place := range []struct {
 				value                bool
 				size, element, token int
 			}{{false, 32, 5, 30}, {true, 32, 5, 30}, {true, 40, 39, 30}, {true, 48, 37, 30}, {true, 48, 37, 40}} {
-				t.Run(fmt.Sprintf("%v value %v, head of %d, token %d", dtype, at.value, at.size, at.token), func(t *testing.T) {
+				name := fmt.Sprintf("%v value %v, head of %d, token %d", dtype, place.value, place.size, place.token)
+				t.Run(name, func(t *testing.T) {
 					const n = 41
 					r := rand.New(rand.NewPCG(13, 1))
 					p := newProblem(r, problemSpec{
-						shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: at.size, DType: dtype},
-						heads: 4, lens: []int{n, 48}, queries: []int{20, 1}, // whole tiles of queries, because the kernels read all keys of a tile
+						shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: place.size, DType: dtype},
+						heads: 4, lens: []int{n, 48}, queries: []int{20, 1}, // unpacked; read in place
 					})
-					p.poisonUnused(nan, at.element)
+					p.poisonUnused(nan, place.element)
 					for seq := range 2 {
-						p.poison(p.batch.blockOf(&p.cache, seq, at.token)*16+at.token%16, nan, at.element, at.value)
+						p.poison(p.batch.blockOf(&p.cache, seq, place.token)*16+place.token%16, nan, place.element, place.value)
 					}
 					require.NoError(t, runner.Forward(&p.cache, &p.batch))
 					p.eachRow(func(seq, query, head int, out []float32) {
 						_, _, position := p.batch.queries(seq)
-						if head < 2 && position+query >= at.token {
-							require.True(t, out[at.element] != out[at.element], "sequence %d, query %d, head %d", seq, query, head)
+						if head < 2 && position+query >= place.token {
+							require.True(t, out[place.element] != out[place.element], "sequence %d, query %d, head %d", seq, query, head)
 							return
 						}
 						for i, v := range out {

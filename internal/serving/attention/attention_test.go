@@ -125,12 +125,12 @@ func outputs(t *testing.T, r *Runner, p *problem, change func(b *Batch)) []float
 	return append([]float32(nil), p.out...)
 }
 
-func requireSameBits(t *testing.T, want, got []float32, what string) {
+func requireSameBits(t *testing.T, want, got []float32, name string) {
 	t.Helper()
 	require.Equal(t, len(want), len(got))
 	for i := range want {
 		if math.Float32bits(want[i]) != math.Float32bits(got[i]) {
-			require.Failf(t, "other bits", "%s: element %d is %v, not %v", what, i, got[i], want[i])
+			require.Failf(t, "other bits", "%s: element %d is %v, not %v", name, i, got[i], want[i])
 		}
 	}
 }
@@ -154,7 +154,7 @@ func TestNeitherVersionNorCoresNorTheBatchChangeABit(t *testing.T) {
 					}
 				}
 				for seq := range p.batch.seqs() {
-					got := outputs(t, one, p, func(b *Batch) { alone(b, seq) })
+					got := outputs(t, one, p, func(b *Batch) { selectSequence(b, seq) })
 					first, n, _ := p.batch.queries(seq)
 					width := p.batch.NumHeads * p.cache.HeadSize
 					requireSameBits(t, want[first*width:][:n*width], got[:n*width], fmt.Sprintf("sequence %d alone", seq))
@@ -164,8 +164,9 @@ func TestNeitherVersionNorCoresNorTheBatchChangeABit(t *testing.T) {
 	}
 }
 
-// alone leaves one sequence in a batch; its outputs come first.
-func alone(b *Batch, seq int) {
+// selectSequence removes all sequences but one from a batch. Forward then writes the outputs of this sequence to the
+// beginning of Out.
+func selectSequence(b *Batch, seq int) {
 	first, n, _ := b.queries(seq)
 	b.SeqLens = b.SeqLens[seq : seq+1]
 	b.QueryStart = []int32{0, int32(n)}
@@ -216,13 +217,14 @@ func TestChunksOfAPromptChangeNoBit(t *testing.T) {
 				runner := newRunner(t, 2, k)
 				want := outputs(t, runner, p, nil)
 				for _, step := range []int{1, 17, 250} {
-					for at := 0; at < n; at += max(step, 5) { // single ones at every place in a block
-						q := min(step, n-at)
+					for start := 0; start < n; start += max(step, 5) { // single ones at every place in a block
+						q := min(step, n-start)
 						got := outputs(t, runner, p, func(b *Batch) {
-							b.SeqLens, b.QueryStart = []int32{int32(at + q)}, []int32{0, int32(q)}
-							b.Query.Data = b.Query.Data[at*heads*size*4:]
+							b.SeqLens, b.QueryStart = []int32{int32(start + q)}, []int32{0, int32(q)}
+							b.Query.Data = b.Query.Data[start*heads*size*4:]
 						})
-						requireSameBits(t, want[at*heads*size:][:q*heads*size], got[:q*heads*size], fmt.Sprintf("%d tokens at %d", q, at))
+						requireSameBits(t, want[start*heads*size:][:q*heads*size], got[:q*heads*size],
+							fmt.Sprintf("%d tokens at %d", q, start))
 					}
 				}
 			})

@@ -71,11 +71,11 @@ func (b *Batch) queries(seq int) (first, n, position int) {
 	return first, n, int(b.SeqLens[seq]) - n
 }
 
-func (b *Batch) attended(position int) (from, to int) {
+func (b *Batch) attended(position int) (start, end int) {
 	if b.SlidingWindow > 0 {
-		from = max(0, position+1-b.SlidingWindow)
+		start = max(0, position+1-b.SlidingWindow)
 	}
-	return from, position + 1
+	return start, position + 1
 }
 
 func (b *Batch) check(c *Cache) error {
@@ -144,9 +144,9 @@ func (b *Batch) checkSequence(c *Cache, seq int) error {
 	case n == 0:
 		return nil
 	}
-	from, _ := b.attended(position)
+	token, _ := b.attended(position)
 	table := b.table(seq)
-	start, end := from/c.BlockSize, (position+n-1)/c.BlockSize+1
+	start, end := token/c.BlockSize, (position+n-1)/c.BlockSize+1
 	if end > len(table) {
 		return badArgument("sequence %d needs %d entries of its block table; it has %d", seq, end, len(table))
 	}
@@ -186,20 +186,20 @@ func (b *Batch) checkShared(c *Cache) error {
 	return nil
 }
 
-// checkCommon returns an error if the block tables of sequences first and seq differ in the common prefix. Forward
-// reads the prefix of all sequences through the table of sequence first.
-func (b *Batch) checkCommon(c *Cache, first, seq int) error {
+// checkCommon returns an error if the block table of sequence seq differs from that of sequence prefixSeq in the common
+// prefix. Forward reads the prefix of all sequences through the table of prefixSeq.
+func (b *Batch) checkCommon(c *Cache, prefixSeq, seq int) error {
 	_, _, position := b.queries(seq)
-	from, _ := b.attended(position)
-	start, end := from/c.BlockSize, (b.CommonPrefix+c.BlockSize-1)/c.BlockSize
+	token, _ := b.attended(position)
+	start, end := token/c.BlockSize, (b.CommonPrefix+c.BlockSize-1)/c.BlockSize
 	if start >= end {
 		return nil
 	}
-	common, mine := b.table(first)[start:end], b.table(seq)[start:end]
+	common, mine := b.table(prefixSeq)[start:end], b.table(seq)[start:end]
 	for i := range mine {
 		if mine[i] != common[i] {
 			return badArgument("the first %d tokens are not common to all sequences: entry %d of the block table of "+
-				"sequence %d is block %d, of sequence %d block %d", b.CommonPrefix, start+i, first, common[i], seq, mine[i])
+				"sequence %d is block %d, of sequence %d block %d", b.CommonPrefix, start+i, prefixSeq, common[i], seq, mine[i])
 		}
 	}
 	return nil

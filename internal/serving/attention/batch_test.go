@@ -47,12 +47,12 @@ type panicking struct {
 	armed *bool
 }
 
-func (k panicking) combine(call *call, x, y []float32, a, b float32) {
+func (k panicking) combine(arguments *args, x, y []float32, a, b float32) {
 	if *k.armed {
 		*k.armed = false
 		panic("combine")
 	}
-	k.portable.combine(call, x, y, a, b)
+	k.portable.combine(arguments, x, y, a, b)
 }
 
 func TestARunnerGoesOnAfterAPanic(t *testing.T) {

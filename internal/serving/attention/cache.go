@@ -138,8 +138,9 @@ func CheckScales(key, value float32) error {
 	return nil
 }
 
-// CheckStrides returns an error if blocks or heads share memory with each other. Call it only after Check has
-// succeeded.
+// CheckStrides returns an error if blocks or heads share memory with each other. It also refuses strides that keep
+// neither the heads of each block nor the blocks of each head together, although blocks with such strides need not
+// share memory. Call it only after Check has succeeded.
 func (c *Cache) CheckStrides() error {
 	row, pitch := c.headSpan(), 0 // bytes of a row, and the distance in bytes from one row to the next in LayoutFlash
 	if c.Layout == LayoutFlash {
@@ -157,10 +158,16 @@ func (c *Cache) CheckStrides() error {
 	return nil
 }
 
-// disjoint reports whether pieces of memory do not overlap. A piece has span bytes and begins at offset i·a + j·b,
-// for each i < n and each j < m. If pitch is not 0, a piece is not contiguous: it consists of rows of row bytes each.
-// The rows begin pitch bytes apart. Then the gaps between the rows of a piece may contain the rows of pieces with
-// another j.
+// disjoint reports whether pieces of memory are arranged so that they cannot overlap. For each i < n and each j < m, a
+// piece of span bytes begins at the offset
+//
+//	i·a + j·b
+//
+// If pitch is 0, a piece is contiguous. Otherwise it consists of rows of row bytes, which begin pitch bytes apart. The
+// gaps between its rows do not belong to the piece, and may contain rows of the pieces with the same i and another j.
+//
+// disjoint accepts only nested arrangements: the pieces of each i are together, or the pieces of each j are together.
+// It returns false for all other arrangements, even if no pieces overlap.
 func disjoint(a, n, b, m, row, span, pitch int) bool {
 	if pitch > 0 && b < span {
 		fits := m == 1 || b >= row && (m-1)*b+row <= pitch
@@ -189,24 +196,28 @@ func (c *Cache) CheckApart() error {
 }
 
 // overlapping reports whether keys and values, or the scales of keys and of values, share memory. In both a and b,
-// block i and head j have a piece of span bytes at offset i·block + j·head. The distance between a piece of a and a
-// piece of b depends only on the difference of their heads and the difference of their blocks. For each difference of
-// heads, overlapping checks only the one or two differences of blocks for which the pieces are closest.
+// block i and head j have a piece of span bytes at the offset
+//
+//	i·block + j·head
+//
+// The distance from a piece of a to a piece of b depends only on two differences: the head of b's piece minus the head
+// of a's piece, and likewise for the blocks. For each difference of heads, overlapping looks for the differences of
+// blocks for which the pieces are closest to each other. These are one or two, and overlapping checks no others.
 func (c *Cache) overlapping(a, b []byte, block, head, heads, span int) bool {
 	distance := int(uintptr(unsafe.Pointer(&b[0])) - uintptr(unsafe.Pointer(&a[0])))
 	if distance >= span && distance+span <= head && block >= heads*head {
 		return false // alternating in each head, as in LayoutTile
 	}
 	for h := 1 - heads; h < heads; h++ {
-		apart := distance + h*head
+		separation := distance + h*head
 		if c.NumBlocks > 1 {
-			blocks := min(max(apart/block, 1-c.NumBlocks), c.NumBlocks-1)
-			apart -= blocks * block
-			if n := block - max(apart, -apart); n > 0 && n < span && max(blocks, -blocks) < c.NumBlocks-1 {
-				apart = n
+			blocks := min(max(separation/block, 1-c.NumBlocks), c.NumBlocks-1)
+			separation -= blocks * block
+			if n := block - max(separation, -separation); n > 0 && n < span && max(blocks, -blocks) < c.NumBlocks-1 {
+				separation = n
 			}
 		}
-		if apart < span && apart > -span {
+		if separation < span && separation > -span {
 			return true
 		}
 	}
@@ -253,6 +264,6 @@ func overlap(a, b []byte) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return false
 	}
-	from, to := uintptr(unsafe.Pointer(&a[0])), uintptr(unsafe.Pointer(&b[0]))
-	return from < to+uintptr(len(b)) && to < from+uintptr(len(a))
+	startA, startB := uintptr(unsafe.Pointer(&a[0])), uintptr(unsafe.Pointer(&b[0]))
+	return startA < startB+uintptr(len(b)) && startB < startA+uintptr(len(a))
 }

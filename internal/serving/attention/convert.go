@@ -4,58 +4,62 @@ import (
 	"unsafe"
 )
 
-// Convert copies all blocks of a cache to another cache with the same block size, heads and head size. Layout and type
-// may differ. Numbers are rounded to nearest; with the same type and scale, they keep their bits. Int8 can be
+// Convert copies all blocks of source to target. Both caches must have the same block size, heads and head size. Layout
+// and type may differ. Numbers are rounded to nearest; with the same type and scale, they keep their bits. Int8 can be
 // converted only to Int8, with its scales.
-func Convert(to, from *Cache) error {
-	if err := from.Check(); err != nil {
+func Convert(target, source *Cache) error {
+	if err := source.Check(); err != nil {
 		return err
 	}
-	if err := to.Check(); err != nil {
+	if err := target.Check(); err != nil {
 		return err
 	}
-	if to.NumBlocks < from.NumBlocks || to.BlockSize != from.BlockSize || to.NumKVHeads != from.NumKVHeads ||
-		to.HeadSize != from.HeadSize {
+	if target.NumBlocks < source.NumBlocks || target.BlockSize != source.BlockSize ||
+		target.NumKVHeads != source.NumKVHeads || target.HeadSize != source.HeadSize {
 		return badArgument("%d blocks of %d tokens and %d heads of %d elements do not fit into %d blocks of %d and %d of "+
-			"%d", from.NumBlocks, from.BlockSize, from.NumKVHeads, from.HeadSize, to.NumBlocks, to.BlockSize, to.NumKVHeads,
-			to.HeadSize)
+			"%d", source.NumBlocks, source.BlockSize, source.NumKVHeads, source.HeadSize, target.NumBlocks,
+			target.BlockSize, target.NumKVHeads, target.HeadSize)
 	}
-	if (to.DType == Int8) != (from.DType == Int8) {
-		return badArgument("%v cannot be converted to %v: only int8 has scales of tokens", from.DType, to.DType)
+	if (target.DType == Int8) != (source.DType == Int8) {
+		return badArgument("%v cannot be converted to %v: only int8 has scales of tokens", source.DType, target.DType)
 	}
-	if to.OverlapsBlocks(from) {
+	if target.OverlapsBlocks(source) {
 		return badArgument("%w: the blocks to be written and to be read", ErrOverlap)
 	}
-	fromKey, fromValue := from.Factors()
-	toKey, toValue := to.Factors()
-	keys, values := fromKey/toKey, fromValue/toValue
-	for block := range from.NumBlocks {
-		for head := range from.NumKVHeads {
-			convertHead(to, from, block, head, keys, values)
+	sourceKey, sourceValue := source.Factors()
+	targetKey, targetValue := target.Factors()
+	keys, values := sourceKey/targetKey, sourceValue/targetValue
+	for block := range source.NumBlocks {
+		for head := range source.NumKVHeads {
+			convertHead(target, source, block, head, keys, values)
 		}
 	}
 	return nil
 }
 
-func convertHead(to, from *Cache, block, head int, keys, values float32) {
-	for token := range from.BlockSize {
-		for i := range from.HeadSize {
-			dst, src := to.Key[to.KeyOffset(block, head, token, i):], from.Key[from.KeyOffset(block, head, token, i):]
-			convertNumber(to, from, dst, src, keys)
-			dst, src = to.Value[to.ValueOffset(block, head, token, i):], from.Value[from.ValueOffset(block, head, token, i):]
-			convertNumber(to, from, dst, src, values)
+func convertHead(target, source *Cache, block, head int, keys, values float32) {
+	for token := range source.BlockSize {
+		for i := range source.HeadSize {
+			dst := target.Key[target.KeyOffset(block, head, token, i):]
+			src := source.Key[source.KeyOffset(block, head, token, i):]
+			convertNumber(target, source, dst, src, keys)
+			dst = target.Value[target.ValueOffset(block, head, token, i):]
+			src = source.Value[source.ValueOffset(block, head, token, i):]
+			convertNumber(target, source, dst, src, values)
 		}
 	}
-	if from.DType == Int8 {
-		copy(to.Scales(to.KeyScales, block, head), from.Scales(from.KeyScales, block, head))
-		copy(to.Scales(to.ValueScales, block, head), from.Scales(from.ValueScales, block, head))
+	if source.DType == Int8 {
+		copy(target.Scales(target.KeyScales, block, head), source.Scales(source.KeyScales, block, head))
+		copy(target.Scales(target.ValueScales, block, head), source.Scales(source.ValueScales, block, head))
 	}
 }
 
-func convertNumber(to, from *Cache, dst, src []byte, factor float32) {
-	if to.DType == from.DType && factor == 1 {
-		copy(dst, src[:from.DType.Size()])
+// convertNumber reads a number of type source.DType from src, multiplies it by factor, and stores it in dst as
+// target.DType.
+func convertNumber(target, source *Cache, dst, src []byte, factor float32) {
+	if target.DType == source.DType && factor == 1 {
+		copy(dst, src[:source.DType.Size()])
 		return
 	}
-	to.DType.Store(unsafe.Pointer(&dst[0]), from.DType.Load(unsafe.Pointer(&src[0]))*factor)
+	target.DType.Store(unsafe.Pointer(&dst[0]), source.DType.Load(unsafe.Pointer(&src[0]))*factor)
 }

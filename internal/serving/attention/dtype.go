@@ -55,18 +55,18 @@ func e4m3ToF32(b uint8) float32 {
 func toFP8(f float32, fraction, bias uint32, largest uint8) uint8 {
 	b := math.Float32bits(f)
 	sign, abs := uint8(b>>24&0x80), b&0x7fffffff
-	drop, least := 23-fraction, (127-bias)<<23 // the number of bits rounded off; the bits of 2^-bias
+	drop, base := 23-fraction, (127-bias)<<23 // the number of bits rounded off; the bits of 2^-bias
 	switch {
 	case abs > 0x7f800000:
 		return sign | 0x7f
-	case abs >= least+uint32(largest)<<drop:
+	case abs >= base+uint32(largest)<<drop:
 		return sign | largest
-	case abs < least+1<<23: // a multiple of the least number
+	case abs < base+1<<23: // a multiple of the smallest denormal number
 		unit := math.Float64frombits(uint64(1023+bias+fraction-1) << 52)
 		return sign | uint8(math.RoundToEven(float64(math.Float32frombits(abs))*unit))
 	}
 	abs += 1<<(drop-1) - 1 + abs>>drop&1
-	return sign | uint8((abs-least)>>drop)
+	return sign | uint8((abs-base)>>drop)
 }
 
 // Load reads a number of the type, without applying a scale.

@@ -28,8 +28,8 @@ func TestNarrowNumbersSurviveFloat32(t *testing.T) {
 		for i := range 1 << (8 * d.Size()) {
 			switch v := d.fromBits(i); {
 			case v != v:
-				back := d.fromBits(d.toBits(v))
-				require.True(t, back != back, "%v %#x", d, i)
+				restored := d.fromBits(d.toBits(v))
+				require.True(t, restored != restored, "%v %#x", d, i)
 			case d == E5M2 && math.IsInf(float64(v), 0):
 				require.Equal(t, i-1, d.toBits(v), "it saturates")
 			case i != d.toBits(v):
@@ -91,14 +91,14 @@ func TestAssemblyConvertsLikeGo(t *testing.T) {
 			}
 		}
 		for _, d := range []DType{F16, BF16, E5M2, Int8} {
-			in := make([]uint16, 1<<16)
-			for i := range in {
-				in[i] = uint16(i)
+			input := make([]uint16, 1<<16)
+			for i := range input {
+				input[i] = uint16(i)
 			}
 			out := make([]float32, 1<<16)
-			n := k.widen(d, out, unsafe.Pointer(&in[0]))
+			n := k.widen(d, out, unsafe.Pointer(&input[0]))
 			for i := range n {
-				want := d.Load(unsafe.Add(unsafe.Pointer(&in[0]), i*d.Size()))
+				want := d.Load(unsafe.Add(unsafe.Pointer(&input[0]), i*d.Size()))
 				if math.Float32bits(want) != math.Float32bits(out[i]) {
 					require.Failf(t, "other bits", "%v %v, number %d is %v, not %v", k, d, i, out[i], want)
 				}
@@ -108,30 +108,30 @@ func TestAssemblyConvertsLikeGo(t *testing.T) {
 }
 
 func TestTilesAreTransposedAndRowsCopied(t *testing.T) {
-	in := make([]uint16, 40*300)
-	for i := range in {
-		in[i] = uint16(i * 7)
+	input := make([]uint16, 40*300)
+	for i := range input {
+		input[i] = uint16(i * 7)
 	}
 	for _, k := range instructionSets() {
 		for _, size := range []int{8, 72, 128} {
-			for _, past := range []bool{false, true} {
+			for _, bypass := range []bool{false, true} {
 				padded := make([]uint32, 16*size+8)
 				skip := int(-uintptr(unsafe.Pointer(&padded[0]))&31) / 4
 				out := padded[skip:][:16*size]
 				short := unsafe.Slice((*uint16)(unsafe.Pointer(&out[0])), 16*size)
-				long := unsafe.Slice((*uint32)(unsafe.Pointer(&in[0])), len(in)/2)
+				long := unsafe.Slice((*uint32)(unsafe.Pointer(&input[0])), len(input)/2)
 				const stride = 280 // numbers of 16 bits
-				k.transpose(unsafe.Pointer(&short[0]), unsafe.Pointer(&in[0]), 2*stride, size, 2, past)
+				k.transpose(unsafe.Pointer(&short[0]), unsafe.Pointer(&input[0]), 2*stride, size, 2, bypass)
 				for i := range short {
-					require.Equal(t, in[i%16*stride+i/16], short[i], "%v, heads of %d, past %v: element %d", k, size, past, i)
+					require.Equal(t, input[i%16*stride+i/16], short[i], "%v, heads of %d, bypass %v: element %d", k, size, bypass, i)
 				}
-				k.transpose(unsafe.Pointer(&out[0]), unsafe.Pointer(&in[0]), 2*stride, size, 4, past)
+				k.transpose(unsafe.Pointer(&out[0]), unsafe.Pointer(&input[0]), 2*stride, size, 4, bypass)
 				for i := range out {
-					require.Equal(t, long[i%16*stride/2+i/16], out[i], "%v, heads of %d, past %v: element %d", k, size, past, i)
+					require.Equal(t, long[i%16*stride/2+i/16], out[i], "%v, heads of %d, bypass %v: element %d", k, size, bypass, i)
 				}
-				k.copyRows(unsafe.Pointer(&short[0]), unsafe.Pointer(&in[0]), 2*stride, 16, 2*size, past)
+				k.copyRows(unsafe.Pointer(&short[0]), unsafe.Pointer(&input[0]), 2*stride, 16, 2*size, bypass)
 				for i := range short {
-					require.Equal(t, in[i/size*stride+i%size], short[i], "%v, heads of %d, past %v: element %d", k, size, past, i)
+					require.Equal(t, input[i/size*stride+i%size], short[i], "%v, heads of %d, bypass %v: element %d", k, size, bypass, i)
 				}
 			}
 		}
@@ -151,17 +151,17 @@ func TestLayoutsHoldTheSameNumbers(t *testing.T) {
 				})
 				runner := newRunner(t, 2)
 				want := outputs(t, runner, p, nil)
-				first := p.cache
+				original := p.cache
 				for _, layout := range []Layout{LayoutVLLM, LayoutFlash, LayoutTile} {
-					s := first.Shape
+					s := original.Shape
 					s.Layout = layout
-					c, err := NewCache(s, aligned(s.BlockBytes()*first.NumBlocks))
+					c, err := NewCache(s, aligned(s.BlockBytes()*original.NumBlocks))
 					require.NoError(t, err)
 					require.NoError(t, Convert(&c, &p.cache))
 					p.cache = c
 					requireSameBits(t, want, outputs(t, runner, p, nil), layout.String())
 				}
-				require.Equal(t, first.Key, p.cache.Key)
+				require.Equal(t, original.Key, p.cache.Key)
 			})
 		}
 	}
@@ -169,37 +169,37 @@ func TestLayoutsHoldTheSameNumbers(t *testing.T) {
 
 func TestConvertingRoundsAndRefuses(t *testing.T) {
 	s := Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32, DType: F32}
-	from, err := NewCache(s, aligned(s.BlockBytes()))
+	source, err := NewCache(s, aligned(s.BlockBytes()))
 	require.NoError(t, err)
-	from.DType.Store(unsafe.Pointer(&from.Key[from.KeyOffset(0, 0, 3, 7)]), 1.0003)
+	source.DType.Store(unsafe.Pointer(&source.Key[source.KeyOffset(0, 0, 3, 7)]), 1.0003)
 	s.DType, s.Layout = F16, LayoutFlash
-	to, err := NewCache(s, aligned(s.BlockBytes()))
+	target, err := NewCache(s, aligned(s.BlockBytes()))
 	require.NoError(t, err)
-	require.NoError(t, Convert(&to, &from))
-	require.Equal(t, float32(1), to.DType.Load(unsafe.Pointer(&to.Key[to.KeyOffset(0, 0, 3, 7)])))
+	require.NoError(t, Convert(&target, &source))
+	require.Equal(t, float32(1), target.DType.Load(unsafe.Pointer(&target.Key[target.KeyOffset(0, 0, 3, 7)])))
 	other := s
 	other.HeadSize = 64
-	wrong, err := NewCache(other, aligned(other.BlockBytes()))
+	refused, err := NewCache(other, aligned(other.BlockBytes()))
 	require.NoError(t, err)
-	require.ErrorIs(t, Convert(&wrong, &from), ErrArgument)
+	require.ErrorIs(t, Convert(&refused, &source), ErrArgument)
 	other = s
 	other.DType = Int8
-	wrong, err = NewCache(other, aligned(other.BlockBytes()))
+	refused, err = NewCache(other, aligned(other.BlockBytes()))
 	require.NoError(t, err)
-	require.ErrorIs(t, Convert(&wrong, &from), ErrArgument)
-	require.ErrorIs(t, Convert(&from, &from), ErrOverlap)
-	moved := to
-	moved.Key, moved.Value = to.Value, aligned(len(to.Value))
-	require.ErrorIs(t, Convert(&moved, &to), ErrOverlap, "keys are written where values are read")
+	require.ErrorIs(t, Convert(&refused, &source), ErrArgument)
+	require.ErrorIs(t, Convert(&source, &source), ErrOverlap)
+	moved := target
+	moved.Key, moved.Value = target.Value, aligned(len(target.Value))
+	require.ErrorIs(t, Convert(&moved, &target), ErrOverlap, "keys are written where values are read")
 }
 
 func TestConvertingToTheSameTypeKeepsAllBits(t *testing.T) {
 	for _, dtype := range allDTypes {
 		t.Run(dtype.String(), func(t *testing.T) {
 			s := Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 48, DType: dtype}
-			from, err := NewCache(s, aligned(s.BlockBytes()))
+			source, err := NewCache(s, aligned(s.BlockBytes()))
 			require.NoError(t, err)
-			all := [][]byte{from.Key, from.Value, from.KeyScales, from.ValueScales}
+			all := [][]byte{source.Key, source.Value, source.KeyScales, source.ValueScales}
 			for _, b := range all {
 				for i := range b {
 					b[i] = byte(i ^ i>>8) // -128 and NaN are among them
@@ -211,13 +211,13 @@ func TestConvertingToTheSameTypeKeepsAllBits(t *testing.T) {
 			}
 			for _, layout := range []Layout{LayoutVLLM, LayoutFlash} {
 				s.Layout = layout
-				to, err := NewCache(s, aligned(s.BlockBytes()))
+				target, err := NewCache(s, aligned(s.BlockBytes()))
 				require.NoError(t, err)
-				require.NoError(t, Convert(&to, &from))
+				require.NoError(t, Convert(&target, &source))
 				for _, b := range all {
 					clear(b)
 				}
-				require.NoError(t, Convert(&from, &to))
+				require.NoError(t, Convert(&source, &target))
 				for i, b := range all {
 					require.True(t, bytes.Equal(want[i], b), "%v, part %d", layout, i)
 				}
@@ -230,13 +230,13 @@ func TestConvertingInt8IgnoresTheScalesOfAllNumbers(t *testing.T) {
 	p := smallProblem(Int8)
 	s := p.cache.Shape
 	s.Layout = LayoutFlash
-	to, err := NewCache(s, aligned(s.BlockBytes()*p.cache.NumBlocks))
+	target, err := NewCache(s, aligned(s.BlockBytes()*p.cache.NumBlocks))
 	require.NoError(t, err)
-	p.cache.KeyScale, to.ValueScale = 2, 2
-	require.NoError(t, Convert(&to, &p.cache))
+	p.cache.KeyScale, target.ValueScale = 2, 2
+	require.NoError(t, Convert(&target, &p.cache))
 	runner := newRunner(t, 1)
 	want := outputs(t, runner, p, nil)
-	p.cache = to
+	p.cache = target
 	requireSameBits(t, want, outputs(t, runner, p, nil), "converted")
 }
 
@@ -257,8 +257,8 @@ func TestLayoutsAreWhatTheySay(t *testing.T) {
 		s.Layout = c.layout
 		cache, err := NewCache(s, aligned(5*s.BlockBytes()))
 		require.NoError(t, err)
-		for at := range 5 * 3 * 16 * 32 {
-			b, h, token, i := at/(3*16*32), at/(16*32)%3, at/32%16, at%32
+		for index := range 5 * 3 * 16 * 32 {
+			b, h, token, i := index/(3*16*32), index/(16*32)%3, index/32%16, index%32
 			require.Equal(t, 2*c.key(b, h, token, i), cache.KeyOffset(b, h, token, i), "%v", c.layout)
 			require.Equal(t, 2*c.value(b, h, token, i), cache.ValueOffset(b, h, token, i), "%v", c.layout)
 		}

@@ -176,13 +176,13 @@ func TestNothingOfAnEarlierCallShows(t *testing.T) {
 							lens: []int{tokens}, queries: []int{2},
 						})
 					}
-					before, p := make(35, 48), make(36, 40)
-					for slot := range before.cache.NumBlocks * 16 {
-						before.makeNaN(slot, true)
+					earlier, p := make(35, 48), make(36, 40)
+					for slot := range earlier.cache.NumBlocks * 16 {
+						earlier.makeNaN(slot, true)
 					}
 					p.batch.SlidingWindow = 36 // it begins and ends within a tile
 					used, fresh := newRunner(t, 1, k), newRunner(t, 1, k)
-					outputs(t, used, before, nil)
+					outputs(t, used, earlier, nil)
 					requireSameBits(t, outputs(t, fresh, p, nil), outputs(t, used, p, nil), "after NaN")
 				})
 			}

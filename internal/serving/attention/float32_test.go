@@ -99,9 +99,10 @@ func (p *problem) setQueries(element int, v float32) {
 	}
 }
 
-// scaleTo changes the batch's scale so that the largest magnitude of a logit becomes limit. If products is true, the
-// largest sum of the magnitudes of a logit's products becomes limit instead. It makes reference compute its rows
-// again.
+// scaleTo changes the batch's scale so that the largest magnitude of a logit becomes limit. A logit is the sum of the
+// products of the elements of a query and a key. If products is true, scaleTo adds the magnitudes of the products of
+// each logit instead, and the largest of these sums becomes limit. scaleTo also discards the rows that reference has
+// kept, because they belong to the old scale.
 func (p *problem) scaleTo(limit float64, products bool) {
 	largest := 0.0
 	p.largestLogit = 0
@@ -184,8 +185,8 @@ func TestFloat32AfterARowWithLargeLogits(t *testing.T) {
 		want := outputs(t, runner, p, nil)
 		shrink(0)
 		got := outputs(t, runner, p, nil)
-		for at := 64; at < len(got); at += 128 {
-			requireSameBits(t, want[at:][:64], got[at:][:64], fmt.Sprintf("element %d", at))
+		for start := 64; start < len(got); start += 128 {
+			requireSameBits(t, want[start:][:64], got[start:][:64], fmt.Sprintf("element %d", start))
 		}
 	})
 }
@@ -202,7 +203,7 @@ func TestFloat32BesideLargeKeysThatAreNotReached(t *testing.T) {
 		t.Run(o.name, func(t *testing.T) {
 			forEachSet(t, testedSets(), func(t *testing.T, runner *Runner) {
 				const position, n = 540, 560
-				first := func(unreached float32) []float32 { // the outputs of the query at position
+				firstOutputs := func(unreached float32) []float32 { // the outputs of the query at position
 					p := newProblem(rand.New(rand.NewPCG(23, 1)), problemSpec{
 						shape: Shape{BlockSize: 8, NumKVHeads: 1, HeadSize: 32, DType: F32}, heads: 2, lens: []int{n},
 						queries: []int{n - position},
@@ -216,17 +217,17 @@ func TestFloat32BesideLargeKeysThatAreNotReached(t *testing.T) {
 					})
 					return outputs(t, runner, p, nil)[:2*32]
 				}
-				want := first(0)
+				want := firstOutputs(0)
 				for _, v := range []float32{1e4, float32(math.NaN())} {
-					requireSameBits(t, want, first(v), fmt.Sprintf("beside %v", v))
+					requireSameBits(t, want, firstOutputs(v), fmt.Sprintf("beside %v", v))
 				}
 			})
 		})
 	}
 }
 
-// Ensure that the error is at most 1.5e-7·sum. For each logit, the magnitudes of its products are added; sum is the
-// largest result.
+// Ensure that the error is at most 1.5e-7·S, even if the products of a logit cancel each other. S is the largest sum of
+// the magnitudes of the products of one logit.
 func TestFloat32WithProductsThatCancel(t *testing.T) {
 	for _, sum := range []float64{100, 300} {
 		p := float32Problem(64, 2)

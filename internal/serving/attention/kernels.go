@@ -2,121 +2,138 @@ package attention
 
 import "unsafe"
 
-// kernels is the interface of the inner loops. Each instruction set implements it. Parameter k is a worker's own
-// call, through which the methods pass arguments to the assembly.
+// kernels is the interface of the inner loops. Each instruction set implements it. Parameter k of most methods is
+// memory through which they pass arguments to the assembly. Each worker has its own.
 type kernels interface {
 	String() string
 
-	// scores multiplies queries by the 16·n keys of n tiles; rows is the number of queries. A query has size floats, and
-	// row i of the result starts at i·scoreStride. Products are added in the order of the elements: sumSize products are
-	// summed at a time, then these sums. sumSize is a multiple of 4. Meanwhile scores and integerScores prefetch the
-	// addresses in the list k.ahead.
-	scores(k *call, q []float32, rows, size, sumSize int, keys []float32, n int, out []float32)
+	// scores multiplies queries by the 16·n keys of n tiles. q has the queries: rows queries of size elements.
+	// out[i·scoreStride] becomes the product of query i and the first key; the products with the other keys follow. The
+	// products of elements are added in the order of the elements. scores sums sumSize of them at a time, and adds each
+	// of these sums to the earlier ones. sumSize is a multiple of 4. Assembly functions also prefetch the addresses in
+	// k.prefetchList.
+	scores(k *args, q []float32, rows, size, sumSize int, keys []float32, n int, out []float32)
 
-	// integerScores does what scores does, for queries from quantize and keys from pack. Each float32 of these has the
-	// bits of a pair of integers. The sums are exact until they are rounded to float32.
-	integerScores(k *call, q []float32, rows, pairs int, keys []float32, n int, out []float32)
+	// integerScores does what scores does, for int8 keys. q comes from quantize and keys comes from pack. Their elements
+	// are pairs of 16-bit integers; each float32 has the bits of one pair. All products of a query and a key are summed
+	// as integers, so the sum is exact until it is converted to float32.
+	integerScores(k *args, q []float32, rows, pairs int, keys []float32, n int, out []float32)
 
-	// largest returns the bits of the largest magnitude in x. If x has a NaN, the result is larger than the bits of
-	// infinity. quantize rounds x·factor to 16-bit integers and stores them in out, two in the 32 bits of each float32.
-	// The length of x is a multiple of 8.
-	largest(k *call, x []float32) (bits uint32)
-	quantize(k *call, x []float32, factor float32, out []float32)
+	// largest returns the bits of the largest magnitude in x. If x has a NaN, the result is greater than the bits of
+	// infinity. len(x) is a multiple of 8.
+	largest(k *args, x []float32) (bits uint32)
 
-	// pack combines the integers in a tile of keys to pairs, as quantize does for a query. A float32 of out has, in its 32
-	// bits, two consecutive elements of one key. For each two elements there are 16 such float32, one for each key of the
-	// tile. out may begin where keys begins, or before it.
-	pack(k *call, keys, out []float32)
+	// quantize multiplies the numbers of x by factor and rounds them to 16-bit integers. It stores two integers in the 32
+	// bits of each float32 of out. len(x) is a multiple of 8.
+	quantize(k *args, x []float32, factor float32, out []float32)
 
-	// scale sets each number of x to factor·x + slope·(offset + index). len(x) is a multiple of 16.
-	scale(k *call, x []float32, factor, slope, offset float32)
+	// pack combines the integers in a tile of keys to pairs, as quantize does for a query. keys has one integer in each
+	// float32. Elements 2·i and 2·i+1 of key t of the tile become the pair in out[16·i+t]. out may begin where keys
+	// begins, or before it.
+	pack(k *args, keys, out []float32)
 
-	// softmax replaces x by the weights of the logits factor·x, where factor is positive and len(x) is a multiple of
-	// 16. m is the largest logit and l the sum of the weights. If all logits are -inf, the weights are 0.
-	// softmaxPairs does the same with the logits factor·(x + low). It subtracts m from each logit without rounding
-	// the difference to float32.
-	softmax(k *call, x []float32, factor float32) (m, l float32)
-	softmaxPairs(k *call, x, low []float32, factor float32) (m, l float32)
+	// scale sets each x[i] to factor·x[i] + slope·(offset + i). len(x) is a multiple of 16.
+	scale(k *args, x []float32, factor, slope, offset float32)
 
-	// refine computes the large products of a query again. tiles has the addresses of the tiles with the float32 keys.
-	// If a product in x is finite and its magnitude is above limit, refine computes it in float64. It then stores the
-	// product in x and low, as the sum of two float32. For other products it sets low to 0. If no magnitude in x is
-	// above limit, refine returns false and does not write low.
-	refine(k *call, q []float32, tiles *unsafe.Pointer, x, low []float32, limit float32) bool
+	// softmax replaces the numbers of x by the weights of the logits factor·x[i]. factor is positive, and len(x) is a
+	// multiple of 16. m is the largest logit and l the sum of the weights. If all logits are -inf, the weights are 0.
+	softmax(k *args, x []float32, factor float32) (m, l float32)
 
-	// scalePair does to the sums x + low what scale does to x, and does not round the results to float32.
-	scalePair(k *call, x, low []float32, factor, slope, offset float32)
+	// softmaxPairs does what softmax does, for the logits factor·(x[i] + low[i]). It subtracts m from each logit without
+	// rounding the difference to float32.
+	softmaxPairs(k *args, x, low []float32, factor float32) (m, l float32)
 
-	// multiply sets x to x·y, for whole tiles.
-	multiply(k *call, x, y []float32)
+	// refine computes large products of query q again in float64. A product in x is large if it is finite and its
+	// magnitude is above limit. tiles points to the addresses of the tiles of keys, which are float32. Each large product
+	// becomes the sum of two float32: the rounded product in x and its rounding error in low. For other products, the
+	// number in low becomes 0. refine returns false if it has not written low, because no magnitude in x is above limit.
+	refine(k *args, q []float32, tiles *unsafe.Pointer, x, low []float32, limit float32) bool
 
-	// values adds p·v of n tokens, their weights p times their values v, to sums in out. rows is the number of rows
-	// with their own weights. If firstSum is 0, it adds each token to the sums in out directly. Otherwise it first sums
-	// firstSum tokens, then 16 tokens at a time, and adds each of these sums to out. p has rows of scoreStride floats,
-	// values are chunks of panelValues floats, and the sums of row i start at out[i·stride].
-	values(k *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride, firstSum int)
+	// scalePair does what scale does, for the numbers x[i] + low[i]. Each result is again the sum of two float32: the
+	// rounded result in x and its rounding error in low.
+	scalePair(k *args, x, low []float32, factor, slope, offset float32)
 
-	// combine sets x to x·a + y·b, for whole tiles.
-	combine(k *call, x, y []float32, a, b float32)
+	// multiply sets each x[i] to x[i]·y[i]. len(x) is a multiple of 16.
+	multiply(k *args, x, y []float32)
 
-	// convert converts n rows to float32 rows without gaps. A row has chunk numbers, and the rows at in are stride bytes
-	// apart. It reports whether all numbers are finite. For E4M3 and E5M2 it reads the float16 that halve has written.
-	// halve converts n numbers of 8 bits, a multiple of 16, to float16. For E4M3 it writes 1/256 of each number, and
-	// returns false if a number is NaN.
-	convert(k *call, d DType, in unsafe.Pointer, stride, n int, out []float32) (finite bool)
-	halve(k *call, d DType, in unsafe.Pointer, n int, out unsafe.Pointer) (ok bool)
+	// values adds p·v, the weight of a token times its value, to the sums in out for n tokens. rows is the number of rows
+	// of weights and of sums. The weights of row i begin at p[i·scoreStride], and its sums at out[i·stride]. A value
+	// consists of chunks; in values, the chunks with the same index are together, and those of the next index begin
+	// panelValues floats later. If firstSum is 0, each token is added to the sums in out directly. Otherwise firstSum
+	// tokens are summed first, then 16 tokens at a time, and each of these sums is added to out.
+	values(k *args, p []float32, rows, n int, values []float32, chunks int, out []float32, stride, firstSum int)
 
-	// narrow rounds the first n numbers of x to type d, to nearest, and writes them to out. It returns n. widen sets the
-	// first n numbers of x to the numbers of type d at in, and returns n. A kernel converts several numbers at once, so
-	// n can be less than len(x).
+	// combine sets each x[i] to x[i]·a + y[i]·b. len(x) is a multiple of 16.
+	combine(k *args, x, y []float32, a, b float32)
+
+	// convert converts n rows of numbers to float32. Each row has as many numbers as a chunk. The first row is at input,
+	// and the rows begin stride bytes apart. convert writes them to out without gaps. It reports whether all numbers are
+	// finite. For E4M3 and E5M2, the rows at input must have the float16 that halve has written.
+	convert(k *args, d DType, input unsafe.Pointer, stride, n int, out []float32) (finite bool)
+
+	// halve converts n numbers of type E4M3 or E5M2 to float16. n is a multiple of 16. For E4M3, halve writes 1/256 of
+	// each number, and returns false if a number is NaN.
+	halve(k *args, d DType, input unsafe.Pointer, n int, out unsafe.Pointer) (ok bool)
+
+	// narrow rounds the first numbers of x to the nearest of type d, writes them to out, and returns how many it has
+	// written. These can be fewer than len(x), because a kernel converts several numbers at a time.
 	narrow(d DType, out unsafe.Pointer, x []float32) int
-	widen(d DType, x []float32, in unsafe.Pointer) int
 
-	// transpose turns 16 rows, each of size numbers, into rows of 16 numbers. A number has 2 or 4 bytes. The rows of
-	// the input are stride bytes apart, and size is a multiple of 8. copyRows copies n rows of size bytes, stride bytes
-	// apart, to memory without gaps. If bypass is true, both bypass the processor's caches; out must then be aligned to
-	// 32 bytes.
-	transpose(out, in unsafe.Pointer, stride, size, bytes int, bypass bool)
-	copyRows(out, in unsafe.Pointer, stride, n, size int, bypass bool)
+	// widen converts the first of the len(x) numbers of type d at input, writes them to x, and returns how many it has
+	// written. These can be fewer than len(x), because a kernel converts several numbers at a time.
+	widen(d DType, x []float32, input unsafe.Pointer) int
+
+	// transpose reads 16 rows of size numbers at input, and writes size rows of 16 numbers to out. A number has 2 or 4
+	// bytes. The rows at input begin stride bytes apart, and size is a multiple of 8. If bypass is true, the writes may
+	// bypass the processor's caches, and out must be aligned to 32 bytes.
+	transpose(out, input unsafe.Pointer, stride, size, bytes int, bypass bool)
+
+	// copyRows copies n rows of size bytes to out without gaps. The rows at input begin stride bytes apart. bypass means
+	// the same as for transpose.
+	copyRows(out, input unsafe.Pointer, stride, n, size int, bypass bool)
 
 	// prefetch prefetches the cache lines at these addresses.
-	prefetch(k *call, lines []unsafe.Pointer)
+	prefetch(k *args, lines []unsafe.Pointer)
 
-	// tileRows returns the largest number of rows that tileScores and tileValues accept, or 0 if the instruction set
-	// has no such functions.
+	// tileRows returns the largest number of rows that tileScores and tileValues accept, or 0 if the instruction set has
+	// no such functions.
 	tileRows() int
 
-	// tileScores and tileValues read keys and values directly from the blocks. tileScores does what scores does or, for
-	// Int8, what integerScores does, for n tiles of keys. tiles has the addresses of these tiles, then those of the
-	// next tilesAhead tiles. If n is odd, the last of the n tiles is there twice. tileValues does what values does, for
-	// n tokens; offset is the index of the first token in its tile. With F32, tileValues sums the tokens of each tile
-	// before it adds them to out. With E4M3 the products and sums are 1/256 of the exact ones, and both functions
-	// return false if a number is NaN.
-	tileScores(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int, out []float32) (ok bool)
-	tileValues(k *call, d DType, p []float32, rows, n, offset int, tiles *unsafe.Pointer, size int, out []float32,
+	// tileScores does what scores does or, for Int8, what integerScores does. It reads n tiles of keys of type d directly
+	// from the blocks. tiles points to a list of addresses. The list has the n tiles. If n is odd, the last tile follows
+	// once more. Then follow at least tilesAhead addresses of tiles to prefetch. For E4M3, the results are 1/256 of the
+	// products, and tileScores returns false if a number is NaN.
+	tileScores(k *args, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int, out []float32) (ok bool)
+
+	// tileValues does what values does. It reads the values of n tokens, which have type d and size elements, directly
+	// from the blocks. tiles points to a list of addresses: of the tiles with these tokens, then of tilesAhead tiles to
+	// prefetch. offset is the index of the first token in its tile. For F32, tileValues sums the tokens of each tile
+	// before it adds them to out. For other types, it adds each token to out directly. For E4M3, it adds 1/256 of p·v,
+	// and returns false if a number is NaN.
+	tileValues(k *args, d DType, p []float32, rows, n, offset int, tiles *unsafe.Pointer, size int, out []float32,
 		stride int) (ok bool)
 }
 
-// A call has the arguments and results of an assembly function. The comment of the function in gen says what each
-// field means. The assembly addresses the fields by their offsets.
-type call struct {
-	in        unsafe.Pointer
-	inStride  int
-	data      unsafe.Pointer
-	out       unsafe.Pointer
-	outStride int
-	n         int
-	size      int
-	groups    int
-	first     int
-	flag      uint64
-	x, y, z   float32
-	_         float32
-	count     int
-	buffer    unsafe.Pointer // memory, aligned to 64 bytes, for halfTiles tiles of float16 or a query in float64
-	ahead     unsafe.Pointer // addresses to prefetch
-	low       unsafe.Pointer // the rounding errors of logits in float32
-	remaining int
+// args has the arguments and results of an assembly function. The comment of the function in gen says what each field
+// means. The assembly addresses the fields by their offsets.
+type args struct {
+	input        unsafe.Pointer
+	inputStride  int
+	data         unsafe.Pointer
+	out          unsafe.Pointer
+	outStride    int
+	n            int
+	size         int
+	groups       int
+	param        int // gen calls it sumSize, firstSum, offset or bypass, depending on the function
+	flag         uint64
+	x, y, z      float32
+	_            float32
+	count        int
+	buffer       unsafe.Pointer // memory, aligned to 64 bytes, for halfTiles tiles of float16 or a query in float64
+	prefetchList unsafe.Pointer // addresses to prefetch
+	low          unsafe.Pointer // rounding errors of logits in float32
+	remaining    int
 
 	halves [3 * halfTiles]unsafe.Pointer
 }
@@ -124,10 +141,10 @@ type call struct {
 // halfTiles is the number of 8-bit tiles that are converted to float16 at a time.
 const halfTiles = 2
 
-// halved returns the list of addresses for a kernel that reads float16 tiles. Its first halfTiles addresses are those
-// of the tiles in k.buffer, which were converted from 8 bits. The others are addresses of later 8-bit tiles, from
-// list, which the kernel prefetches.
-func (k *call) halved(size int, list []unsafe.Pointer) *[3 * halfTiles]unsafe.Pointer {
+// halved returns a list of addresses for a kernel that reads float16 tiles. The first halfTiles addresses are those of
+// the tiles in k.buffer, which were converted from 8 bits. The kernel only prefetches the other addresses. They are
+// addresses of later 8-bit tiles, from list.
+func (k *args) halved(size int, list []unsafe.Pointer) *[3 * halfTiles]unsafe.Pointer {
 	near, far := list[tilesAhead/2:], list[tilesAhead-1:]
 	k.halves = [...]unsafe.Pointer{k.buffer, unsafe.Add(k.buffer, 2*TileTokens*size), near[0], near[1], far[0], far[0]}
 	return &k.halves

@@ -26,20 +26,20 @@ func hasVNNI() bool { return hasAVX512() && cpuid.CPU.Supports(cpuid.AVX512VNNI)
 
 func hasAVX2() bool { return cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F16C) }
 
-// An assembly implements kernels with the assembly functions of an instruction set. The fields have the functions in
-// which instruction sets differ. The methods call all other functions directly, in their version for AVX2.
+// An assembly implements kernels with the assembly functions of an instruction set. The fields have the functions that
+// differ between instruction sets. For everything else, the methods call the functions for AVX2.
 type assembly struct {
 	name                                    string
 	scoresPanel, integersPanel, valuesPanel []rowKernel // the most rows first
-	refined, soften, softenPairs            func(*call)
-	scoresTile, valuesTile                  [dtypes][]rowKernel // the most rows first; nil if the type is read as F16
+	refined, soften, softenPairs            func(*args)
+	scoresTile, valuesTile                  [dtypes][]rowKernel // also; nil for types that are converted to F16
 }
 
-// A rowKernel is an assembly function for a fixed number of rows. If it is called for fewer rows, it writes results
-// behind the last row.
+// A rowKernel is an assembly function that computes a fixed number of rows. If only some of these rows are needed, the
+// function still reads and writes the memory of all of them.
 type rowKernel struct {
 	rows int
-	run  func(*call)
+	run  func(*args)
 }
 
 var avx2 = assembly{
@@ -103,91 +103,93 @@ func (a *assembly) String() string { return a.name }
 
 func floats(x []float32) unsafe.Pointer { return unsafe.Pointer(&x[0]) }
 
-func (a *assembly) scores(k *call, q []float32, rows, size, sumSize int, keys []float32, n int, out []float32) {
+func (a *assembly) scores(k *args, q []float32, rows, size, sumSize int, keys []float32, n int, out []float32) {
 	k.multiply(a.scoresPanel, q, rows, size, sumSize, keys, n, out)
 }
 
-func (a *assembly) integerScores(k *call, q []float32, rows, pairs int, keys []float32, n int, out []float32) {
+func (a *assembly) integerScores(k *args, q []float32, rows, pairs int, keys []float32, n int, out []float32) {
 	k.multiply(a.integersPanel, q, rows, pairs, pairs, keys, n, out)
 }
 
-func (k *call) multiply(list []rowKernel, q []float32, rows, size, sumSize int, keys []float32, n int, out []float32) {
-	eachGroup(list, rows, func(f *rowKernel, at, groups int) {
-		k.in, k.inStride, k.data = floats(q[at*size:]), size*4, floats(keys)
-		k.out, k.outStride = floats(out[at*scoreStride:]), scoreStride*4
-		k.n, k.size, k.groups, k.first = n, size, groups, sumSize
+func (k *args) multiply(list []rowKernel, q []float32, rows, size, sumSize int, keys []float32, n int, out []float32) {
+	eachGroup(list, rows, func(f *rowKernel, row, groups int) {
+		k.input, k.inputStride, k.data = floats(q[row*size:]), size*4, floats(keys)
+		k.out, k.outStride = floats(out[row*scoreStride:]), scoreStride*4
+		k.n, k.size, k.groups, k.param = n, size, groups, sumSize
 		f.run(k)
 	})
 }
 
-func (a *assembly) values(k *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride,
+func (a *assembly) values(k *args, p []float32, rows, n int, values []float32, chunks int, out []float32, stride,
 	firstSum int) {
-	eachGroup(a.valuesPanel, rows, func(f *rowKernel, at, groups int) {
-		k.in, k.inStride, k.data = floats(p[at*scoreStride:]), scoreStride*4, floats(values)
-		k.out, k.outStride = floats(out[at*stride:]), stride*4
-		k.n, k.size, k.groups, k.first = n, chunks, groups, firstSum
+	eachGroup(a.valuesPanel, rows, func(f *rowKernel, row, groups int) {
+		k.input, k.inputStride, k.data = floats(p[row*scoreStride:]), scoreStride*4, floats(values)
+		k.out, k.outStride = floats(out[row*stride:]), stride*4
+		k.n, k.size, k.groups, k.param = n, chunks, groups, firstSum
 		f.run(k)
 	})
 }
 
-// eachGroup divides rows into groups, each of as many rows as the first function of list takes, and calls do once for
-// all of these groups. If the last function of list takes all remaining rows, eachGroup calls do for them with this
-// function. Otherwise they are one more, incomplete group of the first function. at is the first row of a call.
-func eachGroup(list []rowKernel, rows int, do func(f *rowKernel, at, groups int)) {
+// eachGroup divides rows into groups and calls visit for them. list has functions for different numbers of rows: the
+// first function takes the most, the last takes the fewest. Each group has as many rows as the first function takes.
+// Some rows can remain. If the last function takes at least as many, eachGroup calls visit for them with the last
+// function. Otherwise the remaining rows are one more group, which is incomplete. Parameter row of visit is the index
+// of the first row of its groups.
+func eachGroup(list []rowKernel, rows int, visit func(f *rowKernel, at, groups int)) {
 	first, last := &list[0], &list[len(list)-1]
 	groups, rest := rows/first.rows, rows%first.rows
 	if rest > last.rows {
 		groups, rest = groups+1, 0
 	}
 	if groups > 0 {
-		do(first, 0, groups)
+		visit(first, 0, groups)
 	}
 	if rest > 0 {
-		do(last, groups*first.rows, 1)
+		visit(last, groups*first.rows, 1)
 	}
 }
 
-func (a *assembly) scale(k *call, x []float32, factor, slope, offset float32) {
-	k.in, k.n, k.x, k.y, k.z = floats(x), len(x)/16, factor, slope, offset
+func (a *assembly) scale(k *args, x []float32, factor, slope, offset float32) {
+	k.input, k.n, k.x, k.y, k.z = floats(x), len(x)/16, factor, slope, offset
 	scaleAVX2(k)
 }
 
-func (a *assembly) softmax(k *call, x []float32, factor float32) (m, l float32) {
-	k.in, k.n, k.x = floats(x), len(x)/16, factor
+func (a *assembly) softmax(k *args, x []float32, factor float32) (m, l float32) {
+	k.input, k.n, k.x = floats(x), len(x)/16, factor
 	a.soften(k)
 	return k.x, k.y
 }
 
-func (a *assembly) softmaxPairs(k *call, x, low []float32, factor float32) (m, l float32) {
-	k.in, k.low, k.n, k.x = floats(x), floats(low), len(x)/16, factor
+func (a *assembly) softmaxPairs(k *args, x, low []float32, factor float32) (m, l float32) {
+	k.input, k.low, k.n, k.x = floats(x), floats(low), len(x)/16, factor
 	a.softenPairs(k)
 	return k.x, k.y
 }
 
-func (a *assembly) refine(k *call, q []float32, tiles *unsafe.Pointer, x, low []float32, limit float32) bool {
-	k.in, k.data, k.out, k.low = floats(q), unsafe.Pointer(tiles), floats(x), floats(low)
+func (a *assembly) refine(k *args, q []float32, tiles *unsafe.Pointer, x, low []float32, limit float32) bool {
+	k.input, k.data, k.out, k.low = floats(q), unsafe.Pointer(tiles), floats(x), floats(low)
 	k.n, k.size, k.x, k.flag = len(x)/16, len(q), limit, 0
 	a.refined(k)
 	return k.flag != 0
 }
 
-func (a *assembly) scalePair(k *call, x, low []float32, factor, slope, offset float32) {
-	k.in, k.low, k.n, k.x, k.y, k.z = floats(x), floats(low), len(x)/16, factor, slope, offset
+func (a *assembly) scalePair(k *args, x, low []float32, factor, slope, offset float32) {
+	k.input, k.low, k.n, k.x, k.y, k.z = floats(x), floats(low), len(x)/16, factor, slope, offset
 	scalePairsAVX2(k)
 }
 
-func (a *assembly) multiply(k *call, x, y []float32) {
-	k.in, k.data, k.n = floats(x), floats(y), len(x)/16
+func (a *assembly) multiply(k *args, x, y []float32) {
+	k.input, k.data, k.n = floats(x), floats(y), len(x)/16
 	multiplyAVX2(k)
 }
 
-func (a *assembly) combine(k *call, x, y []float32, f, g float32) {
-	k.in, k.data, k.n, k.x, k.y = floats(x), floats(y), len(x)/16, f, g
+func (a *assembly) combine(k *args, x, y []float32, f, g float32) {
+	k.input, k.data, k.n, k.x, k.y = floats(x), floats(y), len(x)/16, f, g
 	combineAVX2(k)
 }
 
-func (a *assembly) convert(k *call, d DType, in unsafe.Pointer, stride, n int, out []float32) (finite bool) {
-	k.in, k.inStride, k.out, k.n, k.flag, k.x = in, stride, floats(out), n, 0, 1
+func (a *assembly) convert(k *args, d DType, input unsafe.Pointer, stride, n int, out []float32) (finite bool) {
+	k.input, k.inputStride, k.out, k.n, k.flag, k.x = input, stride, floats(out), n, 0, 1
 	switch d {
 	case F32:
 		convertF32AVX2(k)
@@ -204,8 +206,8 @@ func (a *assembly) convert(k *call, d DType, in unsafe.Pointer, stride, n int, o
 	return k.flag == 0
 }
 
-func (a *assembly) halve(k *call, d DType, in unsafe.Pointer, n int, out unsafe.Pointer) (ok bool) {
-	k.in, k.n, k.out, k.flag = in, n, out, 0
+func (a *assembly) halve(k *args, d DType, input unsafe.Pointer, n int, out unsafe.Pointer) (ok bool) {
+	k.input, k.n, k.out, k.flag = input, n, out, 0
 	if d == E4M3 {
 		halveE4M3AVX2(k)
 	} else {
@@ -214,19 +216,19 @@ func (a *assembly) halve(k *call, d DType, in unsafe.Pointer, n int, out unsafe.
 	return k.flag == 0
 }
 
-func (a *assembly) largest(k *call, x []float32) uint32 {
-	k.in, k.n = floats(x), len(x)/8
+func (a *assembly) largest(k *args, x []float32) uint32 {
+	k.input, k.n = floats(x), len(x)/8
 	magnitudeAVX2(k)
 	return uint32(k.flag)
 }
 
-func (a *assembly) quantize(k *call, x []float32, factor float32, out []float32) {
-	k.in, k.n, k.x, k.out = floats(x), len(x)/8, factor, floats(out)
+func (a *assembly) quantize(k *args, x []float32, factor float32, out []float32) {
+	k.input, k.n, k.x, k.out = floats(x), len(x)/8, factor, floats(out)
 	quantizeAVX2(k)
 }
 
-func (a *assembly) pack(k *call, keys, out []float32) {
-	k.in, k.n, k.out = floats(keys), len(keys)/32, floats(out)
+func (a *assembly) pack(k *args, keys, out []float32) {
+	k.input, k.n, k.out = floats(keys), len(keys)/32, floats(out)
 	packAVX2(k)
 }
 
@@ -234,7 +236,7 @@ func (a *assembly) narrow(d DType, out unsafe.Pointer, x []float32) int {
 	if len(x) < 16 {
 		return 0
 	}
-	k := call{in: floats(x), out: out, n: len(x) / 16}
+	k := args{input: floats(x), out: out, n: len(x) / 16}
 	switch d {
 	case F16:
 		narrowF16AVX2(&k)
@@ -246,18 +248,18 @@ func (a *assembly) narrow(d DType, out unsafe.Pointer, x []float32) int {
 	return len(x) &^ 15
 }
 
-func (a *assembly) widen(d DType, x []float32, in unsafe.Pointer) int {
+func (a *assembly) widen(d DType, x []float32, input unsafe.Pointer) int {
 	if len(x) < chunk || d != F16 && d != BF16 {
 		return 0
 	}
-	a.convert(&call{}, d, in, chunk*d.Size(), len(x)/chunk, x)
+	a.convert(&args{}, d, input, chunk*d.Size(), len(x)/chunk, x)
 	return len(x) / chunk * chunk
 }
 
-func (a *assembly) transpose(out, in unsafe.Pointer, stride, size, bytes int, bypass bool) {
-	k := call{in: in, inStride: stride, out: out, size: size}
+func (a *assembly) transpose(out, input unsafe.Pointer, stride, size, bytes int, bypass bool) {
+	k := args{input: input, inputStride: stride, out: out, size: size}
 	if bypass {
-		k.first = 1
+		k.param = 1
 	}
 	if bytes == 2 {
 		transpose16AVX2(&k)
@@ -266,22 +268,22 @@ func (a *assembly) transpose(out, in unsafe.Pointer, stride, size, bytes int, by
 	}
 }
 
-func (a *assembly) copyRows(out, in unsafe.Pointer, stride, n, size int, bypass bool) {
+func (a *assembly) copyRows(out, input unsafe.Pointer, stride, n, size int, bypass bool) {
 	if !bypass || size%32 != 0 {
-		portable{}.copyRows(out, in, stride, n, size, false)
+		portable{}.copyRows(out, input, stride, n, size, false)
 		return
 	}
-	copyRowsAVX2(&call{in: in, inStride: stride, out: out, n: n, size: size})
+	copyRowsAVX2(&args{input: input, inputStride: stride, out: out, n: n, size: size})
 }
 
-func (a *assembly) prefetch(k *call, lines []unsafe.Pointer) {
+func (a *assembly) prefetch(k *args, lines []unsafe.Pointer) {
 	k.data, k.n = unsafe.Pointer(&lines[0]), len(lines)
 	askAVX2(k)
 }
 
 func (a *assembly) tileRows() int { return 2 * a.scoresTile[0][0].rows }
 
-func (a *assembly) tileScores(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int,
+func (a *assembly) tileScores(k *args, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int,
 	out []float32) bool {
 	k.flag = 0
 	if a.scoresTile[d] != nil {
@@ -301,24 +303,24 @@ func (a *assembly) tileScores(k *call, d DType, q []float32, rows, size int, til
 	return true
 }
 
-// scoreTiles does what tileScores does, for a type with functions in scoresTile and an even number of tiles.
-func (a *assembly) scoreTiles(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int,
+// scoreTiles does what tileScores does, for a type that has functions in scoresTile, and for an even number of tiles.
+func (a *assembly) scoreTiles(k *args, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int,
 	out []float32) {
 	width := size
 	if d == Int8 {
 		width /= 2
 	}
-	for at := 0; at < rows; {
-		f := fitting(a.scoresTile[d], rows-at)
-		k.in, k.inStride, k.data = floats(q[at*width:]), width*4, unsafe.Pointer(tiles)
-		k.out, k.outStride = floats(out[at*scoreStride:]), scoreStride*4
+	for row := 0; row < rows; {
+		f := fitting(a.scoresTile[d], rows-row)
+		k.input, k.inputStride, k.data = floats(q[row*width:]), width*4, unsafe.Pointer(tiles)
+		k.out, k.outStride = floats(out[row*scoreStride:]), scoreStride*4
 		k.n, k.size = n, size
 		f.run(k)
-		at += f.rows
+		row += f.rows
 	}
 }
 
-func (a *assembly) tileValues(k *call, d DType, p []float32, rows, n, offset int, tiles *unsafe.Pointer, size int,
+func (a *assembly) tileValues(k *args, d DType, p []float32, rows, n, offset int, tiles *unsafe.Pointer, size int,
 	out []float32, stride int) bool {
 	k.flag = 0
 	if a.valuesTile[d] != nil {
@@ -329,10 +331,10 @@ func (a *assembly) tileValues(k *call, d DType, p []float32, rows, n, offset int
 	for done := 0; done < n; list = list[halfTiles:] {
 		end := min(offset+n-done, halfTiles*TileTokens)
 		half := k.halved(size, list)
-		for from := offset; from < end; from = from&^15 + TileTokens {
-			to := min(from&^15+TileTokens, end)
-			in := unsafe.Add(list[from/TileTokens], from%TileTokens*size)
-			if !a.halve(k, d, in, (to-from)*size, unsafe.Add(half[0], 2*from*size)) {
+		for start := offset; start < end; start = start&^15 + TileTokens {
+			tileEnd := min(start&^15+TileTokens, end)
+			input := unsafe.Add(list[start/TileTokens], start%TileTokens*size)
+			if !a.halve(k, d, input, (tileEnd-start)*size, unsafe.Add(half[0], 2*start*size)) {
 				return false
 			}
 		}
@@ -342,16 +344,16 @@ func (a *assembly) tileValues(k *call, d DType, p []float32, rows, n, offset int
 	return true
 }
 
-// valueTiles is tileValues for the types that its functions read.
-func (a *assembly) valueTiles(k *call, d DType, p []float32, rows, n, offset int, tiles *unsafe.Pointer, size int,
+// valueTiles does what tileValues does, for a type that has functions in valuesTile.
+func (a *assembly) valueTiles(k *args, d DType, p []float32, rows, n, offset int, tiles *unsafe.Pointer, size int,
 	out []float32, stride int) {
-	for at := 0; at < rows; {
-		f := fitting(a.valuesTile[d], rows-at)
-		k.in, k.inStride, k.data = floats(p[at*scoreStride:]), scoreStride*4, unsafe.Pointer(tiles)
-		k.out, k.outStride = floats(out[at*stride:]), stride*4
-		k.n, k.first, k.size = n, offset, size
+	for row := 0; row < rows; {
+		f := fitting(a.valuesTile[d], rows-row)
+		k.input, k.inputStride, k.data = floats(p[row*scoreStride:]), scoreStride*4, unsafe.Pointer(tiles)
+		k.out, k.outStride = floats(out[row*stride:]), stride*4
+		k.n, k.param, k.size = n, offset, size
 		f.run(k)
-		at += f.rows
+		row += f.rows
 	}
 }
 

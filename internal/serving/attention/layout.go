@@ -10,14 +10,16 @@ const (
 	//
 	//	[kv heads] of keys [block size / w, head size, w], then values [block size, head size]
 	//
-	// The width w is the largest power of 2, up to 16, that divides the block size. A vector has the same element of w
-	// keys. The kernels therefore compute the logits of w tokens in the lanes of one register, and never add the lanes
-	// of a register. With Int8, the values of each head are followed by the float32 scales of its keys, then of its
-	// values.
+	// The width w is the largest power of 2, up to 16, that divides the block size. Each w consecutive numbers of the keys
+	// are the same element of w keys. The kernels load them into the lanes of one register, compute the logits of w tokens
+	// there, and never add the lanes of a register. With Int8, the values of each head are followed by the float32 scales
+	// of its keys, then of its values.
 	LayoutTile Layout = iota
 
-	// LayoutVLLM is vLLM's layout: keys [blocks, kv heads, head size / x, block size, x] with vectors of 16 bytes,
-	// values [blocks, kv heads, head size, block size].
+	// LayoutVLLM is vLLM's layout. x is the number of elements in 16 bytes:
+	//
+	//	keys   [blocks, kv heads, head size / x, block size, x]
+	//	values [blocks, kv heads, head size, block size]
 	LayoutVLLM
 
 	// LayoutFlash is FlashAttention's layout: [2, blocks, block size, kv heads, head size].
@@ -58,7 +60,8 @@ func (s *Shape) keyIndex(token, element int) int {
 	return (token/w*s.HeadSize+element)*w + token%w
 }
 
-// valueIndex does the same for a value.
+// valueIndex returns the position of the given element of a token's value. It counts elements from the beginning of the
+// head's values in the block.
 func (s *Shape) valueIndex(token, element int) int {
 	switch s.Layout {
 	case LayoutVLLM:
@@ -144,8 +147,8 @@ func (c *Cache) ValueOffset(block, head, token, element int) int {
 
 // Scales returns the scales of the tokens of a block and head. data is KeyScales or ValueScales; the type must be Int8.
 func (c *Cache) Scales(data []byte, block, head int) []float32 {
-	at := block*c.ScaleBlockStride + head*c.ScaleHeadStride
-	return unsafe.Slice((*float32)(unsafe.Pointer(&data[at])), c.BlockSize)
+	offset := block*c.ScaleBlockStride + head*c.ScaleHeadStride
+	return unsafe.Slice((*float32)(unsafe.Pointer(&data[offset])), c.BlockSize)
 }
 
 func (c *Cache) start(block, head int) int { return block*c.BlockStride + head*c.HeadStride }
@@ -170,7 +173,7 @@ func (c *Cache) CopyKeys(block, head, offset int, t *Tensor, row int, bypass boo
 	fastest.transpose(out, t.At(row, head*c.HeadSize), t.Stride*bytes, c.HeadSize, bytes, bypass && wholeVectors(out))
 }
 
-// CopyValues does the same for values.
+// CopyValues does for values what CopyKeys does for keys.
 func (c *Cache) CopyValues(block, head, offset int, t *Tensor, row int, bypass bool) {
 	bytes := c.DType.Size()
 	out := unsafe.Pointer(&c.Value[c.ValueOffset(block, head, offset, 0)])

@@ -4,9 +4,10 @@ import "math"
 
 var negInf = float32(math.Inf(-1))
 
-// initState sets the record state (see recordSize) to the result of a row before its first partition. This is the
-// result of the common prefix if there is one. Otherwise it is the result of the head's sink alone. A sink counts as a
-// token with a logit but without a value. Without a sink, it is the result of no tokens.
+// initState sets the record state (see recordSize) to the result of a row before its first partition. If the plan has a
+// common prefix and the item is of kind itemWhole, this is the result of the prefix. Otherwise, if heads have sinks, it
+// is the result of the head's sink: a sink counts as a token with a logit but without a value. Without sinks, the
+// largest logit is -inf, and the sum of the weights and the output are 0.
 func (r *Runner) initState(state []float32, row *row, it *item) {
 	if it.kind == itemWhole && r.plan.prefixParts > 0 {
 		copy(state, r.prefixRecord(row, len(state)))
@@ -44,7 +45,7 @@ func (r *Runner) mergeRecord(w *scratch, state, part []float32) {
 		b = exp(m, state[0])
 	}
 	state[1] = state[1]*a + l*b
-	r.kernels.combine(&w.call, state[recordHead:], part[recordHead:], a, b)
+	r.kernels.combine(&w.args, state[recordHead:], part[recordHead:], a, b)
 }
 
 func exp(x, y float32) float32 { return float32(math.Exp(float64(x) - float64(y))) }
@@ -52,8 +53,8 @@ func exp(x, y float32) float32 { return float32(math.Exp(float64(x) - float64(y)
 func (r *Runner) save(w *scratch, it *item, part int) {
 	record := recordSize(r.cache)
 	for i := range w.rows {
-		at := it.first + i*it.stride + part - it.part0
-		copy(r.partials[at*record:][:record], w.part[i*record:][:record])
+		index := it.first + i*it.stride + part - it.part0
+		copy(r.partials[index*record:][:record], w.part[i*record:][:record])
 	}
 }
 
@@ -71,8 +72,8 @@ func (r *Runner) reduce(w *scratch, red *reduction) {
 	for i := range w.rows {
 		state := w.state[i*record:][:record]
 		for part := range red.parts {
-			at := red.first + i*red.parts + part
-			r.mergeRecord(w, state, r.partials[at*record:][:record])
+			index := red.first + i*red.parts + part
+			r.mergeRecord(w, state, r.partials[index*record:][:record])
 		}
 	}
 	r.finish(w)

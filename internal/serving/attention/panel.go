@@ -2,46 +2,46 @@ package attention
 
 import "unsafe"
 
-// attendPanel computes the results of rows r0 to r1-1 in one partition. It works for any layout, type and number of
-// rows. It converts the keys and values of the partition to float32 once. Then it multiplies them with 48 rows at a
-// time.
+// attendPanel computes the results of rows [r0, r1) in one partition. It works for any layout, type and number of rows.
+// It converts the keys and values of the partition to float32 once, and then multiplies them by 48 rows at a time.
 func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 	r.unpack(w, seq, kvHead, part)
-	for at := r0; at < r1; at += rowBlock {
-		r.attendRows(w, at, min(r1, at+rowBlock), part)
+	for row := r0; row < r1; row += rowBlock {
+		r.attendRows(w, row, min(r1, row+rowBlock), part)
 	}
 }
 
-// listPrefetches lists addresses in the blocks of an item's next partition in w.ahead. The kernels take one address of
-// the list, and prefetch 16·size bytes there, each time they multiply some rows of queries by a tile or two.
+// listPrefetches sets w.prefetchList to addresses in the blocks of the item's next partition. The list is empty if
+// there is no next partition, or if the blocks do not consist of whole tiles. Each time the kernels multiply some rows
+// of queries by one or two tiles, they take one address from the list and prefetch 16·queryWidth bytes there.
 // Prefetching everything at once would delay other reads.
 func (r *Runner) listPrefetches(w *scratch, it *item, head, part int) {
 	c, n := r.cache, 0
 	piece, bytes := TileTokens*r.queryWidth(), TileTokens*c.HeadSize*c.DType.Size()
-	to := min((part+2)*partitionSize, w.rows[len(w.rows)-1].to)
+	end := min((part+2)*partitionSize, w.rows[len(w.rows)-1].end)
 	if part+1 == it.part1 || !tiled(c) {
-		to = 0
+		end = 0
 	}
-	for token := (part + 1) * partitionSize; token < to; token += TileTokens {
+	for token := (part + 1) * partitionSize; token < end; token += TileTokens {
 		key, value := r.tileAt(max(0, it.seq), it.kvHead+head, token)
-		for at := 0; at < bytes; at += piece {
-			w.ahead[n], w.ahead[n+bytes/piece] = unsafe.Add(key, at), unsafe.Add(value, at)
+		for offset := 0; offset < bytes; offset += piece {
+			w.prefetchList[n], w.prefetchList[n+bytes/piece] = unsafe.Add(key, offset), unsafe.Add(value, offset)
 			n++
 		}
 		n += bytes / piece
 	}
-	w.ahead[n] = nil
-	w.call.ahead = unsafe.Pointer(&w.ahead[0])
+	w.prefetchList[n] = nil
+	w.args.prefetchList = unsafe.Pointer(&w.prefetchList[0])
 }
 
 func (r *Runner) attendRows(w *scratch, r0, r1, part int) {
 	record := recordSize(r.cache)
-	from, to := attendedByAny(w.rows[r0:r1], part)
+	start, end := attendedByAny(w.rows[r0:r1], part)
 	clear(w.part[r0*record : r1*record])
-	if from >= to {
+	if start >= end {
 		return
 	}
-	tile0, tile1 := from/16, (to-1)/16+1
+	tile0, tile1 := start/16, (end-1)/16+1
 	if r.cache.DType == F32 {
 		for i := range tile1 - tile0 {
 			w.tiles[i] = unsafe.Pointer(&w.keys[(tile0+i)*TileTokens*r.cache.HeadSize])
@@ -53,20 +53,20 @@ func (r *Runner) attendRows(w *scratch, r0, r1, part int) {
 		scores := w.scores[(i-r0)*scoreStride:][:scoreStride]
 		result[0], result[1] = r.weigh(w, &w.rows[i], scores, part, tile0*16, tile1*16, 1)
 	}
-	r.panelValues(w, r0, r1, part, from, to)
+	r.panelValues(w, r0, r1, part, start, end)
 }
 
 func (r *Runner) panelScores(w *scratch, r0, r1, tile0, tile1 int) {
 	size, width := r.cache.HeadSize, r.queryWidth()
 	q, scores := w.q[r0*width:], w.scores[tile0*16:]
 	if r.cache.DType == Int8 {
-		r.kernels.integerScores(&w.call, q, r1-r0, width, w.keys[tile0*16*width:], tile1-tile0, scores)
+		r.kernels.integerScores(&w.args, q, r1-r0, width, w.keys[tile0*16*width:], tile1-tile0, scores)
 	} else {
-		r.kernels.scores(&w.call, q, r1-r0, size, sumElements(r.cache), w.keys[tile0*16*width:], tile1-tile0, scores)
+		r.kernels.scores(&w.args, q, r1-r0, size, sumElements(r.cache), w.keys[tile0*16*width:], tile1-tile0, scores)
 	}
 }
 
-func (r *Runner) panelValues(w *scratch, r0, r1, part, from, to int) {
+func (r *Runner) panelValues(w *scratch, r0, r1, part, start, end int) {
 	size, record := r.cache.HeadSize, recordSize(r.cache)
 	if !w.finite {
 		for i := r0; i < r1; i++ {
@@ -76,25 +76,26 @@ func (r *Runner) panelValues(w *scratch, r0, r1, part, from, to int) {
 	}
 	firstSum := 0
 	if r.cache.DType == F32 {
-		firstSum = TileTokens - from%TileTokens
+		firstSum = TileTokens - start%TileTokens
 	}
-	r.kernels.values(&w.call, w.scores[from:], r1-r0, to-from, w.values[from*chunk:], padded(size)/chunk,
+	r.kernels.values(&w.args, w.scores[start:], r1-r0, end-start, w.values[start*chunk:], padded(size)/chunk,
 		w.part[r0*record+recordHead:r1*record], record, firstSum)
 }
 
-// addAttended adds to sums the p·v of the tokens to which a row attends. It is used for partitions with NaN or
-// infinite values. The kernels multiply the values of other tokens by 0, and would get NaN.
+// addAttended adds the p·v of the tokens to which a row attends to sums. It is used for partitions with NaN or infinite
+// values. In other partitions, the kernels also multiply the values of the tokens to which the row does not attend, by
+// the weight 0. Here such a product would be NaN.
 func (r *Runner) addAttended(w *scratch, row *row, p []float32, part int, sums []float32) {
-	from, to := row.attendedIn(part)
-	together := w.row[:len(sums)]
-	for from < to {
-		last := to
+	start, end := row.attendedIn(part)
+	tileSums := w.row[:len(sums)]
+	for start < end {
+		last := end
 		if r.cache.DType == F32 { // if all values are equal, the error of a single sum can be 1e-5
-			last = min(to, from/TileTokens*TileTokens+TileTokens)
+			last = min(end, start/TileTokens*TileTokens+TileTokens)
 		}
-		clear(together)
-		r.kernels.values(&w.call, p[from:], 1, last-from, w.values[from*chunk:], len(sums)/chunk, together, len(sums), 0)
-		from = last
-		r.kernels.combine(&w.call, sums, together, 1, 1)
+		clear(tileSums)
+		r.kernels.values(&w.args, p[start:], 1, last-start, w.values[start*chunk:], len(sums)/chunk, tileSums, len(sums), 0)
+		start = last
+		r.kernels.combine(&w.args, sums, tileSums, 1, 1)
 	}
 }

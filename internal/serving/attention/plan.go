@@ -79,10 +79,10 @@ func (p *plan) make(c *Cache, b *Batch, workers int) {
 func (p *plan) addPrefix(c *Cache, b *Batch, tokens int) {
 	all := int(b.QueryStart[b.seqs()])
 	for head := range c.NumKVHeads {
-		for at := 0; at < all; at += tokens {
+		for token := 0; token < all; token += tokens {
 			p.prefix = append(p.prefix, item{
 				kind: itemPrefix, seq: -1, kvHead: head, heads: 1,
-				token0: at, token1: min(all, at+tokens), part1: p.prefixParts,
+				token0: token, token1: min(all, token+tokens), part1: p.prefixParts,
 			})
 		}
 	}
@@ -93,17 +93,17 @@ func (p *plan) addPrefix(c *Cache, b *Batch, tokens int) {
 func (p *plan) addSequence(c *Cache, b *Batch, seq, tokens int) int {
 	first, n, position := b.queries(seq)
 	total := 0
-	for at := 0; at < n; at += tokens {
-		end := min(n, at+tokens)
-		from, _ := b.attended(position + at)
-		_, to := b.attended(position + end - 1)
+	for start := 0; start < n; start += tokens {
+		end := min(n, start+tokens)
+		contextStart, _ := b.attended(position + start)
+		_, contextEnd := b.attended(position + end - 1)
 		it := item{
-			seq: seq, token0: first + at, token1: first + end,
-			part0: max(p.prefixParts, from/partitionSize), part1: (to-1)/partitionSize + 1,
+			seq: seq, token0: first + start, token1: first + end,
+			part0: max(p.prefixParts, contextStart/partitionSize), part1: (contextEnd-1)/partitionSize + 1,
 		}
-		it.cost = cost(c, to-it.part0*partitionSize, (end-at)*(b.NumHeads/c.NumKVHeads))
+		it.cost = cost(c, contextEnd-it.part0*partitionSize, (end-start)*(b.NumHeads/c.NumKVHeads))
 		it.heads = 1
-		if end-at == 1 {
+		if end-start == 1 {
 			it.heads = c.NumKVHeads
 		}
 		it.cost *= it.heads
@@ -116,17 +116,22 @@ func (p *plan) addSequence(c *Cache, b *Batch, seq, tokens int) int {
 	return total
 }
 
-// cost estimates the work of an item in bytes to read. For many rows, multiplying takes longer than reading. cost then
-// counts one byte for eight multiplications; these take about the same time.
+// cost estimates the work of an item in bytes to read. For many rows, multiplying takes longer than reading, so cost
+// counts one byte for eight multiplications. These take about as long as reading a byte.
 func cost(c *Cache, tokens, rows int) int {
 	return 2 * tokens * c.HeadSize * max(c.DType.Size(), rows/8)
 }
 
-// split cuts items into smaller ones if workers would otherwise be idle, or if the version requires it. Usually it cuts
-// an item into runs of partitions. It also divides the KV heads of an item in two cases. In V1, the partitions must
-// stay together. With few partitions, the runs would be unequal: a context of 513 tokens has two partitions, and the
-// second has one token. group is the number of query heads per KV head, and total is the sum of all costs. maxRecords
-// is the largest number of results that all runs together may save.
+// split cuts items into smaller ones if workers would otherwise be idle. With V2, it cuts all items that have several
+// partitions. Usually it cuts an item into runs of partitions. In two cases it also divides the KV heads of an item:
+//
+//   - The partitions must stay together, as in V1.
+//
+//   - The item has few partitions, so that the runs would be unequal. For example, a context of 513 tokens has two
+//     partitions, and the second has one token.
+//
+// group is the number of query heads per KV head, and total is the sum of all costs. maxRecords is the largest number
+// of results that all runs together may save.
 func (p *plan) split(b *Batch, group, total, workers, maxRecords int) {
 	share := total/(4*workers) + 1
 	whole := b.Version == V1 || b.Version == Auto && ruleV1(b)
@@ -156,11 +161,11 @@ func (p *plan) split(b *Batch, group, total, workers, maxRecords int) {
 
 func (p *plan) cutHeads(i, heads int) {
 	all := p.items[i]
-	for at := 0; at < all.heads; at += heads {
+	for head := 0; head < all.heads; head += heads {
 		piece := all
-		piece.kvHead, piece.heads = all.kvHead+at, min(heads, all.heads-at)
+		piece.kvHead, piece.heads = all.kvHead+head, min(heads, all.heads-head)
 		piece.cost = all.cost / all.heads * piece.heads
-		if at == 0 {
+		if head == 0 {
 			p.items[i] = piece
 		} else {
 			p.items = append(p.items, piece)
@@ -180,12 +185,12 @@ func (p *plan) cut(i, group, step, maxRecords int) {
 	red := reduction{all.seq, all.kvHead, all.heads, all.token0, all.token1, parts, p.records}
 	p.reductions = append(p.reductions, red)
 	p.records += records
-	for at := all.part0; at < all.part1; at += step {
+	for part := all.part0; part < all.part1; part += step {
 		run := all
-		run.kind, run.part0, run.part1 = itemRun, at, min(all.part1, at+step)
-		run.first, run.stride = red.first+at-all.part0, parts
+		run.kind, run.part0, run.part1 = itemRun, part, min(all.part1, part+step)
+		run.first, run.stride = red.first+part-all.part0, parts
 		run.cost = all.cost * (run.part1 - run.part0) / parts
-		if at == all.part0 {
+		if part == all.part0 {
 			p.items[i] = run
 		} else {
 			p.items = append(p.items, run)

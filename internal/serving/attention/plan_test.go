@@ -89,15 +89,18 @@ func rowsOf(items []item, reductions []reduction) int {
 	return n
 }
 
-func TestTheAssemblyKnowsTheFieldsOfACall(t *testing.T) {
-	var c call
+func TestTheAssemblyKnowsTheFieldsOfArgs(t *testing.T) {
+	var c args
 	want := map[string]uintptr{
-		"atIn": unsafe.Offsetof(c.in), "atInStride": unsafe.Offsetof(c.inStride), "atData": unsafe.Offsetof(c.data),
-		"atOut": unsafe.Offsetof(c.out), "atOutStride": unsafe.Offsetof(c.outStride), "atN": unsafe.Offsetof(c.n),
-		"atSize": unsafe.Offsetof(c.size), "atGroups": unsafe.Offsetof(c.groups), "atFirst": unsafe.Offsetof(c.first),
-		"atFlag": unsafe.Offsetof(c.flag), "atX": unsafe.Offsetof(c.x), "atY": unsafe.Offsetof(c.y),
-		"atZ": unsafe.Offsetof(c.z), "atCount": unsafe.Offsetof(c.count), "atBuffer": unsafe.Offsetof(c.buffer),
-		"atAhead": unsafe.Offsetof(c.ahead), "atLow": unsafe.Offsetof(c.low), "atRemaining": unsafe.Offsetof(c.remaining),
+		"atInput": unsafe.Offsetof(c.input), "atInputStride": unsafe.Offsetof(c.inputStride),
+		"atData": unsafe.Offsetof(c.data), "atOut": unsafe.Offsetof(c.out), "atOutStride": unsafe.Offsetof(c.outStride),
+		"atN": unsafe.Offsetof(c.n), "atSize": unsafe.Offsetof(c.size), "atGroups": unsafe.Offsetof(c.groups),
+		"atSumSize": unsafe.Offsetof(c.param), "atFirstSum": unsafe.Offsetof(c.param),
+		"atOffset": unsafe.Offsetof(c.param), "atBypass": unsafe.Offsetof(c.param), "atFlag": unsafe.Offsetof(c.flag),
+		"atX": unsafe.Offsetof(c.x), "atY": unsafe.Offsetof(c.y), "atZ": unsafe.Offsetof(c.z),
+		"atCount": unsafe.Offsetof(c.count), "atBuffer": unsafe.Offsetof(c.buffer),
+		"atPrefetchList": unsafe.Offsetof(c.prefetchList), "atLow": unsafe.Offsetof(c.low),
+		"atRemaining": unsafe.Offsetof(c.remaining),
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "gen/main.go", nil, 0)
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ type portable struct{}
 func (portable) String() string { return "portable" }
 
 // scores sums in float64 and rounds a logit only once. In plain Go, float64 is as fast as float32.
-func (portable) scores(_ *call, q []float32, rows, size, _ int, keys []float32, n int, out []float32) {
+func (portable) scores(_ *args, q []float32, rows, size, _ int, keys []float32, n int, out []float32) {
 	for i := range rows {
 		q := q[i*size:][:size]
 		for tile := range n {
@@ -21,15 +21,15 @@ func (portable) scores(_ *call, q []float32, rows, size, _ int, keys []float32, 
 					sum[lane] += x * float64(k[lane])
 				}
 			}
-			to := (*[16]float32)(out[i*scoreStride+tile*16:])
+			products := (*[16]float32)(out[i*scoreStride+tile*16:])
 			for lane := range sum {
-				to[lane] = float32(sum[lane])
+				products[lane] = float32(sum[lane])
 			}
 		}
 	}
 }
 
-func (portable) integerScores(_ *call, q []float32, rows, pairs int, keys []float32, n int, out []float32) {
+func (portable) integerScores(_ *args, q []float32, rows, pairs int, keys []float32, n int, out []float32) {
 	for i := range rows {
 		q := q[i*pairs:][:pairs]
 		for tile := range n {
@@ -42,9 +42,9 @@ func (portable) integerScores(_ *call, q []float32, rows, pairs int, keys []floa
 					sum[lane] += x0*k0 + x1*k1
 				}
 			}
-			to := (*[16]float32)(out[i*scoreStride+tile*16:])
+			products := (*[16]float32)(out[i*scoreStride+tile*16:])
 			for lane, s := range sum {
-				to[lane] = float32(s)
+				products[lane] = float32(s)
 			}
 		}
 	}
@@ -59,34 +59,34 @@ func pairFrom(a, b float32) float32 {
 	return math.Float32frombits(uint32(uint16(int16(a))) | uint32(uint16(int16(b)))<<16)
 }
 
-func (portable) largest(_ *call, x []float32) (bits uint32) {
+func (portable) largest(_ *args, x []float32) (bits uint32) {
 	for _, v := range x {
 		bits = max(bits, math.Float32bits(v)&^(1<<31))
 	}
 	return bits
 }
 
-func (portable) quantize(_ *call, x []float32, factor float32, out []float32) {
+func (portable) quantize(_ *args, x []float32, factor float32, out []float32) {
 	round := func(v float32) float32 { return float32(math.RoundToEven(float64(v * factor))) }
 	for i := 0; i < len(x); i += 2 {
 		out[i/2] = pairFrom(round(x[i]), round(x[i+1]))
 	}
 }
 
-func (portable) pack(_ *call, keys, out []float32) {
+func (portable) pack(_ *args, keys, out []float32) {
 	for i := range len(keys) / 2 {
 		row := i / 16 * 32
 		out[i] = pairFrom(keys[row+i%16], keys[row+16+i%16])
 	}
 }
 
-func (portable) scale(_ *call, x []float32, factor, slope, offset float32) {
+func (portable) scale(_ *args, x []float32, factor, slope, offset float32) {
 	for i := range x {
 		x[i] = x[i]*factor + slope*(offset+float32(i))
 	}
 }
 
-func (portable) softmax(_ *call, x []float32, factor float32) (m, l float32) {
+func (portable) softmax(_ *args, x []float32, factor float32) (m, l float32) {
 	m, base := largestLogit(x, factor)
 	var lanes [16]float32
 	for i, s := range x {
@@ -97,7 +97,7 @@ func (portable) softmax(_ *call, x []float32, factor float32) (m, l float32) {
 	return m, sumOfLanes(&lanes)
 }
 
-func (portable) softmaxPairs(_ *call, x, low []float32, factor float32) (m, l float32) {
+func (portable) softmaxPairs(_ *args, x, low []float32, factor float32) (m, l float32) {
 	m, base := largestLogit(x, factor)
 	var lanes [16]float32
 	for i, s := range x {
@@ -139,7 +139,7 @@ func sumOfLanes(lanes *[16]float32) float32 {
 	return lanes[0]
 }
 
-func (portable) refine(_ *call, q []float32, tiles *unsafe.Pointer, x, low []float32, limit float32) bool {
+func (portable) refine(_ *args, q []float32, tiles *unsafe.Pointer, x, low []float32, limit float32) bool {
 	found := false
 	for i, s := range x {
 		if !(abs(s) > limit && isFinite(s)) {
@@ -167,7 +167,7 @@ func pairOfFloats(x float64) (high, low float32) {
 	return high, float32(x - float64(high))
 }
 
-func (portable) scalePair(_ *call, x, low []float32, factor, slope, offset float32) {
+func (portable) scalePair(_ *args, x, low []float32, factor, slope, offset float32) {
 	for i, s := range x {
 		logit := float64(factor)*(float64(s)+float64(low[i])) + float64(slope)*float64(offset+float32(i))
 		x[i], low[i] = pairOfFloats(logit)
@@ -184,13 +184,13 @@ func weight(x float64) float32 {
 	return float32(math.Exp(x))
 }
 
-func (portable) multiply(_ *call, x, y []float32) {
+func (portable) multiply(_ *args, x, y []float32) {
 	for i := range x {
 		x[i] *= y[i]
 	}
 }
 
-func (portable) values(_ *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride,
+func (portable) values(_ *args, p []float32, rows, n int, values []float32, chunks int, out []float32, stride,
 	firstSum int) {
 	for i := range rows {
 		for c := range chunks {
@@ -199,9 +199,9 @@ func (portable) values(_ *call, p []float32, rows, n int, values []float32, chun
 				addValues(o, p, v)
 				continue
 			}
-			for at, end := 0, min(n, firstSum); at < n; at, end = end, min(n, end+TileTokens) {
+			for start, end := 0, min(n, firstSum); start < n; start, end = end, min(n, end+TileTokens) {
 				var sums [chunk]float32
-				addValues(&sums, p[at:end], v[at*chunk:])
+				addValues(&sums, p[start:end], v[start*chunk:])
 				for j, s := range sums {
 					o[j] += s
 				}
@@ -219,48 +219,48 @@ func addValues(o *[chunk]float32, p, values []float32) {
 	}
 }
 
-func (portable) combine(_ *call, x, y []float32, a, b float32) {
+func (portable) combine(_ *args, x, y []float32, a, b float32) {
 	for i := range x {
 		x[i] = x[i]*a + y[i]*b
 	}
 }
 
-func (portable) convert(*call, DType, unsafe.Pointer, int, int, []float32) bool { return false }
+func (portable) convert(*args, DType, unsafe.Pointer, int, int, []float32) bool { return false }
 
-func (portable) halve(*call, DType, unsafe.Pointer, int, unsafe.Pointer) bool { return false }
+func (portable) halve(*args, DType, unsafe.Pointer, int, unsafe.Pointer) bool { return false }
 
 func (portable) narrow(DType, unsafe.Pointer, []float32) int { return 0 }
 
 func (portable) widen(DType, []float32, unsafe.Pointer) int { return 0 }
 
-func (portable) transpose(out, in unsafe.Pointer, stride, size, bytes int, _ bool) {
+func (portable) transpose(out, input unsafe.Pointer, stride, size, bytes int, _ bool) {
 	for t := range TileTokens {
-		row := unsafe.Add(in, t*stride)
+		row := unsafe.Add(input, t*stride)
 		for i := range size {
-			from, to := unsafe.Add(row, i*bytes), unsafe.Add(out, (i*TileTokens+t)*bytes)
+			src, dst := unsafe.Add(row, i*bytes), unsafe.Add(out, (i*TileTokens+t)*bytes)
 			if bytes == 2 {
-				*(*uint16)(to) = *(*uint16)(from)
+				*(*uint16)(dst) = *(*uint16)(src)
 			} else {
-				*(*uint32)(to) = *(*uint32)(from)
+				*(*uint32)(dst) = *(*uint32)(src)
 			}
 		}
 	}
 }
 
-func (portable) copyRows(out, in unsafe.Pointer, stride, n, size int, _ bool) {
+func (portable) copyRows(out, input unsafe.Pointer, stride, n, size int, _ bool) {
 	for i := range n {
-		copy(unsafe.Slice((*byte)(unsafe.Add(out, i*size)), size), unsafe.Slice((*byte)(unsafe.Add(in, i*stride)), size))
+		copy(unsafe.Slice((*byte)(unsafe.Add(out, i*size)), size), unsafe.Slice((*byte)(unsafe.Add(input, i*stride)), size))
 	}
 }
 
-func (portable) prefetch(*call, []unsafe.Pointer) {}
+func (portable) prefetch(*args, []unsafe.Pointer) {}
 
 func (portable) tileRows() int { return 0 }
 
-func (portable) tileScores(*call, DType, []float32, int, int, *unsafe.Pointer, int, []float32) bool {
+func (portable) tileScores(*args, DType, []float32, int, int, *unsafe.Pointer, int, []float32) bool {
 	return false
 }
 
-func (portable) tileValues(*call, DType, []float32, int, int, int, *unsafe.Pointer, int, []float32, int) bool {
+func (portable) tileValues(*args, DType, []float32, int, int, int, *unsafe.Pointer, int, []float32, int) bool {
 	return false
 }

@@ -178,12 +178,12 @@ func (p *problem) attended(seq, query, head int) (logits []float64, values [][]f
 	kvHead := head / (b.NumHeads / c.NumKVHeads)
 	q := p.query[((first+query)*b.NumHeads+head)*c.HeadSize:][:c.HeadSize]
 	keyFactor, valueFactor := c.Factors()
-	from := 0
+	start := 0
 	p.products = 0
 	if b.SlidingWindow > 0 {
-		from = max(0, position-b.SlidingWindow+1)
+		start = max(0, position-b.SlidingWindow+1)
 	}
-	for t := from; t <= position; t++ {
+	for t := start; t <= position; t++ {
 		block, offset := int(b.BlockTables[seq*b.TableStride+t/c.BlockSize]), t%c.BlockSize
 		ks, vs := float64(keyFactor), float64(valueFactor)
 		if c.DType == Int8 {
@@ -220,11 +220,11 @@ func (p *problem) reference(seq, query, head int) (out, size []float64) {
 		return found.out, found.size
 	}
 	if p.keep != nil {
-		before := p.largestLogit
+		earlier := p.largestLogit
 		p.largestLogit = 0
 		defer func() {
 			p.keep[row] = referenceRow{out, size, p.largestLogit, p.products}
-			p.largestLogit = max(p.largestLogit, before)
+			p.largestLogit = max(p.largestLogit, earlier)
 		}()
 	}
 	c, b := &p.cache, &p.batch

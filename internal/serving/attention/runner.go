@@ -32,8 +32,8 @@ func NewRunner(pool *parallel.Pool) *Runner {
 	r := &Runner{pool: pool, kernels: fastest, workers: make([]scratch, pool.Size())}
 	for i := range r.workers {
 		w := &r.workers[i]
-		w.call.ahead = unsafe.Pointer(&w.ahead[0])
-		w.call.buffer = unsafe.Pointer(&w.buffer[-uintptr(unsafe.Pointer(&w.buffer))&63])
+		w.args.prefetchList = unsafe.Pointer(&w.prefetchList[0])
+		w.args.buffer = unsafe.Pointer(&w.buffer[-uintptr(unsafe.Pointer(&w.buffer))&63])
 	}
 	return r
 }
@@ -78,7 +78,7 @@ func (r *Runner) Do(worker, i int) {
 func (r *Runner) run(w *scratch, it *item) {
 	r.setRows(w, it)
 	for part := it.part0; part < it.part1; part++ {
-		if w.from, w.to = attendedByAny(w.rows, part); w.from >= w.to {
+		if w.start, w.end = attendedByAny(w.rows, part); w.start >= w.end {
 			continue // this partition of the common prefix is before the windows of all rows
 		}
 		r.attend(w, it, part)
@@ -99,10 +99,10 @@ func (r *Runner) run(w *scratch, it *item) {
 // attend computes, for each row of w, the result over the tokens of one partition. It takes one KV head after the
 // other.
 func (r *Runner) attend(w *scratch, it *item, part int) {
-	each := len(w.rows) / it.heads
+	rowsPerHead := len(w.rows) / it.heads
 	for h := range it.heads {
-		r0, r1 := h*each, (h+1)*each
-		if r.readsInPlace(it, each) && r.attendTiles(w, it, h, part) {
+		r0, r1 := h*rowsPerHead, (h+1)*rowsPerHead
+		if r.readsInPlace(it, rowsPerHead) && r.attendTiles(w, it, h, part) {
 			continue
 		}
 		r.listPrefetches(w, it, h, part)
@@ -111,8 +111,9 @@ func (r *Runner) attend(w *scratch, it *item, part int) {
 }
 
 // recordSize returns the number of floats of a record. A record is the result of a row over some tokens: the largest
-// logit m, the sum of the weights l, and the output o. o begins at recordHead, so that the o of two records share no
-// cache line. It has a multiple of 64 floats, because the kernels write so many.
+// logit m, the sum of the weights l, and the output o. m and l are the first two floats. o begins at recordHead, so
+// that the o of two records share no cache line. The size of o is the head size, rounded up to a multiple of 64,
+// because the kernels write up to 64 floats at a time.
 func recordSize(c *Cache) int { return recordHead + (c.HeadSize+63)&^63 }
 
 const recordHead = 16

@@ -31,21 +31,22 @@ type scratch struct {
 	keyScales   []float32 // [partitionSize], Int8 only
 	valueScales []float32
 
-	finite   bool                              // no value is NaN or infinite
-	from, to int                               // tokens of the partition to which some row attends
-	row      [TileTokens * MaxHeadSize]float32 // a temporary copy
+	finite     bool                              // no value is NaN or infinite
+	start, end int                               // tokens of the partition to which some row attends
+	row        [TileTokens * MaxHeadSize]float32 // a temporary copy
 
-	// tiles has the addresses of the partition's tiles in the order of reading: keys, then values from firstValue on,
-	// then the next tiles. If the number of tiles with keys is odd, the last one is there twice.
+	// tiles has the addresses of the partition's tiles: first the tiles of keys, then, from index firstValue on, the
+	// tiles of values, then the next tiles of keys, which the kernels prefetch. tileScores needs an even number of tiles
+	// of keys. If the number is odd, the address of the last of these tiles is in the list twice.
 	tiles      [2*tiles + tilesAhead]unsafe.Pointer
 	firstValue int
 
-	// ahead lists addresses in the next partition, and ends with nil. The kernels prefetch them while they multiply by
-	// the keys of the current partition.
-	ahead  [2*tiles*4 + 1]unsafe.Pointer
-	scales [2 * tiles]unsafe.Pointer // Int8 only: for each tile, the scales of its keys and those of its values
-	call   call
-	buffer [halfTiles*TileTokens*MaxHeadSize*2 + 64]byte // call.buffer is its aligned part
+	// prefetchList has addresses in the next partition, and ends with nil. The kernels prefetch them while they multiply
+	// queries by the keys of the current partition.
+	prefetchList [2*tiles*4 + 1]unsafe.Pointer
+	scales       [2 * tiles]unsafe.Pointer // Int8 only: for each tile, the scales of its keys and those of its values
+	args         args
+	buffer       [halfTiles*TileTokens*MaxHeadSize*2 + 64]byte // args.buffer is its aligned part
 }
 
 // A row is one query head of one query token.
@@ -53,7 +54,7 @@ type row struct {
 	token, head int     // in the batch
 	query       int     // offset of its query in scratch.q
 	position    int     // position of the token in its sequence
-	from, to    int     // tokens that it attends to
+	start, end  int     // tokens that it attends to
 	unit        float32 // Int8: the factor from the integers of its query to numbers
 }
 
@@ -67,11 +68,11 @@ func (r *Runner) setRows(w *scratch, it *item) {
 		}
 		first, _, position := b.queries(seq)
 		position += token - first
-		from, to := b.attended(position)
+		start, end := b.attended(position)
 		for g := range it.heads * r.group {
 			query := len(w.rows) * r.queryWidth()
-			w.rows = append(w.rows, row{token: token, head: it.kvHead*r.group + g, query: query, position: position, from: from,
-				to: to})
+			w.rows = append(w.rows, row{token: token, head: it.kvHead*r.group + g, query: query, position: position,
+				start: start, end: end})
 		}
 	}
 	n, record := len(w.rows), recordSize(c)
@@ -114,7 +115,7 @@ const largestInteger = 32512
 // quantize converts a query x to pairs of integers in q. It returns the factor that turns the integers back into
 // numbers. The factor is NaN if a number of x is NaN or infinite.
 func (r *Runner) quantize(w *scratch, x, q []float32) (unit float32) {
-	top := math.Float32frombits(r.kernels.largest(&w.call, x))
+	top := math.Float32frombits(r.kernels.largest(&w.args, x))
 	if !isFinite(top) {
 		clear(q)
 		return float32(math.NaN())
@@ -123,23 +124,23 @@ func (r *Runner) quantize(w *scratch, x, q []float32) (unit float32) {
 	if top > 0x1p-100 { // else its inverse would be infinite
 		factor = largestInteger / top
 	}
-	r.kernels.quantize(&w.call, x, factor, q)
+	r.kernels.quantize(&w.args, x, factor, q)
 	return top / largestInteger
 }
 
-// attendedByAny returns the range of tokens of the partition to which some row attends. If there are no such tokens,
-// from is at least to.
-func attendedByAny(rows []row, part int) (from, to int) {
-	from, to = partitionSize, 0
+// attendedByAny returns the range [start, end) of tokens of the partition that contains every token to which a row
+// attends. If there are no such tokens, start is at least end.
+func attendedByAny(rows []row, part int) (start, end int) {
+	start, end = partitionSize, 0
 	for i := range rows {
 		if f, t := rows[i].attendedIn(part); f < t {
-			from, to = min(from, f), max(to, t)
+			start, end = min(start, f), max(end, t)
 		}
 	}
-	return from, to
+	return start, end
 }
 
 func (r *row) attendedIn(part int) (from, to int) {
 	start := part * partitionSize
-	return max(0, r.from-start), min(partitionSize, r.to-start)
+	return max(0, r.start-start), min(partitionSize, r.end-start)
 }

@@ -17,12 +17,12 @@ func tiled(c *Cache) bool {
 // kernels would read as a finite number.
 func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 	c, record := r.cache, recordSize(r.cache)
-	each := len(w.rows) / it.heads
-	rows, q := w.rows[head*each:][:each], w.q[head*each*r.queryWidth():]
-	results := w.part[head*each*record:][:each*record]
-	tile0, n := w.from/16, (w.to-1)/16+1-w.from/16
+	rowsPerHead := len(w.rows) / it.heads
+	rows, q := w.rows[head*rowsPerHead:][:rowsPerHead], w.q[head*rowsPerHead*r.queryWidth():]
+	results := w.part[head*rowsPerHead*record:][:rowsPerHead*record]
+	tile0, n := w.start/16, (w.end-1)/16+1-w.start/16
 	r.findTiles(w, it, head, part, tile0, n)
-	if !r.kernels.tileScores(&w.call, c.DType, q, each, c.HeadSize, &w.tiles[0], n, w.scores[tile0*16:]) {
+	if !r.kernels.tileScores(&w.args, c.DType, q, rowsPerHead, c.HeadSize, &w.tiles[0], n, w.scores[tile0*16:]) {
 		return false
 	}
 	if c.DType == Int8 {
@@ -38,8 +38,8 @@ func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 		m, l := r.weigh(w, &rows[i], scores, part, tile0*16, (tile0+n)*16, factor)
 		results[i*record], results[i*record+1] = m, l
 	}
-	if !r.kernels.tileValues(&w.call, c.DType, w.scores[w.from:], each, w.to-w.from, w.from%16, &w.tiles[w.firstValue],
-		c.HeadSize, results[recordHead:], record) {
+	if !r.kernels.tileValues(&w.args, c.DType, w.scores[w.start:], rowsPerHead, w.end-w.start, w.start%16,
+		&w.tiles[w.firstValue], c.HeadSize, results[recordHead:], record) {
 		return false
 	}
 	if factor != 1 {
@@ -65,13 +65,13 @@ func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
 		w.tiles[n] = w.tiles[n-1]
 	}
 	if r.cache.DType == Int8 {
-		r.kernels.prefetch(&w.call, w.scales[:2*n]) // fetched while the keys are read
+		r.kernels.prefetch(&w.args, w.scales[:2*n]) // fetched while the keys are read
 	}
 	kvHead, next := kvHead+1, part*partitionSize+tile0*TileTokens
 	if head == it.heads-1 {
 		kvHead, next = it.kvHead, (part+1)*partitionSize
 	}
-	last, end := w.firstValue+n, min(w.rows[0].to, it.part1*partitionSize)
+	last, end := w.firstValue+n, min(w.rows[0].end, it.part1*partitionSize)
 	for i := range tilesAhead {
 		w.tiles[last+i] = w.tiles[last-1]
 		if token := next + i*TileTokens; token < end {
@@ -82,8 +82,8 @@ func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
 
 func (r *Runner) tileAt(seq, kvHead, token int) (key, value unsafe.Pointer) {
 	c := r.cache
-	at := c.start(r.batch.blockOf(c, seq, token), kvHead) + token%c.BlockSize*c.HeadSize*c.DType.Size()
-	return unsafe.Pointer(&c.Key[at]), unsafe.Pointer(&c.Value[at])
+	offset := c.start(r.batch.blockOf(c, seq, token), kvHead) + token%c.BlockSize*c.HeadSize*c.DType.Size()
+	return unsafe.Pointer(&c.Key[offset]), unsafe.Pointer(&c.Value[offset])
 }
 
 func (r *Runner) tile(w *scratch, i, seq, kvHead, token int) (key, value unsafe.Pointer) {
@@ -98,8 +98,8 @@ func (r *Runner) tile(w *scratch, i, seq, kvHead, token int) (key, value unsafe.
 
 func (w *scratch) copyScales(tile0, n int) {
 	for i := range n {
-		at := (tile0 + i) * TileTokens
-		*(*[TileTokens]float32)(w.keyScales[at:]) = *(*[TileTokens]float32)(w.scales[2*i])
-		*(*[TileTokens]float32)(w.valueScales[at:]) = *(*[TileTokens]float32)(w.scales[2*i+1])
+		token := (tile0 + i) * TileTokens
+		*(*[TileTokens]float32)(w.keyScales[token:]) = *(*[TileTokens]float32)(w.scales[2*i])
+		*(*[TileTokens]float32)(w.valueScales[token:]) = *(*[TileTokens]float32)(w.scales[2*i+1])
 	}
 }

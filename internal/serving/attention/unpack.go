@@ -5,91 +5,94 @@ import (
 	"unsafe"
 )
 
-// unpack converts the keys and values of tokens w.from to w.to-1 of a partition to float32. w.keys has whole tiles;
-// the keys of their other tokens are undefined.
+// unpack converts the keys and values of tokens [w.start, w.end) of a partition to float32. It writes the keys to whole
+// tiles of w.keys. If the first or the last tile also has tokens outside this range, their keys are undefined.
 func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 	c := r.cache
 	w.keys = grow(w.keys, partitionSize*c.HeadSize)
 	w.values = grow(w.values, partitionSize*padded(c.HeadSize))
 	w.finite = true
 	whole := tiled(c) && r.kernels.tileRows() > 0
-	for t := w.from &^ 15; t < w.to; t += 16 {
-		from, to := max(t, w.from), min(t+16, w.to)
-		if !whole || !r.unpackTile(w, seq, kvHead, part*partitionSize+t, t, from, to) {
-			for t := from; t < to; {
-				t += r.unpackTokens(w, seq, kvHead, part*partitionSize+t, t, to-t)
+	for t := w.start &^ 15; t < w.end; t += 16 {
+		start, end := max(t, w.start), min(t+16, w.end)
+		if !whole || !r.unpackTile(w, seq, kvHead, part*partitionSize+t, t, start, end) {
+			for t := start; t < end; {
+				t += r.unpackTokens(w, seq, kvHead, part*partitionSize+t, t, end-t)
 			}
 		}
 		if c.DType == Int8 {
-			r.kernels.pack(&w.call, w.keys[t*c.HeadSize:][:16*c.HeadSize], w.keys[t*c.HeadSize/2:])
+			r.kernels.pack(&w.args, w.keys[t*c.HeadSize:][:16*c.HeadSize], w.keys[t*c.HeadSize/2:])
 		}
 	}
 }
 
-// unpackTile converts the keys of a tile, and the values of tokens from to to-1 of the partition. token is the first
-// token of the tile, and t its index in the partition. It returns false if a number of E4M3 is NaN, which the
-// kernels would read as a finite number.
-func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) bool {
+// unpackTile converts all keys of a tile, and the values of tokens [start, end) of the partition, which are in this
+// tile. token is the first token of the tile in the sequence, and t is its index in the partition. unpackTile returns
+// false if a number of E4M3 is NaN, because the kernels would read it as a finite number.
+func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, start, end int) bool {
 	c := r.cache
 	size, d, bytes := c.HeadSize, c.DType, c.DType.Size()
 	key, value := r.tile(w, 0, seq, kvHead, token)
-	value = unsafe.Add(value, (from-t)*size*bytes)
+	value = unsafe.Add(value, (start-t)*size*bytes)
 	if d == Int8 {
 		w.copyScales(t/TileTokens, 1)
-		for _, s := range w.valueScales[from:to] {
+		for _, s := range w.valueScales[start:end] {
 			w.finite = w.finite && isFinite(s)
 		}
 	}
 	narrow := d == E4M3 || d == E5M2
 	if narrow {
 		bytes = F16.Size()
-		if !r.kernels.halve(&w.call, d, key, size*TileTokens, w.call.buffer) {
+		if !r.kernels.halve(&w.args, d, key, size*TileTokens, w.args.buffer) {
 			return false
 		}
-		key = w.call.buffer
+		key = w.args.buffer
 	}
 	keys := w.keys[t*size:][:size*TileTokens]
-	r.kernels.convert(&w.call, d, key, chunk*bytes, len(keys)/chunk, keys)
+	r.kernels.convert(&w.args, d, key, chunk*bytes, len(keys)/chunk, keys)
 	readable := value // by convert
 	if narrow {
-		if !r.kernels.halve(&w.call, d, value, size*(to-from), w.call.buffer) {
+		if !r.kernels.halve(&w.args, d, value, size*(end-start), w.args.buffer) {
 			return false
 		}
-		readable = w.call.buffer
+		readable = w.args.buffer
 	}
 	for i := 0; i+chunk <= size; i += chunk {
-		values := w.values[i/chunk*panelValues:][from*chunk : to*chunk]
-		finite := r.kernels.convert(&w.call, d, unsafe.Add(readable, i*bytes), size*bytes, to-from, values)
+		values := w.values[i/chunk*panelValues:][start*chunk : end*chunk]
+		finite := r.kernels.convert(&w.args, d, unsafe.Add(readable, i*bytes), size*bytes, end-start, values)
 		w.finite = w.finite && finite
 	}
 	if size%chunk != 0 {
-		r.unpackTails(w, value, readable, bytes, from, to)
+		r.unpackTails(w, value, readable, bytes, start, end)
 	}
 	return true
 }
 
-// unpackTails converts the end of each value, for tokens from to to-1. The head size is not a multiple of a chunk, so
-// the last chunk of a value is only half used. unpackTails leaves the other half in w.values unchanged, because its
-// sums are not part of the output. The kernels convert whole chunks, so unpackTails converts the values of two tokens
-// at a time. readable has the values in a type that the kernels read. bytes is the size of a number of this type.
-func (r *Runner) unpackTails(w *scratch, value, readable unsafe.Pointer, bytes, from, to int) {
+// unpackTails converts the end of each value, for tokens [start, end) of the partition. It is used if the head size is
+// not a multiple of a chunk. The last chunk of each value is then only half used. unpackTails leaves the unused half in
+// w.values unchanged, because its sums are not part of the output.
+//
+// readable has the values in a type that the kernels read, and bytes is the size of a number of this type. The kernels
+// convert whole chunks. unpackTails therefore converts the values of two tokens at a time. If the number of tokens is
+// odd, it converts the last value from memory at value, one number at a time.
+func (r *Runner) unpackTails(w *scratch, value, readable unsafe.Pointer, bytes, start, end int) {
 	c := r.cache
-	size, n := c.HeadSize, to-from
-	even := n &^ 1
+	size, n := c.HeadSize, end-start
+	paired := n &^ 1
 	row := w.row[:n*size]
-	if even > 0 {
-		finite := r.kernels.convert(&w.call, c.DType, readable, chunk*bytes, even*size/chunk, row)
+	if paired > 0 {
+		finite := r.kernels.convert(&w.args, c.DType, readable, chunk*bytes, paired*size/chunk, row)
 		w.finite = w.finite && finite
 	}
-	if last := row[even*size:]; n > even {
-		c.DType.loadAll(last, unsafe.Add(value, even*size*c.DType.Size()))
+	if last := row[paired*size:]; n > paired {
+		c.DType.loadAll(last, unsafe.Add(value, paired*size*c.DType.Size()))
 		for _, v := range last {
 			w.finite = w.finite && isFinite(v)
 		}
 	}
 	tail := size / chunk * chunk
 	for t := range n {
-		copy(w.values[tail/chunk*panelValues+(from+t)*chunk:], row[t*size+tail:(t+1)*size])
+		copy(w.values[tail/chunk*panelValues+(start+t)*chunk:], row[t*size+tail:(t+1)*size])
 	}
 }
 
@@ -117,17 +120,17 @@ func (r *Runner) unpackTokens(w *scratch, seq, kvHead, token, t, n int) int {
 
 func (r *Runner) unpackKeys(w *scratch, block, kvHead, offset, t, width int) {
 	c := r.cache
-	size, to := c.HeadSize, w.keys[t/16*c.HeadSize*16+t%16:]
+	size, keys := c.HeadSize, w.keys[t/16*c.HeadSize*16+t%16:]
 	switch {
 	case c.Layout == LayoutTile && width > 1, c.Layout == LayoutFlash:
 		row := w.row[:size*width]
 		c.DType.loadAll(row, unsafe.Pointer(&c.Key[c.KeyOffset(block, kvHead, offset, 0)]))
 		for i := range size {
-			copy(to[i*16:], row[i*width:][:width])
+			copy(keys[i*16:], row[i*width:][:width])
 		}
 	default:
 		for i := range size {
-			to[i*16] = c.DType.Load(unsafe.Pointer(&c.Key[c.KeyOffset(block, kvHead, offset, i)]))
+			keys[i*16] = c.DType.Load(unsafe.Pointer(&c.Key[c.KeyOffset(block, kvHead, offset, i)]))
 		}
 	}
 }

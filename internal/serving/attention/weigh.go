@@ -20,12 +20,12 @@ func sumElements(c *Cache) int {
 // A logit is factor times a product. Tokens in [lo, hi) to which the row does not attend get the weight 0. lo and hi
 // are multiples of 16.
 func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int, factor float32) (m, l float32) {
-	from, to := row.attendedIn(part)
-	if from >= to {
+	start, end := row.attendedIn(part)
+	if start >= end {
 		clear(scores[lo:hi])
 		return 0, 0
 	}
-	first, last := from&^15, (to+15)&^15
+	first, last := start&^15, (end+15)&^15
 	clear(scores[lo:first])
 	clear(scores[last:hi])
 	x := scores[first:last]
@@ -35,7 +35,7 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 		return r.weighPairs(w, row, scores, part, &w.tiles[(first-lo)/16], factor)
 	}
 	if r.cache.DType == Int8 {
-		r.kernels.multiply(&w.call, x, w.keyScales[first:last])
+		r.kernels.multiply(&w.args, x, w.keyScales[first:last])
 		factor *= row.unit
 	}
 	if r.modified(factor) {
@@ -43,9 +43,9 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 		factor = 1
 	}
 	r.maskTokens(row, scores, part, negInf)
-	m, l = r.kernels.softmax(&w.call, x, factor)
+	m, l = r.kernels.softmax(&w.args, x, factor)
 	if r.cache.DType == Int8 {
-		r.kernels.multiply(&w.call, x, w.valueScales[first:last])
+		r.kernels.multiply(&w.args, x, w.valueScales[first:last])
 	}
 	return m, l
 }
@@ -55,15 +55,16 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 // computing them again takes 2.5 times as long as everything else.
 const refineAbove = 8
 
-// weighPairs does what weigh does for keys in float32. tiles has the addresses of the tiles with tokens to which the
-// row attends. Other tokens in these tiles do not influence whether logits are computed again in float64.
+// weighPairs does what weigh does, for keys in float32. It computes large products again in float64; see refine. tiles
+// points to the addresses of the tiles that contain the tokens to which the row attends. Before that, weighPairs sets
+// the products of all other tokens in these tiles to 0, so that it does not compute them again.
 func (r *Runner) weighPairs(w *scratch, row *row, scores []float32, part int, tiles *unsafe.Pointer,
 	factor float32) (m, l float32) {
-	from, to := row.attendedIn(part)
-	first, last := from&^15, (to+15)&^15
+	start, end := row.attendedIn(part)
+	first, last := start&^15, (end+15)&^15
 	x, low, q := scores[first:last], w.low[first:last], w.q[row.query:][:r.cache.HeadSize]
 	r.maskTokens(row, scores, part, 0)
-	pairs := r.kernels.refine(&w.call, q, tiles, x, low, refineAbove/abs(factor))
+	pairs := r.kernels.refine(&w.args, q, tiles, x, low, refineAbove/abs(factor))
 	if r.modified(factor) {
 		if !pairs {
 			clear(low)
@@ -74,24 +75,24 @@ func (r *Runner) weighPairs(w *scratch, row *row, scores []float32, part int, ti
 	}
 	r.maskTokens(row, scores, part, negInf)
 	if pairs {
-		return r.kernels.softmaxPairs(&w.call, x, low, factor)
+		return r.kernels.softmaxPairs(&w.args, x, low, factor)
 	}
-	return r.kernels.softmax(&w.call, x, factor)
+	return r.kernels.softmax(&w.args, x, factor)
 }
 
 // maskTokens replaces the scores of some tokens by score. These tokens are in the tile of the first or the last
 // attended token, but the row does not attend to them.
 func (r *Runner) maskTokens(row *row, scores []float32, part int, score float32) {
-	from, to := row.attendedIn(part)
-	fill(scores[from&^15:from], score)
-	fill(scores[to:(to+15)&^15], score)
+	start, end := row.attendedIn(part)
+	fill(scores[start&^15:start], score)
+	fill(scores[end:(end+15)&^15], score)
 }
 
 func (r *Runner) modified(factor float32) bool {
 	return r.batch.SoftCap != 0 || r.batch.AlibiSlopes != nil || !(factor > 0)
 }
 
-// modifyPairs is modify for products x + low.
+// modifyPairs does what modify does, for the products x[i] + low[i].
 func (r *Runner) modifyPairs(w *scratch, row *row, x, low []float32, factor float32, token int) {
 	b := r.batch
 	slope, offset := r.bias(row, token)
@@ -103,7 +104,7 @@ func (r *Runner) modifyPairs(w *scratch, row *row, x, low []float32, factor floa
 		factor = 1
 	}
 	if b.SoftCap == 0 || slope != 0 {
-		r.kernels.scalePair(&w.call, x, low, factor, slope, offset)
+		r.kernels.scalePair(&w.args, x, low, factor, slope, offset)
 	}
 }
 
@@ -120,14 +121,14 @@ func (r *Runner) modify(w *scratch, row *row, x []float32, factor float32, token
 	b := r.batch
 	slope, offset := r.bias(row, token)
 	if b.SoftCap != 0 {
-		r.kernels.scale(&w.call, x, factor, 0, 0)
+		r.kernels.scale(&w.args, x, factor, 0, 0)
 		for i, s := range x {
 			x[i] = b.SoftCap * float32(math.Tanh(float64(s)/float64(b.SoftCap)))
 		}
 		factor = 1
 	}
 	if b.SoftCap == 0 || slope != 0 {
-		r.kernels.scale(&w.call, x, factor, slope, offset)
+		r.kernels.scale(&w.args, x, factor, slope, offset)
 	}
 }
 

@@ -37,12 +37,12 @@ func converts(g *gen) {
 	halve(g, "E5M2")
 }
 
-// convert generates the kernel that converts n rows, each of chunk numbers, to float32. The rows of the input are
-// inStride bytes apart; those of the output follow each other without gaps. Numbers of float16 are multiplied by x. The
-// kernel sets flag to a number other than 0 if a number is NaN or infinite, else to 0.
+// convert generates the kernel that converts n rows to float32. A row has the 32 numbers of a chunk. The rows in the
+// array input are inputStride bytes apart. The kernel writes the rows to out without gaps. It multiplies numbers of
+// float16 by argument x. It sets flag to 0 if all numbers are finite, and to another value otherwise.
 func convert(g *gen, d dtype) {
 	g.begin("convert" + d.name)
-	in, stride, out, n := g.arg(atIn), g.arg(atInStride), g.arg(atOut), g.arg(atN)
+	input, stride, out, n := g.arg(atInput), g.arg(atInputStride), g.arg(atOut), g.arg(atN)
 	const sum, zero = 8, 12 // a sum for each register of a row: additions to a single sum would wait
 	for i := sum; i <= zero; i++ {
 		g.zero(i)
@@ -53,7 +53,7 @@ func convert(g *gen, d dtype) {
 	}
 	g.loop(n, func() {
 		for v := range 32 / g.lanes {
-			assembly.LoadFloats(g.asm, d.name, mem(in, v*g.lanes*d.bytes), g.regs[v])
+			assembly.LoadFloats(g.asm, d.name, mem(input, v*g.lanes*d.bytes), g.regs[v])
 			if d.name == "F16" {
 				g.asm.VMULPS(factor, g.regs[v], g.regs[v])
 			}
@@ -62,7 +62,7 @@ func convert(g *gen, d dtype) {
 			g.asm.VMOVUPS(g.regs[v], mem(out, v*g.bytes()))
 			g.asm.VFMADD231PS(g.regs[zero], g.regs[v], g.regs[sum+v])
 		}
-		g.asm.ADDQ(stride, in)
+		g.asm.ADDQ(stride, input)
 		g.asm.ADDQ(operand.I32(chunkBytes), out)
 	})
 	for v := 1; v < 32/g.lanes; v++ {
@@ -79,32 +79,36 @@ func convert(g *gen, d dtype) {
 // A halveKernel has the numbers of its registers.
 type halveKernel struct {
 	*gen
-	e4m3                bool
-	x, bits             int // numbers, and their bits without the sign
-	mask, nan, sevenths int // E4M3 only
+	e4m3                 bool
+	x, bits              int // numbers, and their bits without the sign
+	mask, nan, magnitude int // E4M3 only
 }
 
-// halve generates the kernel that converts n numbers of 8 bits to float16; n is a multiple of 16. Arguments: in, the
-// 8-bit numbers; out, where the float16 are written. A float16 written for an E4M3 number is 2^-8 of that number. An
-// E4M3 NaN would become a finite float16. For E4M3 the kernel therefore sets flag to 0 if there is no NaN, and to
+// halve generates the kernel that converts n numbers of 8 bits to float16. n is a multiple of 16. Argument input has
+// the address of the 8-bit numbers, and out has the address of the float16.
+//
+// The bits of an E5M2 number are the upper 8 bits of the same number in float16. For an E4M3 number, the kernel copies
+// sign, exponent and fraction to their places in a float16. The exponent bias of float16 is 15 and that of E4M3 is 7,
+// so the float16 is 2^-8 of the E4M3 number. An E4M3 NaN becomes a finite float16, because the largest exponent of E4M3
+// is not the largest exponent of float16. For E4M3, the kernel therefore sets flag to 0 if no number is NaN, and to
 // another value otherwise.
 func halve(g *gen, name string) {
 	g.begin("halve" + name)
-	k := halveKernel{gen: g, e4m3: name == "E4M3", x: 0, bits: 1, mask: 2, nan: 3, sevenths: 4}
-	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)
+	k := halveKernel{gen: g, e4m3: name == "E4M3", x: 0, bits: 1, mask: 2, nan: 3, magnitude: 4}
+	input, out, n := g.arg(atInput), g.arg(atOut), g.arg(atN)
 	if k.e4m3 {
 		g.asm.VPBROADCASTD(g.constant("e4m3", 0xbfffbfff), g.regs[k.mask])
-		g.asm.VPBROADCASTD(g.constant("nan8", 0x7f7f7f7f), g.regs[k.sevenths])
+		g.asm.VPBROADCASTD(g.constant("nan8", 0x7f7f7f7f), g.regs[k.magnitude])
 		g.zero(k.nan)
 	}
 	many, rest, one, done := g.label("many"), g.label("rest"), g.label("one"), g.label("done")
 	g.asm.Label(many)
 	g.asm.SUBQ(operand.U8(64), n)
 	g.asm.JLT(operand.LabelRef(rest))
-	for at := 0; at < 64; at += 2 * g.lanes {
-		k.halve(mem(in, at), mem(out, 2*at), g.regs, g.half)
+	for offset := 0; offset < 64; offset += 2 * g.lanes {
+		k.halve(mem(input, offset), mem(out, 2*offset), g.regs, g.half)
 	}
-	g.asm.ADDQ(operand.U8(64), in)
+	g.asm.ADDQ(operand.U8(64), input)
 	g.asm.ADDQ(operand.I32(128), out)
 	g.asm.JMP(operand.LabelRef(many))
 	g.asm.Label(rest)
@@ -112,32 +116,32 @@ func halve(g *gen, name string) {
 	g.asm.Label(one)
 	g.asm.SUBQ(operand.U8(16), n)
 	g.asm.JLT(operand.LabelRef(done))
-	k.halve(mem(in, 0), mem(out, 0), halves, quarters)
-	g.asm.ADDQ(operand.U8(16), in)
+	k.halve(mem(input, 0), mem(out, 0), halves, quarters)
+	g.asm.ADDQ(operand.U8(16), input)
 	g.asm.ADDQ(operand.U8(32), out)
 	g.asm.JMP(operand.LabelRef(one))
 	g.asm.Label(done)
 	if k.e4m3 {
 		bits := g.asm.GP32()
-		g.asm.VPCMPEQB(g.half[k.sevenths], g.half[k.nan], g.half[k.nan])
+		g.asm.VPCMPEQB(g.half[k.magnitude], g.half[k.nan], g.half[k.nan])
 		g.asm.VPMOVMSKB(g.half[k.nan], bits)
 		g.asm.MOVL(bits, g.argMem(atFlag))
 	}
 	g.end()
 }
 
-// halve emits the code that converts 8-bit numbers at in to float16 and stores them at out. It converts as many numbers
-// as one register of whole has in float16. Register i of half must be the lower half of register i of whole.
-func (k *halveKernel) halve(in, out operand.Mem, whole, half []reg.VecPhysical) {
-	g, x := k.gen, whole[k.x]
+// halve emits the code that converts 8-bit numbers at address input to float16 and writes them to address out. It
+// converts as many numbers as one of registers has float16. lower has the lower halves of registers, in the same order.
+func (k *halveKernel) halve(input, out operand.Mem, registers, lower []reg.VecPhysical) {
+	g, x := k.gen, registers[k.x]
 	if k.e4m3 {
-		g.asm.VPMOVSXBW(in, x)
+		g.asm.VPMOVSXBW(input, x)
 		g.asm.VPSLLW(operand.U8(7), x, x)
-		g.asm.VPAND(whole[k.mask], x, x)
-		g.asm.VPAND(in, half[k.sevenths], half[k.bits])
+		g.asm.VPAND(registers[k.mask], x, x)
+		g.asm.VPAND(input, lower[k.magnitude], lower[k.bits])
 		g.asm.VPMAXUB(g.half[k.bits], g.half[k.nan], g.half[k.nan])
 	} else {
-		g.asm.VPMOVZXBW(in, x)
+		g.asm.VPMOVZXBW(input, x)
 		g.asm.VPSLLW(operand.U8(8), x, x)
 	}
 	g.asm.VMOVUPS(x, out)
@@ -151,22 +155,22 @@ func narrows(g *gen) {
 	narrow(g, "BF16", func(i int) { g.roundBF16(i) })
 }
 
-// narrow generates the kernel that converts 16·n float32 at in to F16 or BF16, as name says, and writes them to out.
-// round emits the code that rounds the numbers of register i to nearest, ties to even, and leaves the results in the
-// lower half of the register.
+// narrow generates the kernel that converts 16·n float32 to the type name, F16 or BF16. Argument input has the address
+// of the float32, and out has the address of the results. round emits the code that rounds the numbers of register i to
+// nearest, ties to even, and leaves the results in the lower half of the register.
 func narrow(g *gen, name string, round func(i int)) {
 	g.begin("narrow" + name)
-	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)
+	input, out, n := g.arg(atInput), g.arg(atOut), g.arg(atN)
 	if name == "BF16" {
 		g.broadcast("one", 1, 8)
 		g.broadcast("half", 0x7fff, 9)
 		g.broadcast("quiet", 0x40, 10)
 	}
-	g.tiles(n, func(_, at int) {
-		g.asm.VMOVUPS(mem(in, at), g.regs[0])
+	g.tiles(n, func(_, offset int) {
+		g.asm.VMOVUPS(mem(input, offset), g.regs[0])
 		round(0)
-		g.asm.VMOVDQU(quarters[0], mem(out, at/2))
-	}, advance{in, tileBytes}, advance{out, tileBytes / 2})
+		g.asm.VMOVDQU(quarters[0], mem(out, offset/2))
+	}, advance{input, tileBytes}, advance{out, tileBytes / 2})
 	g.end()
 }
 
@@ -174,16 +178,16 @@ func (g *gen) broadcast(name string, bits uint32, i int) {
 	g.asm.VPBROADCASTD(g.constant(name, bits), g.regs[i])
 }
 
-// roundBF16 converts the float32 in register i to BF16, in the register's lower half. A signalling NaN becomes a
-// quiet NaN.
+// roundBF16 emits the code that converts the float32 in register i to BF16, and leaves the results in the lower half of
+// the register. A signalling NaN becomes a quiet NaN.
 func (g *gen) roundBF16(i int) {
-	x, up, nan := g.regs[i], g.regs[1], g.regs[2]
+	x, increment, nan := g.regs[i], g.regs[1], g.regs[2]
 	g.asm.VPSRLD(operand.U8(16), x, nan)
-	g.asm.VPAND(g.regs[8], nan, up)
+	g.asm.VPAND(g.regs[8], nan, increment)
 	g.asm.VPOR(g.regs[10], nan, nan)
 	g.asm.VCMPPS(operand.U8(3), x, x, g.regs[3])
-	g.asm.VPADDD(g.regs[9], up, up)
-	g.asm.VPADDD(up, x, x)
+	g.asm.VPADDD(g.regs[9], increment, increment)
+	g.asm.VPADDD(increment, x, x)
 	g.asm.VPSRLD(operand.U8(16), x, x)
 	g.asm.VPBLENDVB(g.regs[3], nan, x, x)
 	g.asm.VEXTRACTI128(operand.U8(1), x, quarters[1])

@@ -8,8 +8,8 @@ import (
 )
 
 // An eightBits emits AVX-512 instructions that read numbers of type E4M3 or E5M2 and convert them to float16, then to
-// float32. Register nan serves to find NaN in E4M3. Each of its bytes has the largest magnitude so far of the numbers
-// at this position. If a byte is 0x7f, one of these numbers was NaN.
+// float32. For E4M3 it also keeps the largest magnitudes of the numbers read, to find NaN: each byte of register nan
+// has the largest magnitude of the numbers at the same position. If a byte is 0x7f, one of these numbers was NaN.
 type eightBits struct {
 	*gen
 	e4m3                 bool
@@ -32,8 +32,8 @@ func (g *gen) eightBits(d dtype) *eightBits {
 	return k
 }
 
-// load emits the code that reads 32 numbers into registers i and j as float32. mask can have a bit for each number:
-// numbers with bit 0 become 0. If mask is nil, all numbers are kept. Numbers of E4M3 are multiplied by 2^-8.
+// load emits the code that reads 32 numbers at m and writes them to registers i and j as float32. If mask is not nil,
+// it has a bit for each number, and numbers whose bit is 0 become 0. Numbers of E4M3 are multiplied by 2^-8.
 func (k *eightBits) load(m operand.Mem, i, j int, mask reg.Register) {
 	asm, words := k.asm, k.regs[j]
 	extend, masked := asm.VPMOVZXBW, asm.VPMOVZXBW_Z
@@ -56,8 +56,10 @@ func (k *eightBits) load(m operand.Mem, i, j int, mask reg.Register) {
 	asm.VCVTPH2PS(k.half[j], words)
 }
 
-// check updates register nan with the next 64 numbers of E4M3. If mask is not nil, it updates register nan only with
-// those of the next 32 numbers whose bit in mask is set.
+// check emits the code that reads the next 64 numbers at m and updates register nan: each byte becomes the larger of
+// its old value and the magnitude of the number at its position. If mask is not nil, the code reads only the next 32
+// numbers, and of these only the numbers whose bit in mask is set. The code overwrites register spare. For E5M2, check
+// emits nothing.
 func (k *eightBits) check(m operand.Mem, spare int, mask reg.Register) {
 	switch {
 	case !k.e4m3:
@@ -71,7 +73,8 @@ func (k *eightBits) check(m operand.Mem, spare int, mask reg.Register) {
 	k.asm.VPMAXUB(k.regs[spare], k.regs[k.nan], k.regs[k.nan])
 }
 
-// end sets flag if there was a NaN of E4M3.
+// end emits the code that sets flag to 1 if a number of E4M3 was NaN, and to 0 otherwise. For other types it emits
+// nothing.
 func (k *eightBits) end() {
 	if k == nil || !k.e4m3 {
 		return

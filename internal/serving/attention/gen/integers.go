@@ -8,8 +8,9 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// integers generates the kernels for int8 keys: they multiply 16-bit queries with keys and add the products as
-// integers. Keys and queries are stored in pairs of elements, two 16-bit numbers in 32 bits.
+// integers generates the kernels for int8 keys. They multiply queries of 16-bit integers by the keys, and add the
+// products as integers. Two consecutive elements of a query or a key are stored as a pair: two 16-bit numbers in 32
+// bits.
 func integers(g *gen) {
 	panelScores(g, g.rows, true)
 	for _, n := range g.tileRows {
@@ -22,8 +23,8 @@ func integers(g *gen) {
 	}
 }
 
-// dot multiplies the pairs in a by the pairs in b, and adds both products of each pair to sum. Without VNNI, it
-// overwrites spare.
+// dot emits the code that multiplies the pairs in register a by the pairs in register b, and adds both products of each
+// pair to register sum. Without VNNI, the code overwrites register spare.
 func (g *gen) dot(a, b, sum, spare reg.VecPhysical) {
 	if g.vnni {
 		g.asm.VPDPWSSD(a, b, sum)
@@ -67,14 +68,14 @@ func (g *gen) tilePairs(k *scoreKernel, q *assembly.Rows) {
 		}
 	}
 	q.Advance(g.asm, operand.I32(8))
-	g.asm.ADDQ(operand.I32(4*k.line), k.at)
+	g.asm.ADDQ(operand.I32(4*k.line), k.offset)
 }
 
 // loadPairs emits the code that loads one pair of elements of each key, as 16-bit numbers, into register keys+v. With
 // AVX-512, v is the number of the tile; with AVX2, it is the half of the tile.
 func (g *gen) loadPairs(k *scoreKernel, v, pair int) {
 	r := g.regs[k.keys+v]
-	m := operand.Mem{Base: k.key[0], Index: k.at, Scale: 1, Disp: 2 * pair * k.line}
+	m := operand.Mem{Base: k.key[0], Index: k.offset, Scale: 1, Disp: 2 * pair * k.line}
 	if g.wide() {
 		m.Base = k.key[v]
 		g.asm.VPMOVSXBW(m, r)
@@ -90,18 +91,18 @@ func (g *gen) loadPairs(k *scoreKernel, v, pair int) {
 	g.asm.VPBLENDW(operand.U8(0xaa), high, r, r)
 }
 
-// magnitude generates the kernel that finds the largest magnitude of the 8·n float32 at in, and sets flag to its
-// bits. If a number is NaN, the bits are those of a NaN, which are larger than those of infinity.
+// magnitude generates the kernel that sets flag to the bits of the largest magnitude of 8·n float32 in the array input.
+// If a number is NaN, flag becomes the bits of a NaN, which are larger than those of infinity.
 func magnitude(g *gen) {
 	g.begin("magnitude")
-	in, n := g.arg(atIn), g.arg(atN)
+	input, n := g.arg(atInput), g.arg(atN)
 	top, x, mask := halves[0], halves[1], halves[2]
 	g.zero(0)
 	g.asm.VPBROADCASTD(g.constant("abs", 0x7fffffff), mask)
 	g.loop(n, func() {
-		g.asm.VPAND(mem(in, 0), mask, x)
+		g.asm.VPAND(mem(input, 0), mask, x)
 		g.asm.VPMAXSD(x, top, top)
-		g.asm.ADDQ(operand.I32(32), in)
+		g.asm.ADDQ(operand.I32(32), input)
 	})
 	g.asm.VEXTRACTI128(operand.U8(1), top, quarters[1])
 	g.asm.VPMAXSD(quarters[1], quarters[0], quarters[0])
@@ -115,39 +116,41 @@ func magnitude(g *gen) {
 	g.end()
 }
 
-// quantize multiplies 8·n numbers at in by x, rounds them to 16-bit integers, and writes these to out.
+// quantize generates the kernel that multiplies 8·n numbers in the array input by x, rounds them to 16-bit integers,
+// and writes these to out.
 func quantize(g *gen) {
 	g.begin("quantize")
-	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)
+	input, out, n := g.arg(atInput), g.arg(atOut), g.arg(atN)
 	factor, x := halves[0], halves[1]
 	g.asm.VBROADCASTSS(g.argMem(atX), factor)
 	g.loop(n, func() {
-		g.asm.VMULPS(mem(in, 0), factor, x)
+		g.asm.VMULPS(mem(input, 0), factor, x)
 		g.asm.VCVTPS2DQ(x, x)
 		g.asm.VEXTRACTI128(operand.U8(1), x, quarters[2])
 		g.asm.VPACKSSDW(quarters[2], quarters[1], quarters[1])
 		g.asm.VMOVDQU(quarters[1], mem(out, 0))
-		g.asm.ADDQ(operand.I32(32), in)
+		g.asm.ADDQ(operand.I32(32), input)
 		g.asm.ADDQ(operand.I32(16), out)
 	})
 	g.end()
 }
 
-// pack generates a kernel. The kernel combines each two consecutive rows of integers into one row of pairs. n is the
-// number of resulting rows. A row at in has 16 integers, stored as float32. The pairs are written to out, which may
-// have the same address as in.
+// pack generates the kernel that combines rows of 16 integers into rows of 16 pairs. In the array input, each integer
+// is stored as a float32. Of two consecutive rows, the integers with the same index become a pair: the first row's
+// integer in the lower 16 bits, and the second row's in the upper 16 bits. n is the number of rows of pairs. The kernel
+// writes them to out, which may be the same address as input.
 func pack(g *gen) {
 	g.begin("pack")
-	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)
+	input, out, n := g.arg(atInput), g.arg(atOut), g.arg(atN)
 	low, high, mask := g.regs[0], g.regs[1], g.regs[2]
 	g.asm.VPBROADCASTD(g.constant("low", 0xffff), mask)
-	g.tiles(n, func(_, at int) {
-		g.asm.VCVTPS2DQ(mem(in, at), low)
-		g.asm.VCVTPS2DQ(mem(in, at+tileBytes), high)
+	g.tiles(n, func(_, offset int) {
+		g.asm.VCVTPS2DQ(mem(input, offset), low)
+		g.asm.VCVTPS2DQ(mem(input, offset+tileBytes), high)
 		g.and(mask, low)
 		g.asm.VPSLLD(operand.U8(16), high, high)
 		g.asm.VPOR(high, low, low)
-		g.asm.VMOVUPS(low, mem(out, at))
-	}, advance{in, 2 * tileBytes}, advance{out, tileBytes})
+		g.asm.VMOVUPS(low, mem(out, offset))
+	}, advance{input, 2 * tileBytes}, advance{out, tileBytes})
 	g.end()
 }

@@ -3,8 +3,10 @@
 //
 //	go run ./internal/serving/attention/gen -o internal/serving/attention
 //
-// A test of the package fails if the generated files are out of date. Every function takes a pointer to attention's
-// type call, and reads and writes its fields at the offsets below. A test compares the offsets with the type.
+// A test of the package fails if the generated files are out of date. Every function of package attention takes a
+// pointer to a struct of type args, which has its arguments and results. The function reads and writes the fields at
+// the offsets below. A test compares the offsets with the type. In the comments of the generators, an argument is a
+// field of this struct, and n, for example, is the field at offset atN.
 package main
 
 import (
@@ -20,24 +22,27 @@ import (
 )
 
 const (
-	atIn        = 0
-	atInStride  = 8
-	atData      = 16
-	atOut       = 24
-	atOutStride = 32
-	atN         = 40
-	atSize      = 48
-	atGroups    = 56
-	atFirst     = 64
-	atFlag      = 72
-	atX         = 80
-	atY         = 84
-	atZ         = 88
-	atCount     = 96
-	atBuffer    = 104
-	atAhead     = 112
-	atLow       = 120
-	atRemaining = 128
+	atInput        = 0
+	atInputStride  = 8
+	atData         = 16
+	atOut          = 24
+	atOutStride    = 32
+	atN            = 40
+	atSize         = 48
+	atGroups       = 56
+	atSumSize      = 64 // each function uses at most one of these four, which are the same field
+	atFirstSum     = 64
+	atOffset       = 64
+	atBypass       = 64
+	atFlag         = 72
+	atX            = 80
+	atY            = 84
+	atZ            = 88
+	atCount        = 96
+	atBuffer       = 104
+	atPrefetchList = 112
+	atLow          = 120
+	atRemaining    = 128
 )
 
 const (
@@ -65,7 +70,7 @@ func generate() (map[string][]byte, error) {
 				continue
 			}
 			files[fmt.Sprintf("%s_%s_amd64.s", part.name, w.name)] = text
-			stubs += strings.ReplaceAll(declarations, "*byte", "*call")
+			stubs += strings.ReplaceAll(declarations, "*byte", "*args")
 		}
 	}
 	var err error
@@ -102,10 +107,13 @@ func partsOf(w width) []part {
 type gen struct {
 	asm *build.Context
 	width
-	labels  int
-	known   map[string]operand.Mem
-	args    reg.Register
-	onStack bool // callers keep the call on the stack; a call to a function in a table escapes to the heap
+	labels int
+	known  map[string]operand.Mem
+	args   reg.Register
+
+	// onStack declares the functions noescape, so that callers can keep args on the stack. Functions that are called
+	// through a table do not need it: their args escape to the heap all the same.
+	onStack bool
 }
 
 // begin begins a function. It appends the instruction set's suffix to the name.
@@ -165,9 +173,10 @@ type advance struct {
 	bytes   int
 }
 
-// tiles emits a loop over n tiles. A tile fills several registers. For each, tiles calls body with the index v of the
-// register in the tile and the offset at of its first byte. The loop advances pointers after each tile.
-func (g *gen) tiles(n reg.GPVirtual, body func(v, at int), pointers ...advance) {
+// tiles emits a loop over n tiles. A tile of float32 fills one register with AVX-512 and two registers with AVX2. For
+// each of these registers, tiles calls body with the index v of the register in the tile, and the offset in bytes of
+// its numbers from the beginning of the tile. After each tile, the loop advances pointers.
+func (g *gen) tiles(n reg.GPVirtual, body func(v, offset int), pointers ...advance) {
 	g.loop(n, func() {
 		for v := range tileTokens / g.lanes {
 			body(v, v*g.bytes())

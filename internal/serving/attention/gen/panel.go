@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// newRows prepares the addresses of n rows, the first of which is at base. The field of the call at offset stride
-// has the distance between rows.
+// newRows emits the code that prepares the addresses of n rows. Register base has the address of the first row. stride
+// is the offset of the argument that has the distance between rows in bytes.
 func (g *gen) newRows(base reg.Register, stride, n int) *assembly.Rows {
 	return assembly.NewRows(g.asm, g.copyOf(base), func() reg.Register { return g.arg(stride) }, n)
 }
@@ -21,23 +21,35 @@ func panels(g *gen) {
 	panelValues(g, g.rows)
 }
 
-// panelScores generates the kernel that multiplies groups × n rows of queries by tiles of keys. Argument in is the
-// queries, data the keys, out the products, n the number of tiles, and size the elements of a head. first is a multiple
-// of 4: after each first elements, the kernel adds their sum to out. ahead is a list of addresses, ended by 0. The
-// kernel prefetches 16·size bytes at each address. The kernel changes n and advances ahead. With integers, an element
-// is a pair of integers, and all products are added to one sum. AVX-512 takes two tiles at a time; if the number of
-// tiles is odd, it takes the last tile twice.
-func panelScores(g *gen, n int, integers bool) {
+// panelScores generates the kernel that multiplies queries by tiles of keys. The queries are in groups of the given
+// number of rows, one query in each row. Arguments:
+//
+//	groups        the number of groups
+//	input         the queries
+//	size          the number of elements of a query or a key
+//	data          the tiles of keys
+//	n             the number of tiles
+//	out           the products
+//	sumSize       the number of elements whose products are summed at a time, a multiple of 4
+//	prefetchList  a list of addresses, ended by 0
+//
+// The kernel writes the first sum of sumSize products to out, and adds each later sum to it. For each group and each
+// one or two tiles, it takes an address from prefetchList and prefetches 16·size bytes there. It changes n and
+// prefetchList.
+//
+// If integers is true, an element is a pair of integers, and sumSize is equal to size. With AVX-512, the kernel takes
+// two tiles at a time. If the number of tiles is odd, it takes the last tile twice.
+func panelScores(g *gen, rows int, integers bool) {
 	name := "scoresPanel%d"
 	if integers {
 		name = "integersPanel%d"
 	}
-	g.begin(fmt.Sprintf(name, n))
+	g.begin(fmt.Sprintf(name, rows))
 	keys, out := g.arg(atData), g.arg(atOut)
 	step := g.label("step")
 	tiles := 2 * g.lanes / tileTokens
 	g.asm.Label(step)
-	g.panelTiles(n, integers, keys, out)
+	g.panelTiles(rows, integers, keys, out)
 	for range tiles {
 		g.nextTile(keys)
 	}
@@ -53,10 +65,10 @@ func (g *gen) nextTile(keys reg.Register) {
 	g.asm.ADDQ(step, keys)
 }
 
-// panelTiles emits the code that multiplies the queries by two registers of keys: two tiles or, with AVX2, the two
-// halves of a tile.
+// panelTiles emits the code that multiplies all groups of queries by two registers of keys. With AVX-512, these are two
+// tiles; with AVX2, they are the two halves of a tile. n is the number of queries in a group.
 func (g *gen) panelTiles(n int, integers bool, keys, out reg.Register) {
-	in, groups, to := g.arg(atIn), g.arg(atGroups), g.copyOf(out)
+	queries, groups, products := g.arg(atInput), g.arg(atGroups), g.copyOf(out)
 	g.loop(groups, func() {
 		k := [2]reg.GPVirtual{g.copyOf(keys)}
 		k[1] = k[0]
@@ -67,69 +79,71 @@ func (g *gen) panelTiles(n int, integers bool, keys, out reg.Register) {
 			g.asm.CMOVQEQ(keys, k[1])
 		}
 		g.asm.MOVQ(operand.I32(0), g.argMem(atCount))
-		ahead := g.nextAhead(in)
+		prefetchAddress := g.nextPrefetch(queries)
 		sum := g.label("sum")
 		g.asm.Label(sum)
-		g.panelSum(n, integers, k, in, ahead)
-		g.addSums(n, to, g.argMem(atCount), 0)
-		done := g.arg(atFirst)
-		g.asm.ADDQ(g.argMem(atCount), done)
-		g.asm.MOVQ(done, g.argMem(atCount))
-		g.asm.CMPQ(done, g.argMem(atSize))
+		g.panelSum(n, integers, k, queries, prefetchAddress)
+		g.addSums(n, products, g.argMem(atCount), 0)
+		summed := g.arg(atSumSize)
+		g.asm.ADDQ(g.argMem(atCount), summed)
+		g.asm.MOVQ(summed, g.argMem(atCount))
+		g.asm.CMPQ(summed, g.argMem(atSize))
 		g.asm.JLT(operand.LabelRef(sum))
-		g.nextGroup(in, atInStride, n)
-		g.nextGroup(to, atOutStride, n)
+		g.nextGroup(queries, atInputStride, n)
+		g.nextGroup(products, atOutStride, n)
 	})
 }
 
-// nextAhead returns a register with the next address of the list ahead. After the end of the list, the register has the
-// address in other. The memory there should be in the processor's cache already.
-func (g *gen) nextAhead(other reg.Register) reg.GPVirtual {
-	list, after, ahead := g.arg(atAhead), g.asm.GP64(), g.asm.GP64()
+// nextPrefetch emits the code that takes the next address from the list in argument prefetchList. It returns the
+// register that has the address. At the end of the list, the register has the address in fallback. The memory at
+// fallback should already be in the processor's cache, so that prefetching it costs little.
+func (g *gen) nextPrefetch(fallback reg.Register) reg.GPVirtual {
+	list, after, address := g.arg(atPrefetchList), g.asm.GP64(), g.asm.GP64()
 	g.asm.LEAQ(mem(list, 8), after)
-	g.asm.MOVQ(mem(list, 0), ahead)
-	g.asm.TESTQ(ahead, ahead)
-	g.asm.CMOVQEQ(other, ahead)
+	g.asm.MOVQ(mem(list, 0), address)
+	g.asm.TESTQ(address, address)
+	g.asm.CMOVQEQ(fallback, address)
 	g.asm.CMOVQNE(after, list)
-	g.asm.MOVQ(list, g.argMem(atAhead))
-	return ahead
+	g.asm.MOVQ(list, g.argMem(atPrefetchList))
+	return address
 }
 
-// panelSum emits the code that sums the products of the next elements in 2·n registers. Argument first of the kernel
-// says how many elements; if fewer are left, it takes all of them. It prefetches one cache line for every four
-// elements.
-func (g *gen) panelSum(n int, integers bool, k [2]reg.GPVirtual, in reg.Register, ahead reg.GPVirtual) {
+// panelSum emits the code that multiplies the next elements of queries and keys, and sums the products in registers 0
+// to 2·n-1. It takes as many elements as argument sumSize says, or all remaining elements if there are fewer. For every
+// four elements, it prefetches one cache line, beginning at prefetchAddress.
+func (g *gen) panelSum(n int, integers bool, k [2]reg.GPVirtual, queries reg.Register, prefetchAddress reg.GPVirtual) {
 	g.zeros(2 * n)
-	elements, done, from := g.arg(atSize), g.arg(atCount), g.asm.GP64()
-	g.asm.LEAQ(operand.Mem{Base: in, Index: done, Scale: 4}, from)
-	g.asm.SUBQ(done, elements)
-	g.asm.CMPQ(elements, g.argMem(atFirst))
-	g.asm.CMOVQGT(g.argMem(atFirst), elements)
+	elements, summed, start := g.arg(atSize), g.arg(atCount), g.asm.GP64()
+	g.asm.LEAQ(operand.Mem{Base: queries, Index: summed, Scale: 4}, start)
+	g.asm.SUBQ(summed, elements)
+	g.asm.CMPQ(elements, g.argMem(atSumSize))
+	g.asm.CMOVQGT(g.argMem(atSumSize), elements)
 	g.asm.SHRQ(operand.U8(2), elements)
-	q := g.newRows(from, atInStride, n)
+	q := g.newRows(start, atInputStride, n)
 	g.loop(elements, func() {
 		g.panelElements(n, integers, k, q)
-		g.asm.PREFETCHT1(mem(ahead, 0))
-		g.asm.ADDQ(operand.I32(64), ahead)
+		g.asm.PREFETCHT1(mem(prefetchAddress, 0))
+		g.asm.ADDQ(operand.I32(64), prefetchAddress)
 	})
 	if integers {
 		g.toFloat(2 * n)
 	}
 }
 
-// addSums emits code for the sums of n rows, which are in registers. If done is greater than first at run time, the
-// code adds them to the sums in memory at to. Otherwise it overwrites the sums in memory.
-func (g *gen) addSums(n int, to reg.Register, done operand.Op, first int) {
+// addSums emits the code that writes the sums of n rows from registers to memory at out. The code compares value with
+// threshold at run time. If value is greater, memory already has sums, and the code adds the registers to them.
+// Otherwise the code overwrites the memory.
+func (g *gen) addSums(n int, out reg.Register, value operand.Op, threshold int) {
 	store := g.label("store")
-	g.asm.CMPQ(done, operand.I32(first))
+	g.asm.CMPQ(value, operand.I32(threshold))
 	g.asm.JLE(operand.LabelRef(store))
-	g.addRows(n, to)
+	g.addRows(n, out)
 	g.asm.Label(store)
-	g.sums(n, to, false)
+	g.sums(n, out, false)
 }
 
-func (g *gen) addRows(n int, to reg.Register) {
-	o := g.newRows(to, atOutStride, n)
+func (g *gen) addRows(n int, out reg.Register) {
+	o := g.newRows(out, atOutStride, n)
 	for row := range n {
 		for v := range 2 {
 			r := g.regs[2*row+v]
@@ -138,16 +152,16 @@ func (g *gen) addRows(n int, to reg.Register) {
 	}
 }
 
-// products emits the code that loads one number of each of n rows, multiplies it by two registers, and adds the
-// products to the row's sums. The number is at byte at of the row, and registers is the number of the first of the two
-// registers. The code loads the numbers of successive rows into count different registers in rotation, of which bcast
-// is the first.
-func (g *gen) products(n int, rows *assembly.Rows, at, registers, bcast, count int) {
+// products emits the code that adds products to the sums of n rows. For each row, the code loads the number at the
+// given offset in bytes, multiplies it by registers vector and vector+1, and adds the products to the two registers
+// with the row's sums. It loads the numbers of successive rows into different registers: it uses the bcastCount
+// registers from bcast on in rotation.
+func (g *gen) products(n int, rows *assembly.Rows, offset, vector, bcast, bcastCount int) {
 	for row := range n {
-		b := g.regs[bcast+row%count]
-		g.asm.VBROADCASTSS(rows.At(row, at), b)
+		b := g.regs[bcast+row%bcastCount]
+		g.asm.VBROADCASTSS(rows.At(row, offset), b)
 		for v := range 2 {
-			g.asm.VFMADD231PS(b, g.regs[registers+v], g.regs[2*row+v])
+			g.asm.VFMADD231PS(b, g.regs[vector+v], g.regs[2*row+v])
 		}
 	}
 }
@@ -186,19 +200,29 @@ func (g *gen) nextGroup(p reg.Register, stride, n int) {
 	g.asm.ADDQ(s, p)
 }
 
-// panelValues generates the kernel that adds p·v over n tokens to the sums of groups × n rows. It keeps two registers
-// of elements of each row at a time. Arguments: in, the weights; data, the values; out, the sums; n, the number of
-// tokens; size, the number of chunks. If first is 0, each token is added to the sums in out directly. Otherwise the
-// kernel sums as many tokens as first says, then 16 tokens at a time, and adds each of these sums to out.
-func panelValues(g *gen, n int) {
-	g.begin(fmt.Sprintf("valuesPanel%d", n))
+// panelValues generates the kernel that adds p·v, the weight of a token times its value, to the sums of rows. The rows
+// are in groups of the given number. Arguments:
+//
+//	groups    the number of groups
+//	input     the weights
+//	data      the values
+//	n         the number of tokens
+//	size      the number of chunks of a value
+//	out       the sums
+//	firstSum  0, or the number of tokens in the first sum
+//
+// If firstSum is 0, the kernel adds each token to the sums in out directly. Otherwise it first sums firstSum tokens,
+// then 16 tokens at a time, and adds each of these sums to out. It computes two registers of elements of each row at a
+// time.
+func panelValues(g *gen, rows int) {
+	g.begin(fmt.Sprintf("valuesPanel%d", rows))
 	parts := g.arg(atSize)
 	data, out := g.arg(atData), g.arg(atOut)
 	if !g.wide() {
 		g.asm.SHLQ(operand.U8(1), parts)
 	}
 	g.loop(parts, func() {
-		g.panelPart(n, data, out)
+		g.panelPart(rows, data, out)
 		g.asm.ADDQ(operand.I32(2*g.bytes()), out)
 		if g.wide() {
 			g.asm.ADDQ(operand.I32(panelBytes), data)
@@ -215,59 +239,59 @@ func panelValues(g *gen, n int) {
 }
 
 func (g *gen) panelPart(n int, data, out reg.Register) {
-	in, to, groups := g.arg(atIn), g.copyOf(out), g.arg(atGroups)
+	input, sums, groups := g.arg(atInput), g.copyOf(out), g.arg(atGroups)
 	g.loop(groups, func() {
 		g.zeros(2 * n)
-		rest, next := g.arg(atN), g.arg(atFirst)
-		apart, start := g.label("apart"), g.label("tokens")
-		g.asm.TESTQ(next, next)
-		g.asm.JNE(operand.LabelRef(apart))
-		g.sums(n, to, true)
-		g.asm.MOVQ(rest, next)
-		g.asm.Label(apart)
+		rest, count := g.arg(atN), g.arg(atFirstSum)
+		separate, start := g.label("apart"), g.label("tokens")
+		g.asm.TESTQ(count, count)
+		g.asm.JNE(operand.LabelRef(separate))
+		g.sums(n, sums, true)
+		g.asm.MOVQ(rest, count)
+		g.asm.Label(separate)
 		g.asm.MOVQ(rest, g.argMem(atRemaining))
-		values, at := g.copyOf(data), g.copyOf(in)
+		valueAddress, weightAddress := g.copyOf(data), g.copyOf(input)
 		g.asm.Label(start)
-		g.panelTokens(n, values, at, next)
-		g.addSums(n, to, g.argMem(atFirst), 0)
+		g.panelTokens(n, valueAddress, weightAddress, count)
+		g.addSums(n, sums, g.argMem(atFirstSum), 0)
 		g.zeros(2 * n)
-		g.asm.MOVQ(operand.I32(tileTokens), next)
+		g.asm.MOVQ(operand.I32(tileTokens), count)
 		g.asm.CMPQ(g.argMem(atRemaining), operand.I32(0))
 		g.asm.JNE(operand.LabelRef(start))
-		g.nextGroup(in, atInStride, n)
-		g.nextGroup(to, atOutStride, n)
+		g.nextGroup(input, atInputStride, n)
+		g.nextGroup(sums, atOutStride, n)
 	})
 }
 
-// panelTokens emits the code that adds p·v of several tokens to registers, and advances the pointers values and at
-// past these tokens. Register next says how many tokens; if fewer remain, the code takes those and sets next to their
-// number.
-func (g *gen) panelTokens(n int, values, at, next reg.GPVirtual) {
-	g.asm.CMPQ(next, g.argMem(atRemaining))
-	g.asm.CMOVQGT(g.argMem(atRemaining), next)
-	g.asm.SUBQ(next, g.argMem(atRemaining))
-	p := g.newRows(at, atInStride, n)
-	g.asm.LEAQ(operand.Mem{Base: at, Index: next, Scale: 4}, at)
-	g.loop(next, func() {
+// panelTokens emits the code that adds p·v of several tokens to the sums in registers. It takes as many tokens as
+// register count says. If fewer remain, it takes all of them and sets count to their number. It advances registers
+// valueAddress and weightAddress to the next token.
+func (g *gen) panelTokens(n int, valueAddress, weightAddress, count reg.GPVirtual) {
+	g.asm.CMPQ(count, g.argMem(atRemaining))
+	g.asm.CMOVQGT(g.argMem(atRemaining), count)
+	g.asm.SUBQ(count, g.argMem(atRemaining))
+	p := g.newRows(weightAddress, atInputStride, n)
+	g.asm.LEAQ(operand.Mem{Base: weightAddress, Index: count, Scale: 4}, weightAddress)
+	g.loop(count, func() {
 		for v := range 2 {
-			g.asm.VMOVUPS(mem(values, v*g.bytes()), g.regs[2*n+v])
+			g.asm.VMOVUPS(mem(valueAddress, v*g.bytes()), g.regs[2*n+v])
 		}
 		g.products(n, p, 0, 2*n, 2*n+2, 2)
 		p.Advance(g.asm, operand.I32(4))
-		g.asm.ADDQ(operand.I32(chunkBytes), values)
+		g.asm.ADDQ(operand.I32(chunkBytes), valueAddress)
 	})
 }
 
-// sums loads or stores the sums of n rows.
-func (g *gen) sums(n int, to reg.Register, load bool) {
-	o := g.newRows(to, atOutStride, n)
+// sums emits the code that loads the sums of n rows from memory at out into registers, or stores them there.
+func (g *gen) sums(n int, out reg.Register, load bool) {
+	o := g.newRows(out, atOutStride, n)
 	for row := range n {
 		for v := range 2 {
-			at, r := o.At(row, v*g.bytes()), g.regs[2*row+v]
+			m, r := o.At(row, v*g.bytes()), g.regs[2*row+v]
 			if load {
-				g.asm.VMOVUPS(at, r)
+				g.asm.VMOVUPS(m, r)
 			} else {
-				g.asm.VMOVUPS(r, at)
+				g.asm.VMOVUPS(r, m)
 			}
 		}
 	}

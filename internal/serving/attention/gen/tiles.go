@@ -10,14 +10,15 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// prefetchDistance returns how many tiles ahead the kernels prefetch, about 8 KB.
+// prefetchDistance returns how many tiles ahead the kernels prefetch into the nearest cache. With heads of 128
+// elements, these tiles have 8 KB, or 16 KB with F32.
 func (d dtype) prefetchDistance() int { return max(2, 4/d.bytes) }
 
 // farPrefetchDistance returns how many tiles ahead the kernels prefetch into an outer cache.
 func (d dtype) farPrefetchDistance() int { return 2 * d.prefetchDistance() }
 
-// tileTypes returns the types whose blocks the kernels of an instruction set can read directly. With AVX2, E4M3 and
-// E5M2 are converted to float16 before.
+// tileTypes returns the types that the kernels of an instruction set can read directly from blocks. With AVX2, E4M3 and
+// E5M2 are not among them: package attention converts tiles of these types to float16 before it runs a kernel.
 func tileTypes(w width) []dtype {
 	if w.wide() {
 		return append(slices.Clone(directTypes), eightBitTypes...)
@@ -25,7 +26,8 @@ func tileTypes(w width) []dtype {
 	return directTypes
 }
 
-// tileScores generates the kernels that read keys directly from blocks. It leaves out those for Int8; see integers.
+// tileScores generates the kernels that read keys directly from blocks, for all types but Int8. Function integers
+// generates those for Int8.
 func tileScores(g *gen) {
 	for _, d := range tileTypes(g.width) {
 		if d == int8s {
@@ -53,16 +55,22 @@ type scoreKernel struct {
 	eight          *eightBits
 	line           int // bytes of one element of all keys of a tile
 	key, next, far [2]reg.GPVirtual
-	list, at       reg.GPVirtual
+	list, offset   reg.GPVirtual
 }
 
-// tileScore generates the kernel that multiplies n rows of queries by tiles of keys. The kernel also prefetches the
-// next tiles. Argument in is the queries, data the addresses of the tiles and then of the next tiles, and out the
-// products. n is the number of tiles, an even number. size is the number of elements of a head, a multiple of 16. The
-// kernel changes out and n.
-func tileScore(g *gen, d dtype, n int) {
-	g.begin(fmt.Sprintf("scores%sx%d", d.name, n))
-	k := scoreKernel{d: d, n: n, perStep: 1, keys: 2 * n, bcast: 2*n + 2, pairing: len(g.regs) - 1,
+// tileScore generates the kernel that reads keys of type d directly from blocks. It multiplies the given number of rows
+// of queries by tiles of keys. Arguments:
+//
+//	input  the queries
+//	size   the number of elements of a head, a multiple of 16
+//	data   a list of addresses: first of the tiles to multiply, then of the next tiles, to prefetch
+//	n      the number of tiles to multiply, an even number
+//	out    the products
+//
+// The kernel changes out and n.
+func tileScore(g *gen, d dtype, rows int) {
+	g.begin(fmt.Sprintf("scores%sx%d", d.name, rows))
+	k := scoreKernel{d: d, n: rows, perStep: 1, keys: 2 * rows, bcast: 2*rows + 2, pairing: len(g.regs) - 1,
 		line: tileTokens * d.bytes}
 	if g.wide() {
 		k.perStep = 2
@@ -97,19 +105,19 @@ func (g *gen) tileStep(k *scoreKernel) {
 	end := g.arg(atSize)
 	g.asm.IMUL3Q(operand.U8(k.line), end, end)
 	g.asm.MOVQ(end, g.argMem(atCount))
-	k.at = g.asm.GP64()
-	g.asm.XORQ(k.at, k.at)
-	again, sum := g.label("elements"), g.label("sum")
+	k.offset = g.asm.GP64()
+	g.asm.XORQ(k.offset, k.offset)
+	elements, sum := g.label("elements"), g.label("sum")
 	g.asm.Label(sum)
 	g.zeros(2 * k.n)
-	from := g.arg(atIn)
+	queries := g.arg(atInput)
 	if k.d.name == "F32" { // the elements before are at/line, of 4 bytes each
-		done := g.copyOf(k.at)
-		g.asm.SHRQ(operand.U8(4), done)
-		g.asm.ADDQ(done, from)
+		summed := g.copyOf(k.offset)
+		g.asm.SHRQ(operand.U8(4), summed)
+		g.asm.ADDQ(summed, queries)
 	}
-	q := g.newRows(from, atInStride, k.n)
-	g.asm.Label(again)
+	q := g.newRows(queries, atInputStride, k.n)
+	g.asm.Label(elements)
 	switch {
 	case k.d == int8s:
 		g.tilePrefetch(k, 4)
@@ -123,22 +131,22 @@ func (g *gen) tileStep(k *scoreKernel) {
 			g.tileElement(k, e, q)
 		}
 		q.Advance(g.asm, operand.I32(4*unroll))
-		g.asm.ADDQ(operand.I32(unroll*k.line), k.at)
+		g.asm.ADDQ(operand.I32(unroll*k.line), k.offset)
 	}
 	if k.d.name == "F32" {
 		last := g.label("last")
-		g.asm.CMPQ(k.at, g.argMem(atCount))
+		g.asm.CMPQ(k.offset, g.argMem(atCount))
 		g.asm.JGE(operand.LabelRef(last))
-		g.asm.TESTQ(operand.I32(sumElements*k.line-1), k.at)
-		g.asm.JNZ(operand.LabelRef(again))
+		g.asm.TESTQ(operand.I32(sumElements*k.line-1), k.offset)
+		g.asm.JNZ(operand.LabelRef(elements))
 		g.asm.Label(last)
-		g.addSums(k.n, g.arg(atOut), k.at, sumElements*k.line)
-		g.asm.CMPQ(k.at, g.argMem(atCount))
+		g.addSums(k.n, g.arg(atOut), k.offset, sumElements*k.line)
+		g.asm.CMPQ(k.offset, g.argMem(atCount))
 		g.asm.JLT(operand.LabelRef(sum))
 		return
 	}
-	g.asm.CMPQ(k.at, g.argMem(atCount))
-	g.asm.JLT(operand.LabelRef(again))
+	g.asm.CMPQ(k.offset, g.argMem(atCount))
+	g.asm.JLT(operand.LabelRef(elements))
 	if k.d == int8s {
 		g.toFloat(2 * k.n)
 	}
@@ -148,15 +156,15 @@ func (g *gen) tileStep(k *scoreKernel) {
 func (g *gen) tilePrefetch(k *scoreKernel, elements int) {
 	for v := range k.perStep {
 		for disp := 0; disp < elements*k.line; disp += 64 {
-			g.asm.PREFETCHT0(operand.Mem{Base: k.next[v], Index: k.at, Scale: 1, Disp: disp})
-			g.asm.PREFETCHT2(operand.Mem{Base: k.far[v], Index: k.at, Scale: 1, Disp: disp})
+			g.asm.PREFETCHT0(operand.Mem{Base: k.next[v], Index: k.offset, Scale: 1, Disp: disp})
+			g.asm.PREFETCHT2(operand.Mem{Base: k.far[v], Index: k.offset, Scale: 1, Disp: disp})
 		}
 	}
 }
 
 func (g *gen) tileElement(k *scoreKernel, e int, q *assembly.Rows) {
 	for v := range 2 {
-		m := operand.Mem{Base: k.key[v*(k.perStep-1)], Index: k.at, Scale: 1, Disp: e * k.line}
+		m := operand.Mem{Base: k.key[v*(k.perStep-1)], Index: k.offset, Scale: 1, Disp: e * k.line}
 		if !g.wide() {
 			m.Disp += v * g.lanes * k.d.bytes
 		}
@@ -167,11 +175,11 @@ func (g *gen) tileElement(k *scoreKernel, e int, q *assembly.Rows) {
 
 func (g *gen) tileEights(k *scoreKernel, q *assembly.Rows) {
 	for v := range 2 {
-		k.eight.check(operand.Mem{Base: k.key[v], Index: k.at, Scale: 1}, k.bcast, nil)
+		k.eight.check(operand.Mem{Base: k.key[v], Index: k.offset, Scale: 1}, k.bcast, nil)
 	}
 	for pair := range 2 {
 		for v := range 2 {
-			m := operand.Mem{Base: k.key[v], Index: k.at, Scale: 1, Disp: 2 * pair * k.line}
+			m := operand.Mem{Base: k.key[v], Index: k.offset, Scale: 1, Disp: 2 * pair * k.line}
 			k.eight.load(m, k.keys+v, k.keys+2+v, nil)
 		}
 		for e := range 2 {
@@ -179,5 +187,5 @@ func (g *gen) tileEights(k *scoreKernel, q *assembly.Rows) {
 		}
 	}
 	q.Advance(g.asm, operand.I32(16))
-	g.asm.ADDQ(operand.I32(4*k.line), k.at)
+	g.asm.ADDQ(operand.I32(4*k.line), k.offset)
 }

@@ -7,9 +7,9 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// transposes generates the kernels that transpose 16 rows, each of size numbers, to rows of 16 numbers. The rows of the
-// input are inStride bytes apart, and size is a multiple of 8. If first is not 0, the kernels bypass the caches; out
-// must then be aligned to 32 bytes.
+// transposes generates the kernels that transpose or copy rows. The kernels that transpose take 16 rows of size
+// numbers, and write size rows of 16 numbers to out. The rows in the array input are inputStride bytes apart, and size
+// is a multiple of 8. If argument bypass is not 0, their stores bypass the caches, and out must be aligned to 32 bytes.
 func transposes(g *gen) {
 	g.onStack = true
 	transpose32(g)
@@ -17,8 +17,8 @@ func transposes(g *gen) {
 	copyRows(g)
 }
 
-// store emits the code that writes register i to memory at out + i·step + disp. If register stream is not 0, the
-// stores bypass the caches.
+// store emits the code that writes registers to memory: register i to address out + i·step + disp. If register stream
+// is not 0, the stores bypass the caches.
 func (g *gen) store(registers []reg.VecPhysical, out reg.Register, disp, step int, stream reg.Register) {
 	plain, stored := g.label("plain"), g.label("stored")
 	g.asm.TESTQ(stream, stream)
@@ -34,30 +34,30 @@ func (g *gen) store(registers []reg.VecPhysical, out reg.Register, disp, step in
 	g.asm.Label(stored)
 }
 
-func (g *gen) fourRows(in reg.Register) (rows *assembly.Rows, stride reg.Register) {
-	stride = g.arg(atInStride)
-	return assembly.NewRows(g.asm, in, func() reg.Register { return stride }, 4), stride
+func (g *gen) fourRows(input reg.Register) (rows *assembly.Rows, stride reg.Register) {
+	stride = g.arg(atInputStride)
+	return assembly.NewRows(g.asm, input, func() reg.Register { return stride }, 4), stride
 }
 
 func transpose32(g *gen) {
 	g.begin("transpose32")
-	in, out, n, stream := g.arg(atIn), g.arg(atOut), g.arg(atSize), g.arg(atFirst)
-	rows, stride := g.fourRows(in)
+	input, out, n, stream := g.arg(atInput), g.arg(atOut), g.arg(atSize), g.arg(atBypass)
+	rows, stride := g.fourRows(input)
 	g.asm.SHRQ(operand.U8(3), n)
 	second := g.asm.GP64()
-	g.asm.LEAQ(operand.Mem{Base: in, Index: stride, Scale: 8}, second)
+	g.asm.LEAQ(operand.Mem{Base: input, Index: stride, Scale: 8}, second)
 	g.loop(n, func() {
-		for half, base := range []reg.Register{in, second} {
+		for half, base := range []reg.Register{input, second} {
 			g.transpose8(rows.From(base), stride, out, 32*half, stream)
 		}
-		g.asm.ADDQ(operand.I32(32), in)
+		g.asm.ADDQ(operand.I32(32), input)
 		g.asm.ADDQ(operand.I32(32), second)
 		g.asm.ADDQ(operand.I32(8*64), out)
 	})
 	g.endStream(stream)
 }
 
-// transpose8 transposes 8 by 8 numbers, in registers of 8.
+// transpose8 emits the code that transposes 8 by 8 float32 in registers of 8 numbers.
 func (g *gen) transpose8(rows *assembly.Rows, stride, out reg.Register, disp int, stream reg.Register) {
 	y := halves
 	four := g.asm.GP64()
@@ -90,10 +90,10 @@ func (g *gen) transpose8(rows *assembly.Rows, stride, out reg.Register, disp int
 // in the lower halves of registers and rows 8 to 15 in the upper halves.
 func transpose16(g *gen) {
 	g.begin("transpose16")
-	in, out, n, stream := g.arg(atIn), g.arg(atOut), g.arg(atSize), g.arg(atFirst)
-	rows, stride := g.fourRows(in)
+	input, out, n, stream := g.arg(atInput), g.arg(atOut), g.arg(atSize), g.arg(atBypass)
+	rows, stride := g.fourRows(input)
 	g.asm.SHRQ(operand.U8(3), n)
-	bases := [4]reg.GPVirtual{in, g.asm.GP64(), g.asm.GP64(), g.asm.GP64()} // of rows 0, 4, 8 and 12
+	bases := [4]reg.GPVirtual{input, g.asm.GP64(), g.asm.GP64(), g.asm.GP64()} // of rows 0, 4, 8 and 12
 	for i := range 3 {
 		g.asm.LEAQ(operand.Mem{Base: bases[i], Index: stride, Scale: 4}, bases[i+1])
 	}
@@ -127,29 +127,29 @@ func transpose16(g *gen) {
 	g.endStream(stream)
 }
 
-// copyRows generates the kernel that copies n rows of size bytes to memory without gaps. The source rows are inStride
-// bytes apart. size is a multiple of 32, and out is aligned to 32 bytes. The kernel bypasses the caches.
+// copyRows generates the kernel that copies n rows of size bytes to out without gaps. The rows in the array input are
+// inputStride bytes apart. size is a multiple of 32, and out is aligned to 32 bytes. The stores bypass the caches.
 func copyRows(g *gen) {
 	g.begin("copyRows")
-	in, out, n, stride := g.arg(atIn), g.arg(atOut), g.arg(atN), g.arg(atInStride)
+	input, out, n, stride := g.arg(atInput), g.arg(atOut), g.arg(atN), g.arg(atInputStride)
 	g.loop(n, func() {
-		at, rest := g.copyOf(in), g.arg(atSize)
-		again := g.label("part")
-		g.asm.Label(again)
-		g.asm.VMOVUPS(mem(at, 0), halves[0])
+		src, rest := g.copyOf(input), g.arg(atSize)
+		part := g.label("part")
+		g.asm.Label(part)
+		g.asm.VMOVUPS(mem(src, 0), halves[0])
 		g.asm.VMOVNTDQ(halves[0], mem(out, 0))
-		g.asm.ADDQ(operand.I32(32), at)
+		g.asm.ADDQ(operand.I32(32), src)
 		g.asm.ADDQ(operand.I32(32), out)
 		g.asm.SUBQ(operand.I32(32), rest)
-		g.asm.JNZ(operand.LabelRef(again))
-		g.asm.ADDQ(stride, in)
+		g.asm.JNZ(operand.LabelRef(part))
+		g.asm.ADDQ(stride, input)
 	})
 	g.asm.SFENCE()
 	g.end()
 }
 
-// endStream emits the end of a function. If register stream is not 0, the function has bypassed the caches, and a
-// fence orders its stores before later ones.
+// endStream emits the end of a function. If register stream is not 0, the function's stores have bypassed the caches,
+// and a fence orders them before later stores.
 func (g *gen) endStream(stream reg.Register) {
 	plain := g.label("plain")
 	g.asm.TESTQ(stream, stream)

@@ -26,16 +26,23 @@ type valueKernel struct {
 	values, next, far, row reg.GPVirtual // row: bytes of a value
 }
 
-// tileValue generates the kernel that adds p·v to the sums of n rows. The kernel also prefetches the next tiles.
-// Argument in is the weights, from the first token on. data is the addresses of the tiles with these tokens, then of
-// the next tiles. out is the sums; for each row, the kernel writes a multiple of 64 bytes. Argument n is the number of
-// tokens, first the index of the first token in its tile, and size the elements of a head, a multiple of 16. The kernel
-// changes in, data, n and first.
-func tileValue(g *gen, d dtype, n int) {
-	g.begin(fmt.Sprintf("values%sx%d", d.name, n))
-	k := valueKernel{gen: g, d: d, n: n, vecs: 2, row: g.arg(atSize), eight: g.eightBits(d)}
+// tileValue generates the kernel that reads values of type d directly from blocks. It adds p·v, the weight of a token
+// times its value, to the sums of the given number of rows. Arguments:
+//
+//	input   the weights, beginning with the first token's
+//	data    a list of addresses: first of the tiles with the tokens, then of the next tiles, to prefetch
+//	n       the number of tokens
+//	offset  the index of the first token in its tile
+//	size    the number of elements of a value, a multiple of 16
+//	out     the sums
+//
+// The kernel changes input, data, n and offset. It writes whole registers, so the sums of a row can take up to 48
+// floats more than size.
+func tileValue(g *gen, d dtype, rows int) {
+	g.begin(fmt.Sprintf("values%sx%d", d.name, rows))
+	k := valueKernel{gen: g, d: d, n: rows, vecs: 2, row: g.arg(atSize), eight: g.eightBits(d)}
 	if g.wide() {
-		if n <= 4 {
+		if rows <= 4 {
 			k.vecs = 4
 		}
 		k.masks = []reg.Register{reg.K1, reg.K2, reg.K3}[:k.vecs-1]
@@ -46,7 +53,7 @@ func tileValue(g *gen, d dtype, n int) {
 	done, tile := g.label("done"), g.label("tile")
 	g.asm.Label(tile)
 	g.tileCount(done)
-	list, place := g.arg(atData), g.arg(atFirst)
+	list, place := g.arg(atData), g.arg(atOffset)
 	g.asm.IMULQ(k.row, place)
 	address := func(i int) reg.GPVirtual {
 		p := g.asm.GP64()
@@ -63,22 +70,22 @@ func tileValue(g *gen, d dtype, n int) {
 }
 
 func (g *gen) nextValueTile(tile string) {
-	in := g.arg(atCount)
-	g.asm.SHLQ(operand.U8(2), in)
-	g.asm.ADDQ(in, g.argMem(atIn))
+	weightBytes := g.arg(atCount)
+	g.asm.SHLQ(operand.U8(2), weightBytes)
+	g.asm.ADDQ(weightBytes, g.argMem(atInput))
 	g.asm.ADDQ(operand.U8(8), g.argMem(atData))
-	g.asm.MOVQ(operand.I32(0), g.argMem(atFirst))
+	g.asm.MOVQ(operand.I32(0), g.argMem(atOffset))
 	g.asm.JMP(operand.LabelRef(tile))
 }
 
-// tileCount emits the code that sets count to the number of tokens to read in the next tile, and subtracts it from
-// n. It jumps to the label done if n is 0.
+// tileCount emits the code that sets count to the number of tokens to read in the next tile, and subtracts this number
+// from n. The code jumps to label done if n is 0.
 func (g *gen) tileCount(done string) {
 	rest, count := g.arg(atN), g.asm.GP64()
 	g.asm.TESTQ(rest, rest)
 	g.asm.JZ(operand.LabelRef(done))
 	g.asm.MOVQ(operand.I32(tileTokens), count)
-	g.asm.SUBQ(g.argMem(atFirst), count)
+	g.asm.SUBQ(g.argMem(atOffset), count)
 	g.asm.CMPQ(rest, count)
 	g.asm.CMOVQLT(rest, count)
 	g.asm.SUBQ(count, rest)
@@ -86,26 +93,26 @@ func (g *gen) tileCount(done string) {
 	g.asm.MOVQ(count, g.argMem(atCount))
 }
 
-// passes emits a loop that adds p·v for all elements of a tile's values. Each pass computes the elements that fit
-// into k.vecs registers.
+// passes emits a loop that adds p·v for all elements of a tile's values. Each iteration computes as many elements as
+// k.vecs registers have.
 func (k *valueKernel) passes() {
-	g, elements, to := k.gen, k.arg(atSize), k.arg(atOut)
+	g, elements, out := k.gen, k.arg(atSize), k.arg(atOut)
 	pass := g.label("pass")
 	g.asm.Label(pass)
 	if g.wide() {
 		k.setMasks(elements)
 	}
-	k.pass(to, elements)
+	k.pass(out, elements)
 	bytes := k.vecs * g.lanes * k.d.bytes
 	for _, p := range []reg.Register{k.values, k.next, k.far} {
 		g.asm.ADDQ(operand.I32(bytes), p)
 	}
-	g.asm.ADDQ(operand.I32(k.vecs*g.bytes()), to)
+	g.asm.ADDQ(operand.I32(k.vecs*g.bytes()), out)
 	g.asm.SUBQ(operand.I32(k.vecs*g.lanes), elements)
 	g.asm.JGT(operand.LabelRef(pass))
 }
 
-// setMasks sets the masks for the remaining elements, at least 16.
+// setMasks emits the code that sets the masks for the remaining elements. At least 16 elements remain.
 func (k *valueKernel) setMasks(elements reg.Register) {
 	g, bits, rest := k.gen, k.asm.GP64(), k.asm.GP64()
 	g.asm.MOVQ(operand.I32(64), rest)
@@ -126,47 +133,47 @@ func (k *valueKernel) setMasks(elements reg.Register) {
 
 // pass emits the code that adds p·v for the elements in up to k.vecs registers, over all tokens of a tile. Register
 // elements has the number of remaining elements. The code skips vector registers without an element.
-func (k *valueKernel) pass(to, elements reg.Register) {
+func (k *valueKernel) pass(out, elements reg.Register) {
 	g, n := k.gen, k.n
 	if k.d.name == "F32" { // summed separately and then added
 		g.zeros(k.vecs * n)
 	} else {
-		k.eachSum(to, g.asm.VMOVUPS)
+		k.eachSum(out, g.asm.VMOVUPS)
 	}
-	at, count := g.asm.GP64(), g.arg(atCount)
-	g.asm.XORQ(at, at)
-	p := g.newRows(g.arg(atIn), atInStride, n)
+	offset, count := g.asm.GP64(), g.arg(atCount)
+	g.asm.XORQ(offset, offset)
+	p := g.newRows(g.arg(atInput), atInputStride, n)
 	size := g.lanes * k.d.bytes
 	g.loop(count, func() {
 		for line := 0; line < k.vecs*size; line += 64 {
-			g.asm.PREFETCHT0(operand.Mem{Base: k.next, Index: at, Scale: 1, Disp: line})
-			g.asm.PREFETCHT2(operand.Mem{Base: k.far, Index: at, Scale: 1, Disp: line})
+			g.asm.PREFETCHT0(operand.Mem{Base: k.next, Index: offset, Scale: 1, Disp: line})
+			g.asm.PREFETCHT2(operand.Mem{Base: k.far, Index: offset, Scale: 1, Disp: line})
 		}
-		k.multiply(0, p, at)
+		k.multiply(0, p, offset)
 		if k.vecs > 2 {
 			skip := g.label("skip")
 			g.asm.CMPQ(elements, operand.I32(2*g.lanes))
 			g.asm.JLE(operand.LabelRef(skip))
-			k.multiply(2, p, at)
+			k.multiply(2, p, offset)
 			g.asm.Label(skip)
 		}
 		p.Advance(g.asm, operand.I32(4))
-		g.asm.ADDQ(k.row, at)
+		g.asm.ADDQ(k.row, offset)
 	})
 	if k.d.name == "F32" {
-		k.eachSum(to, func(operands ...operand.Op) { g.asm.VADDPS(operands[0], operands[1], operands[1]) })
+		k.eachSum(out, func(operands ...operand.Op) { g.asm.VADDPS(operands[0], operands[1], operands[1]) })
 	}
-	k.eachSum(to, func(operands ...operand.Op) { g.asm.VMOVUPS(operands[1], operands[0]) })
+	k.eachSum(out, func(operands ...operand.Op) { g.asm.VMOVUPS(operands[1], operands[0]) })
 }
 
-// multiply emits the code that adds p·v of one token, for the elements in registers first and first+1. Register at has
-// the distance in bytes from the first value that is read in the tile to the token's value.
-func (k *valueKernel) multiply(first int, p *assembly.Rows, at reg.Register) {
+// multiply emits the code that adds p·v of one token, for the elements in registers first and first+1. Register offset
+// has the distance in bytes of the token's value from the first value that the kernel reads in the tile.
+func (k *valueKernel) multiply(first int, p *assembly.Rows, offset reg.Register) {
 	values := k.vecs * k.n
 	bcast := values + k.vecs // one register, or the first of one for each row
 	spare := bcast + k.n
 	for v := first; v < first+2; v++ {
-		m := operand.Mem{Base: k.values, Index: at, Scale: 1, Disp: v * k.lanes * k.d.bytes}
+		m := operand.Mem{Base: k.values, Index: offset, Scale: 1, Disp: v * k.lanes * k.d.bytes}
 		switch {
 		case k.eight == nil:
 			k.loadFloats(k.d, m, v, k.regs[values+v])
@@ -190,11 +197,11 @@ func (k *valueKernel) multiply(first int, p *assembly.Rows, at reg.Register) {
 	}
 }
 
-func (k *valueKernel) eachSum(to reg.Register, do func(...operand.Op)) {
-	o := k.newRows(to, atOutStride, k.n)
+func (k *valueKernel) eachSum(out reg.Register, emit func(...operand.Op)) {
+	o := k.newRows(out, atOutStride, k.n)
 	for row := range k.n {
 		for v := range k.vecs {
-			do(o.At(row, v*k.bytes()), k.regs[k.vecs*row+v])
+			emit(o.At(row, v*k.bytes()), k.regs[k.vecs*row+v])
 		}
 	}
 }

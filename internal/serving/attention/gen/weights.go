@@ -21,7 +21,7 @@ func weights(g *gen) {
 	}
 }
 
-// prefetch generates the kernel that prefetches the cache lines at the n addresses in the list data.
+// prefetch generates the kernel that prefetches cache lines. Argument data is a list of n addresses.
 func prefetch(g *gen) {
 	g.begin("ask")
 	data, n, line := g.arg(atData), g.arg(atN), g.asm.GP64()
@@ -37,11 +37,15 @@ func (g *gen) float(name string, v float32) operand.Mem {
 	return g.constant(name, math.Float32bits(v))
 }
 
-// scale generates the kernel that replaces products by logits, x·product + y·(z + index). Arguments: in, the
-// products; n, the number of tiles.
+// scale generates the kernel that replaces each product in the array input by its logit:
+//
+//	x·product + y·(z + index)
+//
+// Arguments x, y and z are a factor, the ALiBi slope, and the distance of the first token from the query token. index
+// is the index of the product in the array. n is the number of tiles.
 func scale(g *gen) {
 	g.begin("scale")
-	in, n := g.arg(atIn), g.arg(atN)
+	input, n := g.arg(atInput), g.arg(atN)
 	factor, slope, index, step, bias := 0, 1, 2, 3, 4
 	g.asm.VBROADCASTSS(g.argMem(atX), g.regs[factor])
 	g.asm.VBROADCASTSS(g.argMem(atY), g.regs[slope])
@@ -49,17 +53,17 @@ func scale(g *gen) {
 	iota := g.counting("iota", 16)
 	g.asm.VADDPS(iota, g.regs[index], g.regs[index])
 	g.asm.VBROADCASTSS(g.float("eight", float32(g.lanes)), g.regs[step])
-	g.tiles(n, func(_, at int) {
+	g.tiles(n, func(_, offset int) {
 		g.asm.VMULPS(g.regs[index], g.regs[slope], g.regs[bias])
-		g.asm.VMOVUPS(mem(in, at), g.regs[bias+1])
+		g.asm.VMOVUPS(mem(input, offset), g.regs[bias+1])
 		g.asm.VFMADD213PS(g.regs[bias], g.regs[factor], g.regs[bias+1])
-		g.asm.VMOVUPS(g.regs[bias+1], mem(in, at))
+		g.asm.VMOVUPS(g.regs[bias+1], mem(input, offset))
 		g.asm.VADDPS(g.regs[step], g.regs[index], g.regs[index])
-	}, advance{in, tileBytes})
+	}, advance{input, tileBytes})
 	g.end()
 }
 
-// counting returns the address of the numbers 0 to n-1.
+// counting returns the address of an array of float32 that has the numbers 0 to n-1.
 func (g *gen) counting(name string, n int) operand.Mem {
 	m := g.asm.StaticGlobal(name + g.suffix)
 	g.asm.DataAttributes(attr.RODATA | attr.NOPTR)
@@ -84,10 +88,15 @@ const (
 var expCoefficients = []float32{1.3814611726e-3, 8.3687105284e-3, 4.1668387431e-2, 1.6666520684e-1, 4.9999993451e-1, 1,
 	1}
 
-// softmax generates the kernel that replaces products by weights, exp(x·product - largest logit). Arguments: in, the
-// products; n, the number of tiles; x, a positive factor. The kernel sets x to the largest logit and y to the sum of
-// the weights. If pairs is true, a product is the sum of two float32, one in the array in and one in the array low. The
-// kernel then keeps the rounding errors of logits and of their differences.
+// softmax generates the kernel that replaces each product in the array input by its weight:
+//
+//	exp(x·product - m)
+//
+// Argument x is a positive factor, and n is the number of tiles. m is the largest logit, which is the largest
+// x·product. The kernel returns m in x and the sum of the weights in y.
+//
+// If pairs is true, each product is the sum of two float32 with the same index, one in the array input and one in the
+// array low. The kernel then keeps the rounding errors of the logits and of the differences x·product - m.
 func softmax(g *gen, pairs bool) {
 	name := "softmax"
 	if pairs {
@@ -95,20 +104,20 @@ func softmax(g *gen, pairs bool) {
 	}
 	g.begin(name)
 	k := softmaxKernel{gen: g, pairs: pairs, vecs: 16 / g.lanes, top: 0, sum: 1, factor: 3, x: 4, t: 5, y: 6, magic: 7,
-		log2e: 8, ln2: 9, spare: 10, none: 12, rest: 13}
+		log2e: 8, ln2: 9, spare: 10, zeroed: 12, rest: 13}
 	g.asm.VBROADCASTSS(g.argMem(atX), g.regs[k.factor])
 	k.largest()
 	for v := range k.vecs {
 		g.zero(k.sum + v)
 	}
 	k.load()
-	in, n := g.arg(atIn), g.arg(atN)
-	pointers := []advance{{in, tileBytes}}
+	input, n := g.arg(atInput), g.arg(atN)
+	pointers := []advance{{input, tileBytes}}
 	if pairs {
 		k.low = g.arg(atLow)
 		pointers = append(pointers, advance{k.low, tileBytes})
 	}
-	g.tiles(n, func(v, _ int) { k.exp(in, v) }, pointers...)
+	g.tiles(n, func(v, _ int) { k.exp(input, v) }, pointers...)
 	if k.vecs == 2 {
 		g.asm.VADDPS(g.regs[k.sum+1], g.regs[k.sum], g.regs[k.sum])
 	}
@@ -124,7 +133,7 @@ type softmaxKernel struct {
 	top, sum, factor  int // largest logit; vecs sums of weights
 	x, t, y           int
 	magic, log2e, ln2 int // constants
-	none              int // 0
+	zeroed            int // 0
 	pairs             bool
 	low               reg.GPVirtual
 	rest              int // the first of three: rounding errors of logits
@@ -132,29 +141,31 @@ type softmaxKernel struct {
 	constants         []operand.Mem
 }
 
-// largest emits the code that finds the largest logit. It compares in several registers, so that an instruction need
-// not wait for the result of the one before.
+// largest emits the code that finds the largest logit. The code keeps the largest products so far in several registers,
+// so that an instruction need not wait for the result of the instruction before it.
 func (k *softmaxKernel) largest() {
 	g, tops := k.gen, []int{k.top, k.x, k.t, k.y}
 	infinite := g.float("negInf", float32(math.Inf(-1)))
 	for _, top := range tops {
 		g.asm.VBROADCASTSS(infinite, g.regs[top])
 	}
-	in, n := g.arg(atIn), g.arg(atN)
+	input, n := g.arg(atInput), g.arg(atN)
 	several, rest, found := g.label("several"), g.label("rest"), g.label("found")
 	tiles := len(tops) / k.vecs
 	g.asm.Label(several)
 	g.asm.SUBQ(operand.U8(tiles), n)
 	g.asm.JLT(operand.LabelRef(rest))
 	for i, top := range tops {
-		g.asm.VMAXPS(mem(in, i*g.bytes()), g.regs[top], g.regs[top])
+		g.asm.VMAXPS(mem(input, i*g.bytes()), g.regs[top], g.regs[top])
 	}
-	g.asm.ADDQ(operand.I32(tiles*tileBytes), in)
+	g.asm.ADDQ(operand.I32(tiles*tileBytes), input)
 	g.asm.JMP(operand.LabelRef(several))
 	g.asm.Label(rest)
 	g.asm.ADDQ(operand.U8(tiles), n)
 	g.asm.JZ(operand.LabelRef(found))
-	g.tiles(n, func(v, at int) { g.asm.VMAXPS(mem(in, at), g.regs[tops[v]], g.regs[tops[v]]) }, advance{in, tileBytes})
+	g.tiles(n, func(v, offset int) {
+		g.asm.VMAXPS(mem(input, offset), g.regs[tops[v]], g.regs[tops[v]])
+	}, advance{input, tileBytes})
 	g.asm.Label(found)
 	for half := len(tops) / 2; half > 0; half /= 2 {
 		for i := range half {
@@ -166,19 +177,20 @@ func (k *softmaxKernel) largest() {
 	g.asm.VMOVSS(quarters[k.top], g.argMem(atX))
 	g.asm.VBROADCASTSS(quarters[k.top], g.regs[k.top])
 	// If all logits are -inf, subtract 0 and not -inf, so that the weights become 0 and not NaN.
-	some := g.label("some")
+	weighted := g.label("some")
 	g.asm.VUCOMISS(infinite, quarters[k.top])
-	g.asm.JNE(operand.LabelRef(some))
-	g.asm.JP(operand.LabelRef(some))
+	g.asm.JNE(operand.LabelRef(weighted))
+	g.asm.JP(operand.LabelRef(weighted))
 	g.zero(k.top)
-	g.asm.Label(some)
+	g.asm.Label(weighted)
 }
 
-// load loads constants into registers: some with AVX2, all with AVX-512.
+// load emits the code that loads constants into registers. With AVX2, there are registers only for some of the
+// constants.
 func (k *softmaxKernel) load() {
 	g := k.gen
 	g.asm.VBROADCASTSS(g.float("magic", roundMagic), g.regs[k.magic])
-	g.zero(k.none)
+	g.zero(k.zeroed)
 	g.asm.VBROADCASTSS(g.float("log2e", log2e), g.regs[k.log2e])
 	g.asm.VBROADCASTSS(g.float("ln2", -ln2), g.regs[k.ln2])
 	for i, f := range append(slices.Clone(expCoefficients), minimum, ln2Rest, -1) {
@@ -202,13 +214,13 @@ func (k *softmaxKernel) constant(i int) reg.VecPhysical {
 
 // exp emits the code that replaces the products of register v by weights and adds the weights to their sum. A weight
 // is 0 if its exponent is below minimum, and NaN if the product is NaN.
-func (k *softmaxKernel) exp(in reg.Register, v int) {
+func (k *softmaxKernel) exp(input reg.Register, v int) {
 	g, x, t, y := k.gen, k.regs[k.x], k.regs[k.t], k.regs[k.y]
 	enough := k.regs[k.spare+1] // mask of the logits that are not less than the minimum
 	if k.pairs {
-		k.difference(in, v)
+		k.difference(input, v)
 	} else {
-		g.asm.VMULPS(mem(in, v*g.bytes()), g.regs[k.factor], x)
+		g.asm.VMULPS(mem(input, v*g.bytes()), g.regs[k.factor], x)
 		g.asm.VSUBPS(g.regs[k.top], x, x)
 	}
 	if g.wide() {
@@ -216,7 +228,7 @@ func (k *softmaxKernel) exp(in reg.Register, v int) {
 	} else {
 		g.asm.VCMPPS(operand.U8(5), k.constant(len(expCoefficients)), x, enough)
 	}
-	g.asm.VMINPS(g.regs[k.none], x, t)                     // 0 if x is NaN: the bits of t are added to y
+	g.asm.VMINPS(g.regs[k.zeroed], x, t)                   // 0 if x is NaN: the bits of t are added to y
 	g.asm.VFMADD213PS(g.regs[k.magic], g.regs[k.log2e], t) // t = x·log2e + magic
 	g.asm.VSUBPS(g.regs[k.magic], t, y)                    // y = the power of 2
 	g.asm.VFMADD231PS(y, g.regs[k.ln2], x)                 // x = the rest
@@ -238,16 +250,16 @@ func (k *softmaxKernel) exp(in reg.Register, v int) {
 		g.asm.VPADDD(t, y, y)
 		g.asm.VANDPS(enough, y, y)
 	}
-	g.asm.VMOVUPS(y, mem(in, v*g.bytes()))
+	g.asm.VMOVUPS(y, mem(input, v*g.bytes()))
 	g.asm.VADDPS(y, g.regs[k.sum+v], g.regs[k.sum+v])
 }
 
-// difference emits the code that sets x to a logit minus the largest logit, and rest to the rounding error of x. The
-// error exceeds 1 only if logits are too large for float32.
-func (k *softmaxKernel) difference(in reg.Register, v int) {
+// difference emits the code that sets register x to a logit minus the largest logit, and register rest to the rounding
+// error of this difference. The rounding error exceeds 1 only if logits are too large for float32.
+func (k *softmaxKernel) difference(input reg.Register, v int) {
 	g, x, product, top := k.gen, k.regs[k.x], k.regs[k.y], k.regs[k.top]
 	rest, a, b := k.regs[k.rest], k.regs[k.rest+1], k.regs[k.rest+2]
-	g.asm.VMOVUPS(mem(in, v*g.bytes()), rest)
+	g.asm.VMOVUPS(mem(input, v*g.bytes()), rest)
 	g.asm.VMULPS(g.regs[k.factor], rest, product)
 	g.asm.VFMSUB213PS(product, g.regs[k.factor], rest)
 	g.asm.VFMADD231PS(mem(k.low, v*g.bytes()), g.regs[k.factor], rest)
@@ -260,8 +272,8 @@ func (k *softmaxKernel) difference(in reg.Register, v int) {
 	g.asm.VADDPS(b, rest, rest)
 }
 
-// horizontal emits the code that combines all lanes of register r with op, and leaves the result in lane 0. It
-// combines lane i with i+8, then with i+4, i+2 and i+1.
+// horizontal emits the code that combines all lanes of register r with op, and leaves the result in lane 0. With 16
+// lanes, the code combines lane i with lane i+8, then with i+4, i+2 and i+1. With 8 lanes, it begins with i+4.
 func (g *gen) horizontal(r, spare int, op func(...operand.Op)) {
 	if g.wide() {
 		g.asm.VEXTRACTF64X4(operand.U8(1), g.regs[r], halves[spare])
@@ -275,29 +287,31 @@ func (g *gen) horizontal(r, spare int, op func(...operand.Op)) {
 	op(quarters[spare], quarters[r], quarters[r])
 }
 
-// multiply generates the kernel of in *= data over n tiles.
+// multiply generates the kernel that multiplies each number in the array input by the number with the same index in the
+// array data. n is the number of tiles.
 func multiply(g *gen) {
 	g.begin("multiply")
-	in, data, n := g.arg(atIn), g.arg(atData), g.arg(atN)
-	g.tiles(n, func(_, at int) {
-		g.asm.VMOVUPS(mem(in, at), g.regs[0])
-		g.asm.VMULPS(mem(data, at), g.regs[0], g.regs[0])
-		g.asm.VMOVUPS(g.regs[0], mem(in, at))
-	}, advance{in, tileBytes}, advance{data, tileBytes})
+	input, data, n := g.arg(atInput), g.arg(atData), g.arg(atN)
+	g.tiles(n, func(_, offset int) {
+		g.asm.VMOVUPS(mem(input, offset), g.regs[0])
+		g.asm.VMULPS(mem(data, offset), g.regs[0], g.regs[0])
+		g.asm.VMOVUPS(g.regs[0], mem(input, offset))
+	}, advance{input, tileBytes}, advance{data, tileBytes})
 	g.end()
 }
 
-// combine generates the kernel that adds two arrays of n tiles, each with a factor: a number v of the array at in
-// becomes v·x + w·y, where w is the number at the same index of the array at data.
+// combine generates the kernel that adds two arrays of n tiles, each with a factor:
+//
+//	input[i] = x·input[i] + y·data[i]
 func combine(g *gen) {
 	g.begin("combine")
-	in, data, n := g.arg(atIn), g.arg(atData), g.arg(atN)
+	input, data, n := g.arg(atInput), g.arg(atData), g.arg(atN)
 	g.asm.VBROADCASTSS(g.argMem(atX), g.regs[0])
 	g.asm.VBROADCASTSS(g.argMem(atY), g.regs[1])
-	g.tiles(n, func(_, at int) {
-		g.asm.VMULPS(mem(in, at), g.regs[0], g.regs[2])
-		g.asm.VFMADD231PS(mem(data, at), g.regs[1], g.regs[2])
-		g.asm.VMOVUPS(g.regs[2], mem(in, at))
-	}, advance{in, tileBytes}, advance{data, tileBytes})
+	g.tiles(n, func(_, offset int) {
+		g.asm.VMULPS(mem(input, offset), g.regs[0], g.regs[2])
+		g.asm.VFMADD231PS(mem(data, offset), g.regs[1], g.regs[2])
+		g.asm.VMOVUPS(g.regs[2], mem(input, offset))
+	}, advance{input, tileBytes}, advance{data, tileBytes})
 	g.end()
 }
