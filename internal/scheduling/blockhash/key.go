@@ -56,7 +56,7 @@ const Last Cursor = -1
 // order with one Cursor.
 type Cursor int
 
-// Block returns the extra keys of the block that has the tokens start to end-1. The keys are in vLLM's order: LoRA,
+// Block returns the extra keys of the block with the tokens [start, end). The keys are in vLLM's order: LoRA,
 // multimodal, salt. Block returns nil if there are no keys. It advances the cursor.
 func (e *Extras) Block(start, end int, cursor *Cursor) []Key {
 	var keys []Key
@@ -70,7 +70,7 @@ func (e *Extras) Block(start, end int, cursor *Cursor) []Key {
 	return keys
 }
 
-// items appends a key for each multimodal item that overlaps the block with the tokens start to end-1. The key has the
+// items appends a key for each multimodal item that overlaps the block with the tokens [start, end). The key has the
 // item's identifier and its offset from the start of the block, which is negative if the item begins before the block.
 func (e *Extras) items(keys []Key, start, end int, cursor *Cursor) []Key {
 	n := len(e.Items)

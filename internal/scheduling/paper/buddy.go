@@ -105,8 +105,8 @@ func (b *Buddy) remove(start int32, k int) {
 // NumFree is the number of free blocks.
 func (b *Buddy) NumFree() int { return b.free }
 
-// Lists yields, for each size of which there are free chunks, the size in blocks and the first block of each of these
-// chunks. The chunks are in the order in which they became free.
+// Lists yields the sizes of which there are free chunks. With each size, in blocks, it yields the first blocks of the
+// free chunks of this size, in the order in which the chunks became free.
 func (b *Buddy) Lists() iter.Seq2[int, []int32] {
 	return func(yield func(int, []int32) bool) {
 		for k, l := range b.lists {

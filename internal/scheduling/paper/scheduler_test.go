@@ -231,7 +231,7 @@ func TestBlocksAreFreedInTheOrderOfTheRunningQueue(t *testing.T) {
 }
 
 // Each policy reserves blocks for a different number of tokens of a request. Ensure that Orca admits as many requests
-// as then fit into 983 blocks, the paper's memory.
+// as fit into 983 blocks, the paper's memory, with these reservations.
 func TestOrcaReservesWhatEachPolicySays(t *testing.T) {
 	require.Equal(t, 161+338, Oracle.Tokens(161, 338, 2048))
 	require.Equal(t, 161+512, Pow2.Tokens(161, 338, 2048))

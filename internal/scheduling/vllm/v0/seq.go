@@ -31,8 +31,8 @@ func (s *Seq) Unseen() int { return s.Len - s.full }
 // reset makes s a sequence without a table.
 func (s *Seq) reset() { *s = Seq{computed: s.computed[:0]} }
 
-// touched returns the number of blocks to which the unseen tokens and lookahead more tokens will be written
-// (vllm/v0/RULES.md §2).
+// touched returns the number of blocks to which tokens will be written (vllm/v0/RULES.md §2). These are the unseen
+// tokens, and as many later tokens as lookahead says.
 func (s *Seq) touched(blockSize, lookahead int) int {
 	space := blockSize - s.full%blockSize
 	return 1 + ceil(s.Unseen()+lookahead-space, blockSize)

@@ -91,9 +91,9 @@ func (s *Scheduler) blocks(tokens int) int {
 	return (tokens + s.config.BlockSize - 1) / s.config.BlockSize
 }
 
-// Step sets step to the next step (vllm/v1/RULES.md §14). Running requests come first, in the order of admission:
-// decodes, then the only prompt that is partly computed. Then waiting requests are admitted while the limits of tokens
-// and of sequences allow it.
+// Step sets step to the next step (vllm/v1/RULES.md §14). First it lists running requests, in the order of admission:
+// the decodes, and after them the only prompt that is partly computed. After the running requests it admits waiting
+// requests while the limits of tokens and of sequences allow it.
 func (s *Scheduler) Step(step *Step) error {
 	s.step++
 	s.done = s.done[:0]

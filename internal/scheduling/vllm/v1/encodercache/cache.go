@@ -196,7 +196,7 @@ func (c *Cache) Usage() (taken, referenced int) {
 	return c.size - c.free, c.size - c.free - c.unreferenced
 }
 
-// An Input is a multimodal item. The encoder turns it into embeddings for tokens Offset to Offset+Length-1 of a
+// An Input is a multimodal item. The encoder turns it into embeddings for the tokens [Offset, Offset+Length) of a
 // prompt.
 type Input struct {
 	Hash           string
@@ -218,7 +218,7 @@ func (input *Input) Mask(isEmbed []byte) {
 	input.NumEmbeds = input.embedsBefore[input.Length]
 }
 
-// Embeds returns the number of the input's embeddings that belong to tokens start to end-1 of the prompt.
+// Embeds returns the number of the input's embeddings that belong to the tokens [start, end) of the prompt.
 func (input *Input) Embeds(start, end int) int {
 	start, end = max(start-input.Offset, 0), min(end-input.Offset, input.Length)
 	switch {
@@ -242,7 +242,7 @@ func NewRequest(inputs []Input) *Request { return &Request{inputs: inputs} }
 // Inputs returns the inputs of r, which must not be changed.
 func (r *Request) Inputs() []Input { return r.inputs }
 
-// Window returns the range [lo, hi) of the inputs that contain tokens from start to end-1.
+// Window returns the range [lo, hi) of the inputs that contain at least one of the tokens [start, end).
 func (r *Request) Window(start, end int) (lo, hi int) {
 	lo = sort.Search(len(r.inputs), func(i int) bool { return r.inputs[i].Offset+r.inputs[i].Length > start })
 	hi = sort.Search(len(r.inputs), func(i int) bool { return r.inputs[i].Offset >= end })

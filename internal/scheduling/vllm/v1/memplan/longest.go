@@ -24,8 +24,8 @@ func (p *Plan) bytesPerBlock() int {
 	return n
 }
 
-// BytesFor returns how many bytes a request with the given number of tokens takes if inFlight of the tokens are in
-// steps in flight. The result is at most math.MaxInt.
+// BytesFor returns how many bytes a request with the given number of tokens takes. The parameter inFlight is the number
+// of these tokens that are in steps in flight. The result is at most math.MaxInt.
 func (p *Plan) BytesFor(tokens, inFlight int) int {
 	blocks := 0
 	for i := range p.Groups {

@@ -99,7 +99,7 @@ func TestEqualPagesAreNotPacked(t *testing.T) {
 	require.Equal(t, tensors(36864*10, []int{0, 1, 2}), p.Tensors)
 }
 
-// The rule and its ties are those of _approximate_gcd.
+// The expected numbers are those of vLLM's _approximate_gcd, also where two numbers pad equally.
 func TestTheNumberOfLayersThatPadsLeast(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

@@ -57,9 +57,9 @@ func (v *Events) removed(h *blockhash.Hash, group uint32) {
 }
 
 // recordStored adds one Stored event for the blocks [start, end) of a request, which got keys. It leaves out block i if
-// table[i] is the null block, or if mask[i-start] is false. Both table and mask can be nil. items is the multimodal
+// table[i] is the null block, or if mask[i-start] is false. Both table and mask can be nil. cursor is the multimodal
 // item at which the search for the items of the first block starts.
-func (p *Pool) recordStored(c *Content, table []int32, start, end, blockSize int, group uint32, mask []bool, items blockhash.Cursor) {
+func (p *Pool) recordStored(c *Content, table []int32, start, end, blockSize int, group uint32, mask []bool, cursor blockhash.Cursor) {
 	v := &p.events
 	scale := blockSize / p.config.HashBlockSize
 	e := Event{Kind: Stored, Group: group, BlockSize: blockSize, LoRA: c.Extras.LoRA, LoRAID: c.LoRAID}
@@ -73,7 +73,7 @@ func (p *Pool) recordStored(c *Content, table []int32, start, end, blockSize int
 		if table != nil && table[i] == Null || mask != nil && !mask[i-start] {
 			continue
 		}
-		v.addBlock(&e, &c.Hashes[(i+1)*scale-1], c.Extras.Block(i*blockSize, (i+1)*blockSize, &items))
+		v.addBlock(&e, &c.Hashes[(i+1)*scale-1], c.Extras.Block(i*blockSize, (i+1)*blockSize, &cursor))
 	}
 	v.List = append(v.List, e)
 }

@@ -119,8 +119,10 @@ func (s *Scheduler) run(r *request, computed, n int, padded bool) {
 }
 
 // waitingTokens returns how many tokens a waiting request r computes in its first step. computed is the number of its
-// first tokens that need not be computed. ok is false if r cannot be in this step. If the batch has only decodes and r
-// needs one token, drafts are added to it, so that all rows have the same length; then padded is true.
+// first tokens that need not be computed. ok is false if r cannot be in this step.
+//
+// If the batch has only decodes and r needs one token, waitingTokens adds drafts to it, so that all rows have the same
+// length. padded is true in this case.
 func (s *Scheduler) waitingTokens(r *request, computed int, padding bool) (n int, padded, ok bool) {
 	n = r.kv.NumTokens() - computed
 	if padding && s.config.NumSpeculativeTokens > 0 && n == 1 {

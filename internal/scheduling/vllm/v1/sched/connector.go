@@ -204,8 +204,8 @@ func (c *connector) holdsBlocks() bool {
 		c.s.defersFrees() && slices.ContainsFunc(c.s.running, func(r *request) bool { return r.inFlight > 0 })
 }
 
-// failing is called before the steps from number step on are undone. Some waiting requests have hit tokens that these
-// steps were to compute, and load the tokens after them. failing undoes these hits and loads.
+// failing is called before the steps from the given number on are undone. A waiting request can have a cache hit on
+// tokens that these steps should compute, and load the tokens after them. failing undoes these hits and loads.
 func (c *connector) failing(step uint64) {
 	for _, r := range c.s.allWaiting() {
 		if r.transfers.hitIn >= step && (r.transfers.loading || r.kv.NumComputedTokens > 0) {

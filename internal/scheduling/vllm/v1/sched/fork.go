@@ -19,9 +19,9 @@ type Child struct {
 }
 
 // Fork adds a request with the tokens of another request, for parallel sampling and beam search. If the parent runs and
-// one more request may run, the child runs too. Then the two requests share blocks until one of them writes, and the
-// child has a new row in the next step. Otherwise the child waits, and can hit the registered blocks. No step may be in
-// flight.
+// one more request may run, the child also runs. The parent and the child then share blocks until one of them writes,
+// and the child has a new row in the next step. If the child cannot run at once, it waits, and can hit the registered
+// blocks. No step may be in flight.
 func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	s.mu.Lock()
 	defer s.unlock()

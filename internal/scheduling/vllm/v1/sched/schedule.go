@@ -36,8 +36,9 @@ func (s *Scheduler) Schedule(step *Step) error {
 	return nil
 }
 
-// fill schedules running and then waiting requests. If the batch is empty because a request has preempted itself, fill
-// tries again, because its blocks are free now. vLLM returns an empty step, and its engine schedules again.
+// fill schedules running requests, and after them waiting requests. If the batch is empty because a request has
+// preempted itself, fill tries again, because the blocks of this request are free now. vLLM returns an empty step, and
+// its engine schedules again.
 func (s *Scheduler) fill(b *batch) {
 	admits := s.pause == PauseNone
 	for {

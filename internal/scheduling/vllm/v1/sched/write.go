@@ -65,8 +65,12 @@ func (s *Scheduler) writeRow(step *Step, i int, e *entry) {
 	}
 }
 
-// appendSlots appends the slots of the tokens start to start+n-1. The slot of token p is table[p/size] × size + p mod
-// size, or -1 if the table has no block for p or has the null block.
+// appendSlots appends the slots of n tokens, the first of which is at position start. The slot of the token at position
+// p is
+//
+//	table[p/size] × size + p mod size
+//
+// or -1 if the table has no block for p or has the null block.
 func appendSlots(dst []int64, table []int32, size, start, n int) []int64 {
 	at := int(uint32(start) / uint32(size)) // several times as fast as a division of 64 bits
 	offset := start - at*size
