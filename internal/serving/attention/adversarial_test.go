@@ -65,7 +65,7 @@ func TestForwardEqualsTheReference(t *testing.T) {
 		}
 		o, c, gap := optionSets[r.IntN(len(optionSets))], contents[max(0, r.IntN(2*len(contents))-len(contents))], 4*r.IntN(9)
 		if s.DType != F32 && c.name == "logits up to 30" {
-			c = contents[0] // their products are one sum
+			c = contents[0] // other types add all products in a single sum, whose error is too large for such logits
 		}
 		p := newProblem(r, problemSpec{
 			shape: s, heads: s.NumKVHeads * (1 + r.IntN(9)), lens: []int{513 + r.IntN(100), 1 + r.IntN(40)},
@@ -75,9 +75,9 @@ func TestForwardEqualsTheReference(t *testing.T) {
 		bound := f32Bound
 		switch {
 		case c.name == "one in a hundred is huge":
-			bound = 1 // logits of 10,000: only that there is no NaN
+			bound = 1 // logits reach 10,000, so that only NaN would be an error
 		case s.DType != F32:
-			bound *= 3 // what a cap of 10 leaves of float32 is 1e-6
+			bound *= 3 // with a cap of 10, logits in float32 have errors of up to 1e-6
 		}
 		t.Run(fmt.Sprintf("%d: %s, %s, %v", i, o.name, c.name, s), func(t *testing.T) {
 			p.forEach(t, testedSets(), func(t *testing.T, runner *Runner) {
@@ -240,7 +240,7 @@ func TestQueriesOfAnySizeBesideInt8Keys(t *testing.T) {
 						}
 					}
 					if c.factor > 0x1p-100 {
-						p.batch.Scale /= c.factor // then head 0's logits are 0, or its weights one token's
+						p.batch.Scale /= c.factor // the logits of head 0 become 0, or so large that one token has all the weight
 					}
 					if c.first != 0 {
 						p.query[48+3] = c.first

@@ -18,15 +18,15 @@ const (
 	V2
 )
 
-// A Batch describes the attention of one step in one layer. Each sequence attends to its own context: sequence s has
-// SeqLens[s] tokens, and the last QueryStart[s+1]-QueryStart[s] of them are its query tokens. Rows QueryStart[s] to
-// QueryStart[s+1]-1 of Query and Out are for these query tokens. The keys and values of the tokens must have been
-// written. A query token attends to itself and to the tokens before it.
+// A Batch describes the attention of one step in one layer. Each sequence attends to its own context. Sequence s has
+// SeqLens[s] tokens. The last of them are its query tokens: rows [QueryStart[s], QueryStart[s+1]) of Query and Out
+// belong to them. A query token attends to itself and to the tokens before it. The keys and values of all tokens must
+// have been written.
 type Batch struct {
 	NumHeads   int    // query heads: a multiple of the KV heads
 	Query, Out Tensor // [query tokens, NumHeads, head size]; may be the same memory
 
-	QueryStart []int32 // vLLM's query_start_loc: sequences + 1 entries, from 0 on
+	QueryStart []int32 // vLLM's query_start_loc: sequences + 1 entries, the first is 0
 	SeqLens    []int32
 
 	// BlockTables has a row of TableStride entries for each sequence. The block of token t of sequence s is

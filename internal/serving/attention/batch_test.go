@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testdata/guest/attention_errors.c has the other errors, which C callers can cause.
+// testdata/guest/attention_errors.c tests the other errors, which C callers can cause.
 func TestABatchThatCannotBeComputedIsRefused(t *testing.T) {
 	runner := newRunner(t, 1)
 	for _, c := range []struct {
@@ -90,7 +90,7 @@ func TestAPrefixThatIsNotCommonIsRefused(t *testing.T) {
 			table[3], table[4] = table[4], table[3]
 		}, "entry 3 of the block table of sequence 0"},
 		{"another block below the window", func(p *problem) {
-			p.batch.SlidingWindow = 600 // sequence 0 reaches only what is after the prefix
+			p.batch.SlidingWindow = 600 // the query token of sequence 0 attends only to tokens after the prefix
 			p.batch.BlockTables[3] = -1
 		}, ""},
 		{"no block where another sequence reaches", func(p *problem) {

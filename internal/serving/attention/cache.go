@@ -206,7 +206,7 @@ func (c *Cache) CheckApart() error {
 func (c *Cache) overlapping(a, b []byte, block, head, heads, span int) bool {
 	distance := int(uintptr(unsafe.Pointer(&b[0])) - uintptr(unsafe.Pointer(&a[0])))
 	if distance >= span && distance+span <= head && block >= heads*head {
-		return false // alternating in each head, as in LayoutTile
+		return false // keys and values alternate, head by head, as in LayoutTile
 	}
 	for h := 1 - heads; h < heads; h++ {
 		separation := distance + h*head

@@ -41,7 +41,8 @@ func (d DType) Size() int {
 	return 1
 }
 
-// e4m3ToF32 converts an E4M3 number without rounding. The smallest is 2^-9, the largest 448; 0x7f is NaN.
+// e4m3ToF32 converts an E4M3 number without rounding. The smallest positive number is 2^-9, and the largest is 448.
+// 0x7f and 0xff are NaN.
 func e4m3ToF32(b uint8) float32 {
 	if b&0x7f == 0x7f {
 		return math.Float32frombits(0x7fc00000 | uint32(b&0x80)<<24)
@@ -51,7 +52,7 @@ func e4m3ToF32(b uint8) float32 {
 
 // toFP8 converts f to an 8-bit format with the given number of fraction bits and exponent bias. It rounds to nearest,
 // ties to even. largest is the encoding of the format's largest number; larger numbers become that number, as in vLLM.
-// A NaN becomes 0x7f.
+// A NaN becomes 0x7f or 0xff, depending on its sign.
 func toFP8(f float32, fraction, bias uint32, largest uint8) uint8 {
 	b := math.Float32bits(f)
 	sign, abs := uint8(b>>24&0x80), b&0x7fffffff

@@ -15,7 +15,7 @@ import (
 // represents the numbers of these types exactly.
 var narrowTypes = map[DType]int{F16: 0x7c00, BF16: 0x7f80, E4M3: 0x7f, E5M2: 0x7c}
 
-// fromBits and toBits are Load and Store.
+// fromBits returns the number with the given encoding. toBits returns the encoding of a number, as Store writes it.
 func (d DType) fromBits(bits int) float32 { return d.Load(unsafe.Pointer(&bits)) }
 
 func (d DType) toBits(x float32) (bits int) {
@@ -45,7 +45,7 @@ func TestNumbersAreRoundedToNearest(t *testing.T) {
 			low, high := float64(d.fromBits(i)), float64(d.fromBits(i+1))
 			middle := (low + high) / 2
 			if float64(float32(middle)) != middle {
-				continue // a denormal float32 in between
+				continue // float32 cannot represent the middle exactly
 			}
 			below, above := math.Nextafter32(float32(middle), 0), math.Nextafter32(float32(middle), math.MaxFloat32)
 			got := [3]int{d.toBits(below), d.toBits(float32(middle)), d.toBits(above)}
@@ -131,7 +131,8 @@ func TestTilesAreTransposedAndRowsCopied(t *testing.T) {
 				}
 				k.copyRows(unsafe.Pointer(&short[0]), unsafe.Pointer(&input[0]), 2*stride, 16, 2*size, bypass)
 				for i := range short {
-					require.Equal(t, input[i/size*stride+i%size], short[i], "%v, heads of %d, bypass %v: element %d", k, size, bypass, i)
+					require.Equal(t, input[i/size*stride+i%size], short[i], "%v, heads of %d, bypass %v: element %d", k, size,
+						bypass, i)
 				}
 			}
 		}
@@ -240,7 +241,8 @@ func TestConvertingInt8IgnoresTheScalesOfAllNumbers(t *testing.T) {
 	requireSameBits(t, want, outputs(t, runner, p, nil), "converted")
 }
 
-// The formulas, written again with the indices of vLLM and FlashAttention.
+// Ensure that KeyOffset and ValueOffset use the index order of each layout. The wanted offsets follow from the shapes
+// that the comments of the layouts give.
 func TestLayoutsAreWhatTheySay(t *testing.T) {
 	s := Shape{BlockSize: 16, NumKVHeads: 3, HeadSize: 32, DType: F16}
 	for _, c := range []struct {

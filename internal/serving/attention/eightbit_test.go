@@ -17,8 +17,8 @@ var limits = []struct {
 	dtypes     []DType
 	key, value func(r *rand.Rand, largest float32) float32
 	query      float32
-	scale      float32 // of queries times keys
-	factors    float32 // of keys and values; with Int8 of every token
+	scale      float32 // factor of the batch's scale
+	factors    float32 // KeyScale and ValueScale; with Int8 the scales of every token
 }{
 	{"the largest keys and values", eightBitTypes, atMost, atMost, 1, 1, 1},
 	{"the largest keys and values, of all signs", eightBitTypes, signed, signed, 1, 1, 1},

@@ -7,11 +7,11 @@ import "unsafe"
 type kernels interface {
 	String() string
 
-	// scores multiplies queries by the 16·n keys of n tiles. q has the queries: rows queries of size elements.
-	// out[i·scoreStride] becomes the product of query i and the first key; the products with the other keys follow. The
-	// products of elements are added in the order of the elements. scores sums sumSize of them at a time, and adds each
-	// of these sums to the earlier ones. sumSize is a multiple of 4. Assembly functions also prefetch the addresses in
-	// k.prefetchList.
+	// scores multiplies queries by the 16·n keys of n tiles. rows is the number of queries, and size the number of
+	// elements of a query or a key. The products of query i begin at out[i·scoreStride], in the order of the keys. In a
+	// product of a query and a key, the products of the elements are added in their order: sumSize of them are summed at
+	// a time, and each of these sums is added to the earlier ones. sumSize is a multiple of 4. Assembly functions also
+	// prefetch the addresses in k.prefetchList.
 	scores(k *args, q []float32, rows, size, sumSize int, keys []float32, n int, out []float32)
 
 	// integerScores does what scores does, for int8 keys. q comes from quantize and keys comes from pack. Their elements
@@ -56,11 +56,11 @@ type kernels interface {
 	// multiply sets each x[i] to x[i]·y[i]. len(x) is a multiple of 16.
 	multiply(k *args, x, y []float32)
 
-	// values adds p·v, the weight of a token times its value, to the sums in out for n tokens. rows is the number of rows
-	// of weights and of sums. The weights of row i begin at p[i·scoreStride], and its sums at out[i·stride]. A value
-	// consists of chunks; in values, the chunks with the same index are together, and those of the next index begin
-	// panelValues floats later. If firstSum is 0, each token is added to the sums in out directly. Otherwise firstSum
-	// tokens are summed first, then 16 tokens at a time, and each of these sums is added to out.
+	// values multiplies the values of n tokens by their weights, and adds the products to sums. rows is the number of
+	// rows of weights and of sums. The weights of row i begin at p[i·scoreStride], and its sums at out[i·stride]. A value
+	// consists of chunks. Parameter values has the first chunk of all values, then, panelValues floats later, the second
+	// chunk of all values, and so on. If firstSum is 0, each token is added to the sums in out directly. Otherwise
+	// firstSum tokens are summed first, then 16 tokens at a time, and each of these sums is added to out.
 	values(k *args, p []float32, rows, n int, values []float32, chunks int, out []float32, stride, firstSum int)
 
 	// combine sets each x[i] to x[i]·a + y[i]·b. len(x) is a multiple of 16.
@@ -100,9 +100,9 @@ type kernels interface {
 	tileRows() int
 
 	// tileScores does what scores does or, for Int8, what integerScores does. It reads n tiles of keys of type d directly
-	// from the blocks. tiles points to a list of addresses. The list has the n tiles. If n is odd, the last tile follows
-	// once more. Then follow at least tilesAhead addresses of tiles to prefetch. For E4M3, the results are 1/256 of the
-	// products, and tileScores returns false if a number is NaN.
+	// from the blocks. tiles points to a list of addresses: first those of the n tiles, then, if n is odd, the address of
+	// the last tile once more, and then those of at least tilesAhead tiles to prefetch. For E4M3, the results are 1/256
+	// of the products, and tileScores returns false if a number is NaN.
 	tileScores(k *args, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int, out []float32) (ok bool)
 
 	// tileValues does what values does. It reads the values of n tokens, which have type d and size elements, directly

@@ -32,7 +32,9 @@ type assembly struct {
 	name                                    string
 	scoresPanel, integersPanel, valuesPanel []rowKernel // the most rows first
 	refined, soften, softenPairs            func(*args)
-	scoresTile, valuesTile                  [dtypes][]rowKernel // also; nil for types that are converted to F16
+
+	// For each type, the kernels for the most rows come first. A type whose tiles are converted to F16 has none.
+	scoresTile, valuesTile [dtypes][]rowKernel
 }
 
 // A rowKernel is an assembly function that computes a fixed number of rows. If only some of these rows are needed, the

@@ -8,7 +8,7 @@ type Layout uint8
 const (
 	// LayoutTile is the layout that this package reads fastest. A block is
 	//
-	//	[kv heads] of keys [block size / w, head size, w], then values [block size, head size]
+	//	for each KV head: keys [block size / w, head size, w], then values [block size, head size]
 	//
 	// The width w is the largest power of 2, up to 16, that divides the block size. Each w consecutive numbers of the keys
 	// are the same element of w keys. The kernels load them into the lanes of one register, compute the logits of w tokens
@@ -164,9 +164,9 @@ func (c *Cache) StoreTile(block, head, offset int, keys, scratch []float32) {
 	c.DType.StoreAll(unsafe.Pointer(&c.Key[c.KeyOffset(block, head, offset, 0)]), scratch[:TileTokens*c.HeadSize])
 }
 
-// CopyKeys copies the keys of 16 tokens, rows row to row+15 of t, to a tile. t must have the same type as the cache, of
-// 4 or 2 bytes. offset is the index of the tile's first token in the block. If bypass is true, CopyKeys bypasses the
-// processor's caches. This is faster for keys that are not read again soon.
+// CopyKeys copies the keys of 16 tokens, rows [row, row+16) of t, to a tile. t must have the same type as the cache,
+// and the type must have 4 or 2 bytes. offset is the index of the tile's first token in the block. If bypass is true,
+// CopyKeys bypasses the processor's caches. This is faster for keys that are not read again soon.
 func (c *Cache) CopyKeys(block, head, offset int, t *Tensor, row int, bypass bool) {
 	bytes := c.DType.Size()
 	out := unsafe.Pointer(&c.Key[c.KeyOffset(block, head, offset, 0)])

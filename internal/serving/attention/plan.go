@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A plan divides a batch into items of work. It determines the order and the cores of the computation, but not the
-// results.
+// A plan divides a batch into items of work. It determines in which order and on which cores they are computed, but has
+// no effect on the results.
 type plan struct {
 	prefixParts int // partitions of the common prefix; they are read once for all sequences
 	records     int // results to save for the reductions
@@ -18,19 +18,19 @@ type plan struct {
 }
 
 // An item is a piece of work. It is the attention of some query tokens, in the query heads of some KV heads, over some
-// partitions of the context. An item of many query tokens has one KV head. An item of one query token has several. A
-// core computes all KV heads of an item before it goes on to the next partition. It therefore reads all heads of a
-// block at about the same time.
+// partitions of the context. An item of several query tokens has one KV head. An item of a single query token can have
+// several KV heads. A core computes all KV heads of an item before it goes on to the next partition. It therefore reads
+// all heads of a block at about the same time.
 type item struct {
 	kind         itemKind
 	seq          int // or -1 if the query tokens belong to several sequences
 	kvHead       int // the first KV head
 	heads        int // KV heads
-	token0       int // query tokens token0 to token1-1 of the batch
+	token0       int // query tokens [token0, token1) of the batch
 	token1       int
 	part0, part1 int
-	first        int // itemRun: the record of row 0, partition part0
-	stride       int // itemRun: records from one row to the next
+	first        int // itemRun: index of the record of row 0 in partition part0
+	stride       int // itemRun: number of records from one row to the next
 	cost         int // see cost
 }
 
@@ -173,7 +173,7 @@ func (p *plan) cutHeads(i, heads int) {
 	}
 }
 
-// cut cuts item i into runs of consecutive partitions. Each run has step partitions, the last may have fewer. cut
+// cut cuts item i into runs of consecutive partitions. Each run has step partitions; only the last may have fewer. cut
 // changes nothing if the plan would then have more than maxRecords records.
 func (p *plan) cut(i, group, step, maxRecords int) {
 	all := p.items[i]

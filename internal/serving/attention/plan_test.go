@@ -31,9 +31,9 @@ func TestFewPartitionsAreSharedOutByHeads(t *testing.T) {
 	}
 }
 
-// Ensure that the plan keeps at most maxSavedBytes of intermediate results. For 4,096 tokens of a prompt after
-// 32,768 tokens, V2 would keep 4.4 GB: a result for each row and partition. Items whose results do not fit are not
-// cut into runs.
+// Ensure that the plan keeps at most maxSavedBytes of intermediate results. An item whose results do not fit is not cut
+// into runs. If the last 4,096 tokens of a prompt of 32,768 tokens are computed, V2 would keep 4.6 GB: a result for
+// each row and partition.
 func TestThePlanKeepsNoMoreResultsThanItMay(t *testing.T) {
 	c := &Cache{Shape: Shape{BlockSize: 16, NumKVHeads: 8, HeadSize: 128, DType: F16}}
 	for _, tc := range []struct {

@@ -12,9 +12,9 @@ type problem struct {
 	batch        Batch
 	query        []float32
 	out          []float32
-	keep         map[[3]int]referenceRow // what reference computed, if not nil
-	largestLogit float64                 // of the rows that reference computed, in size
-	products     float64                 // the largest scale · sum of |q·k| in the last row that reference computed
+	keep         map[[3]int]referenceRow // the rows that reference has computed; nil: it keeps none
+	largestLogit float64                 // the largest magnitude of a logit in the rows that reference has computed
+	products     float64                 // the largest sum of the magnitudes of a logit's products, in the last row
 }
 
 type referenceRow struct {

@@ -11,7 +11,7 @@ const (
 	scoreStride = partitionSize + 16    // floats from one row's logits to the next; 16 extra avoid cache conflicts
 	rowBlock    = 48                    // rows whose logits are kept at a time
 	spareRows   = 11                    // padding: a kernel writes its full number of rows, even if fewer remain
-	tilesAhead  = 8                     // how many tiles ahead tiles are prefetched, at most
+	tilesAhead  = 8                     // maximum distance of prefetching, in tiles
 	panelValues = partitionSize * chunk // floats of one chunk of all values of a partition
 )
 
@@ -19,8 +19,8 @@ const (
 type scratch struct {
 	rows  []row
 	q     []float32 // [rows][head size]; with Int8 [rows][head size / 2], and each number is a pair of integers
-	state []float32 // [rows] records: all partitions so far
-	part  []float32 // [rows] records: this partition
+	state []float32 // [rows] records: results over all partitions so far
+	part  []float32 // [rows] records: results over this partition
 
 	scores []float32              // [rowBlock][scoreStride]
 	low    [partitionSize]float32 // the rounding errors of the logits of a row
@@ -55,7 +55,7 @@ type row struct {
 	query       int     // offset of its query in scratch.q
 	position    int     // position of the token in its sequence
 	start, end  int     // tokens that it attends to
-	unit        float32 // Int8: the factor from the integers of its query to numbers
+	unit        float32 // Int8: its query is unit times the integers in scratch.q
 }
 
 func (r *Runner) setRows(w *scratch, it *item) {

@@ -50,7 +50,7 @@ func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, start, end int) b
 	}
 	keys := w.keys[t*size:][:size*TileTokens]
 	r.kernels.convert(&w.args, d, key, chunk*bytes, len(keys)/chunk, keys)
-	readable := value // by convert
+	readable := value // the values in a type that convert reads
 	if narrow {
 		if !r.kernels.halve(&w.args, d, value, size*(end-start), w.args.buffer) {
 			return false

@@ -51,13 +51,13 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 }
 
 // refineAbove is the magnitude above which logits are computed again in float64 if keys are float32. A float32 below 8
-// is rounded by up to 0.24e-6, and a float32 below 32 by four times as much. Such logits should be rare, because
-// computing them again takes 2.5 times as long as everything else.
+// is rounded by up to 0.24e-6, and a float32 below 32 by four times as much. Logits above refineAbove should be rare,
+// because computing them again takes 2.5 times as long as everything else.
 const refineAbove = 8
 
 // weighPairs does what weigh does, for keys in float32. It computes large products again in float64; see refine. tiles
-// points to the addresses of the tiles that contain the tokens to which the row attends. Before that, weighPairs sets
-// the products of all other tokens in these tiles to 0, so that it does not compute them again.
+// points to the addresses of the tiles that contain the tokens to which the row attends. weighPairs first sets the
+// products of the other tokens in these tiles to 0, so that refine does not compute them again.
 func (r *Runner) weighPairs(w *scratch, row *row, scores []float32, part int, tiles *unsafe.Pointer,
 	factor float32) (m, l float32) {
 	start, end := row.attendedIn(part)

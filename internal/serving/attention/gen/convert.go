@@ -43,7 +43,7 @@ func converts(g *gen) {
 func convert(g *gen, d dtype) {
 	g.begin("convert" + d.name)
 	input, stride, out, n := g.arg(atInput), g.arg(atInputStride), g.arg(atOut), g.arg(atN)
-	const sum, zero = 8, 12 // a sum for each register of a row: additions to a single sum would wait
+	const sum, zero = 8, 12 // one sum for each register of a row, so that additions need not wait for each other
 	for i := sum; i <= zero; i++ {
 		g.zero(i)
 	}

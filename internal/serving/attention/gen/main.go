@@ -203,7 +203,7 @@ func mem(base reg.Register, disp int) operand.Mem { return operand.Mem{Base: bas
 // loops generates the functions read and multiply. read only reads memory, and multiply only multiplies. Package
 // testkit/benchtest measures the limits of a processor with them.
 func loops(g *gen) {
-	// n is a multiple of 512 bytes.
+	// n is a number of bytes, a multiple of 512.
 	g.function("read", "func(p *byte, n int)")
 	p, n := g.param("p"), g.param("n")
 	g.asm.SHRQ(operand.U8(9), n)
@@ -216,7 +216,7 @@ func loops(g *gen) {
 	})
 	g.end()
 
-	// n rounds of 24 multiplications, added to 12 sums.
+	// multiply runs n rounds. Each round adds 24 products to 12 sums.
 	g.function("multiply", "func(n int)")
 	n = g.param("n")
 	g.zeros(12)

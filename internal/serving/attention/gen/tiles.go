@@ -111,7 +111,7 @@ func (g *gen) tileStep(k *scoreKernel) {
 	g.asm.Label(sum)
 	g.zeros(2 * k.n)
 	queries := g.arg(atInput)
-	if k.d.name == "F32" { // the elements before are at/line, of 4 bytes each
+	if k.d.name == "F32" { // skip the k.offset/line elements that were summed, of 4 bytes each
 		summed := g.copyOf(k.offset)
 		g.asm.SHRQ(operand.U8(4), summed)
 		g.asm.ADDQ(summed, queries)

@@ -72,7 +72,7 @@ func (g *gen) transpose8(rows *assembly.Rows, stride, out reg.Register, disp int
 		g.asm.VUNPCKLPS(y[2*i+1], y[2*i], y[8+2*i])
 		g.asm.VUNPCKHPS(y[2*i+1], y[2*i], y[9+2*i])
 	}
-	for i := range 2 { // fours
+	for i := range 2 { // groups of four rows
 		a, b := 8+4*i, 10+4*i
 		g.asm.VUNPCKLPD(y[b], y[a], y[4*i])
 		g.asm.VUNPCKHPD(y[b], y[a], y[4*i+1])
@@ -107,7 +107,7 @@ func transpose16(g *gen) {
 			g.asm.VPUNPCKLWD(y[2*i+1], y[2*i], y[8+2*i])
 			g.asm.VPUNPCKHWD(y[2*i+1], y[2*i], y[9+2*i])
 		}
-		for i := range 2 { // fours
+		for i := range 2 { // groups of four rows
 			for half := range 2 {
 				a := 8 + 4*i + half
 				g.asm.VPUNPCKLDQ(y[a+2], y[a], y[4*i+2*half])

@@ -135,7 +135,7 @@ func (k *valueKernel) setMasks(elements reg.Register) {
 // elements has the number of remaining elements. The code skips vector registers without an element.
 func (k *valueKernel) pass(out, elements reg.Register) {
 	g, n := k.gen, k.n
-	if k.d.name == "F32" { // summed separately and then added
+	if k.d.name == "F32" { // the tokens of the tile are summed separately, and their sum is added to out
 		g.zeros(k.vecs * n)
 	} else {
 		k.eachSum(out, g.asm.VMOVUPS)
@@ -170,7 +170,7 @@ func (k *valueKernel) pass(out, elements reg.Register) {
 // has the distance in bytes of the token's value from the first value that the kernel reads in the tile.
 func (k *valueKernel) multiply(first int, p *assembly.Rows, offset reg.Register) {
 	values := k.vecs * k.n
-	bcast := values + k.vecs // one register, or the first of one for each row
+	bcast := values + k.vecs // the register with the weight of a row, or the first of k.n such registers
 	spare := bcast + k.n
 	for v := first; v < first+2; v++ {
 		m := operand.Mem{Base: k.values, Index: offset, Scale: 1, Disp: v * k.lanes * k.d.bytes}

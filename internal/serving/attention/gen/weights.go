@@ -265,7 +265,7 @@ func (k *softmaxKernel) difference(input reg.Register, v int) {
 	g.asm.VFMADD231PS(mem(k.low, v*g.bytes()), g.regs[k.factor], rest)
 	g.asm.VSUBPS(top, product, x)
 	g.asm.VSUBPS(x, product, a) // the part of top that was subtracted
-	g.asm.VADDPS(a, x, b)       // the part of product it was subtracted from
+	g.asm.VADDPS(a, x, b)       // the part of product from which a was subtracted
 	g.asm.VSUBPS(b, product, b)
 	g.asm.VSUBPS(top, a, a)
 	g.asm.VADDPS(a, b, b)
