@@ -19,7 +19,7 @@ const (
 	Tuple
 )
 
-// An Item is a multimodal input, for example an image. The tokens of the prompt from Offset to Offset+Length-1 are
+// An Item is a multimodal input, for example an image. The tokens [Offset, Offset+Length) of the prompt are
 // placeholders of the item.
 type Item struct {
 	Identifier     string

@@ -48,8 +48,8 @@ type Scheduler interface {
 	// iteration count as computed from then on.
 	Step(*Iteration) error
 
-	// Finish ends the requests ids, in any order: their answers are complete, or they were aborted. It appends the
-	// requests that leave the system to answered. A scheduler that ends a batch as a whole appends all requests of the
+	// Finish ends the requests ids, in any order: their answers are complete, or they were aborted. It appends to
+	// answered the requests that leave the system. A scheduler that ends a batch as a whole appends all requests of the
 	// batch when the last one ends; other schedulers append all of ids.
 	Finish(answered []int, ids ...int) ([]int, error)
 

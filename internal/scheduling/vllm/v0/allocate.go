@@ -37,8 +37,8 @@ func okOrLater(need, free, watermark int) Status {
 	return Later
 }
 
-// Allocate makes a table for all tokens of first, and copies of this table, which name the same blocks, for the other
-// sequences of its group (vllm/v0/RULES.md §2). The sequences must be equally long and have no table.
+// Allocate makes a table for all tokens of first. The others, which are the other sequences of the group, get copies of
+// this table that name the same blocks (vllm/v0/RULES.md §2). The sequences must be equally long and have no table.
 func (m *Manager) Allocate(first *Seq, others ...*Seq) error {
 	if err := m.checkAllocate(first, others); err != nil {
 		return err

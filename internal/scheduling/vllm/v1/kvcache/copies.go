@@ -61,8 +61,8 @@ func (c *Cache) takeCopies(dst []Copy, step uint64) []Copy {
 }
 
 // Withdraw removes the copies of r that Take has not returned. The caller must call Release before r writes to its
-// blocks. A copy without an Index was made to keep a Mamba state of the prompt in the cache, and its Dst has the key of
-// this state. Withdraw gives this key back to the copy's Src.
+// blocks. A copy whose Index is -1 keeps a Mamba state of the prompt in the cache, and its Dst has the key of this
+// state. Withdraw gives this key back to the copy's Src.
 func (c *Cache) Withdraw(r *Request) {
 	c.copies = slices.DeleteFunc(c.copies, func(p Copy) bool {
 		if p.Request != r {

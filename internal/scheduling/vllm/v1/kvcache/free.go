@@ -128,7 +128,7 @@ func (r *Request) Rewind(numTokens int) bool {
 	return true
 }
 
-// EvictSince removes all keys of each block that got a key in step number step or later.
+// EvictSince removes all keys of each block that got a key in the step with the given number or in a later step.
 func (c *Cache) EvictSince(step uint32) {
 	for id := range int32(c.Pool.NumBlocks()) {
 		if c.Pool.InsertedSince(id, step) {

@@ -15,8 +15,9 @@ import (
 // commit named there).
 
 // needAligned returns how many free blocks an allocation needs in a Mamba group in align mode. It counts at most one
-// block for a new running state. If the request's first allocation is this one, it also counts the speculative blocks.
-// If a state must be copied because the hit or the prompt ends inside a block, it also counts a block for the copy.
+// block for a new running state. If this is the request's first allocation, needAligned also counts the speculative
+// blocks. If a state must be copied because the hit or the prompt ends inside a block, it also counts a block for the
+// copy.
 func (c *Cache) needAligned(g *group, t *table, d *demand) int {
 	hits := d.hit(int(g.id))
 	if n := len(hits); n > 0 && c.justStored(g, hits[n-1]) {

@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 )
 
-// A Key is the key by which a lookup finds a block. The blocks of the same tokens in two groups of layers have
-// different keys (vllm/v1/RULES.md §1).
+// A Key is the key by which a lookup finds a block. If two groups of layers have blocks with the same tokens, these
+// blocks have different keys (vllm/v1/RULES.md §1).
 type Key struct {
 	Hash  blockhash.Hash
 	Group uint32

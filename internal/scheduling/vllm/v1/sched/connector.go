@@ -112,8 +112,8 @@ func (c *connector) admits(r *request) bool {
 	return true
 }
 
-// match is called for a request r without blocks. It returns how many tokens the first row of r will load. The verdict
-// is runs if r may be admitted now, otherwise the reason why not.
+// match is called for a request r without blocks. It returns how many tokens the first row of r will load. v is runs if
+// r may be admitted now. Otherwise v says why r may not be admitted.
 func (c *connector) match(r *request) (external int, v verdict) {
 	n, known := c.find(r)
 	switch {

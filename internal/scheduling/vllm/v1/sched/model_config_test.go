@@ -84,9 +84,9 @@ func underPressure(t *rapid.T) Config {
 	}
 }
 
-// contended draws a configuration in which requests compete. A request can wait for an encoder output, an adapter or a
-// block. It waits for an output or an adapter because other requests use the space, and for a block because a block is
-// being loaded or sent.
+// contended draws a configuration in which requests compete. A request can wait for an encoder output or an adapter,
+// because other requests use the space. It can wait for a block, because blocks that are being loaded or sent are not
+// free.
 func contended(t *rapid.T) Config {
 	return Config{
 		Policy:                    rapid.SampledFrom([]Policy{Priority, FCFS}).Draw(t, "policy"),

@@ -199,9 +199,9 @@ func (s *Scheduler) lengths(r *request) int {
 	return start
 }
 
-// unschedule removes the row of a preempted request from the batch. It also removes the keys of its blocks from this
-// step, its copies, and its encoder inputs. It reports whether it removed an encoder output that other requests may
-// have counted on.
+// unschedule removes the row of a preempted request from the batch. It also removes the keys that the request's blocks
+// got in this step, the request's copies, and its encoder inputs. It reports whether it removed an encoder output that
+// another request may have relied on.
 func (s *Scheduler) unschedule(r *request) bool {
 	b := s.batch
 	i := slices.IndexFunc(b.rows, func(e entry) bool { return e.r == r })

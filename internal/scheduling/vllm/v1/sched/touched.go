@@ -1,7 +1,7 @@
 package sched
 
-// touched has the blocks that rows of a batch read and write, for LoadFailed. Rows are recorded from the first row
-// that loads until the Update of its step, because only then a load can fail.
+// touched has the blocks that rows of a batch read and write, for LoadFailed. Rows are recorded only while a load can
+// fail: from the first row that loads until the Update of this row's step.
 type touched struct {
 	loads    bool // the batch has a row that loads
 	firstRow int  // index in batch.rows of rows[0]

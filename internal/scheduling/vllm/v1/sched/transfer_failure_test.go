@@ -131,8 +131,8 @@ func TestLoadedRequestsDoNotWaitForEachOther(t *testing.T) {
 	h.empty()
 }
 
-// A lookup of a request has hit tokens that a step in flight will compute, and the request loads the tokens after them.
-// Ensure that the request computes the tokens of the hit itself if the step fails.
+// A request has a cache hit for tokens that a step in flight will compute, and loads the tokens after them. Ensure that
+// the request computes the tokens of the hit itself if the step fails.
 func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -261,8 +261,8 @@ func TestAFailedStepReservesNothing(t *testing.T) {
 	require.Len(t, h.step.Loads, 1)
 }
 
-// The load of a request fails in part. Another request computes one of the blocks again and shares it with this
-// request. Ensure that this request neither zeroes nor writes the block.
+// Two requests share a block whose load has failed, and the first request computes the block again. Ensure that the
+// second request neither zeroes nor writes the block.
 func TestABlockOfAFailedLoadThatOthersHaveIsNotWritten(t *testing.T) {
 	c := small(40)
 	c.Connector.Consumer, c.ZeroNewBlocks, c.MaxNumBatchedTokens = true, true, 40

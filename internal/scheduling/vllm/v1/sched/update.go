@@ -18,11 +18,13 @@ type Done struct {
 	Reason   Reason
 }
 
-// Update takes the tokens that the model sampled in the oldest step in flight: counts[i] tokens for row i, row after
-// row in tokens. A row that does not sample has none. A row with drafts has the accepted drafts and one more token. If
-// a row that samples has none, its request goes back to its state before the step, and its later rows in flight are
-// ignored. Update skips rows of requests that were aborted since Schedule; vllm/v1/RULES.md §15 has the rule for
-// preempted requests. If the numbers do not match the step, Update returns an error and changes nothing.
+// Update takes the tokens that the model sampled in the oldest step in flight. tokens has the tokens of all rows, row
+// after row, and counts[i] is the number of tokens of row i. A row that does not sample has none. A row with drafts has
+// the accepted drafts and one more token. If a row that samples has none, its request goes back to its state before the
+// step, and its later rows in flight are ignored.
+//
+// Update skips rows of requests that were aborted since Schedule; vllm/v1/RULES.md §15 has the rule for preempted
+// requests. If the numbers do not match the step, Update returns an error and changes nothing.
 func (s *Scheduler) Update(counts, tokens []int32, out *Outcome) error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -160,10 +162,11 @@ func (s *Scheduler) reject(r *request, n int) {
 	r.kv.NumComputedTokens = computed
 }
 
-// SetDrafts gives requests draft tokens to verify in their next step: counts[i] drafts for request ids[i], one after
-// the other in tokens. It skips requests that have finished, wait, compute their prompt or have a row in flight
-// (vllm/v1/RULES.md §14). With asynchronous scheduling it does not skip requests with rows in flight, and only the
-// counts matter: the worker replaces the drafts, which are placeholders.
+// SetDrafts gives requests draft tokens to verify in their next step. tokens has the drafts of all requests, one after
+// the other, and counts[i] is the number of drafts of request ids[i]. SetDrafts skips requests that have finished,
+// wait, compute their prompt or have a row in flight (vllm/v1/RULES.md §14). With asynchronous scheduling it does not
+// skip requests with rows in flight, and only the counts matter: the worker replaces the drafts, which are
+// placeholders.
 func (s *Scheduler) SetDrafts(ids []ID, counts, tokens []int32) error {
 	s.mu.Lock()
 	defer s.unlock()

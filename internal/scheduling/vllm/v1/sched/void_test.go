@@ -52,7 +52,7 @@ func TestAHitOfWhatWasComputedFromAFailedLoadIsGivenUp(t *testing.T) {
 }
 
 // A failed load makes a request start again, while an earlier row of this request is still in flight. Ensure that a
-// second failed load is handled then.
+// second failed load is handled correctly in this state.
 func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
 	for _, test := range []struct {
 		name      string
