@@ -46,7 +46,7 @@ const tileRows = 6
 // direct returns the largest number of rows that kernels multiply directly by packed weights of type t. For more rows,
 // AVX-512 kernels read the rows packed in groups. Other kernels read a slab of decoded weights, because decoding it
 // first is then faster.
-func direct(t Type) int {
+func maxDirectRows(t Type) int {
 	switch {
 	case isa == avx512:
 		return direct512
@@ -96,21 +96,21 @@ var (
 	}
 )
 
-// multiply sets dst to the products of rows of x and n inputs of a panel. The packed weights are at w. There are at
-// most direct rows.
+// multiply sets dst to the products of rows of x and n inputs of a panel, whose packed weights are at w. The number of
+// rows must not exceed maxDirectRows.
 func (m *Matrix) multiply(dst *float32, dstStride int, x *float32, rows int, w *byte, n int) {
-	to, from, k, kind := uintptr(dstStride*4), uintptr(m.In*4), uintptr(n), m.kernels()
+	dstBytes, xBytes, k, kind := uintptr(dstStride*4), uintptr(m.In*4), uintptr(n), m.kernels()
 	switch {
 	case isa == avx512 && kind.bits() == 0:
-		floats512[kind][rows-1](dst, to, x, from, w, k)
+		floats512[kind][rows-1](dst, dstBytes, x, xBytes, w, k)
 	case kind == F16:
 		mulF16AVX2(dst, x, w, k)
 	case kind == BF16:
 		mulBF16AVX2(dst, x, w, k)
 	case kind == NL4 || kind == FP4:
-		table512[rows-1](dst, to, x, from, w, k/uintptr(m.Unit()), uintptr(m.Block), &m.Type.Table()[0])
+		table512[rows-1](dst, dstBytes, x, xBytes, w, k/uintptr(m.Unit()), uintptr(m.Block), &m.Type.Table()[0])
 	default:
-		blocks512[m.Type][rows-1](dst, to, x, from, w, k/uintptr(m.Unit()), uintptr(m.Block))
+		blocks512[m.Type][rows-1](dst, dstBytes, x, xBytes, w, k/uintptr(m.Unit()), uintptr(m.Block))
 	}
 }
 
@@ -140,27 +140,29 @@ func (m *Matrix) decode(dst *float32, p, k, n int) {
 	}
 }
 
-// tile adds to dst the products of rows of x and a slab of f32 weights for k inputs. It also prefetches memory from the
-// address ahead on: k cache lines for each 16 outputs. This memory may be after the end of the weights.
-func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, ahead uintptr, k, rows int) {
+// tile adds to dst the products of rows of x and a slab of f32 weights for k inputs. For each 16 outputs, it also
+// prefetches k cache lines, one with each input. These lines begin at prefetchAddr. They may be after the end of the
+// weights.
+func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, prefetchAddr uintptr, k, rows int) {
 	switch isa {
 	case avx2:
 		for c := 0; c < Panel; c += 16 {
 			tiles2[rows-1](add(dst, c), uintptr(dstStride*4), x, uintptr(xStride*4),
-				(*byte)(unsafe.Add(unsafe.Pointer(w), c*4)), ahead, uintptr(k))
-			ahead += uintptr(k * prefetchBytes)
+				(*byte)(unsafe.Add(unsafe.Pointer(w), c*4)), prefetchAddr, uintptr(k))
+			prefetchAddr += uintptr(k * prefetchBytes)
 		}
 	default:
 		portableTile(dst, dstStride, x, xStride, w, k, rows)
 	}
 }
 
-// shortsOf rounds the first values of x to BF16, as f32; pairsOf rounds them to pairs of BF16. Both round as many
-// values as their kernel can, and return how many.
+// shortsOf rounds the first n values of x to BF16, as f32, and returns n. The kernel needs a multiple of 16 values. If
+// there is no kernel, n is 0.
 func shortsOf(dst, x []float32) int {
 	return rounding(roundAVX2, dst, x, 1)
 }
 
+// pairsOf does what shortsOf does, but writes pairs of BF16.
 func pairsOf(dst, x []float32) int { return rounding(roundPairsAVX2, dst, x, 2) }
 
 func rounding(kernel func(dst, x *float32, n uintptr), dst, x []float32, perOutput int) int {
@@ -182,7 +184,8 @@ func addPanels(sums, x []float32) int {
 	return len(sums)
 }
 
-// exp does what Exp does for the first values of x, as many as the kernel can compute, and returns how many.
+// exp does what Exp does for the first n values of x, and returns n. The kernel needs a multiple of 16 values. If there
+// is no kernel, n is 0.
 func exp(x []float32, top, scale float32) int {
 	n := len(x) &^ 15
 	if isa != avx512 || n == 0 {
@@ -192,7 +195,8 @@ func exp(x []float32, top, scale float32) int {
 	return n
 }
 
-// largest finds the largest of the first n values of x, as many as the kernel can compare.
+// largest returns the largest of the first n values of x, and n. The kernel needs a multiple of 64 values. If there is
+// no kernel, n is 0.
 func largest(x []float32) (n int, top float32) {
 	n = len(x) &^ 63
 	if isa != avx512 || n == 0 {
@@ -203,21 +207,21 @@ func largest(x []float32) (n int, top float32) {
 
 // siluMul does what SiLUMul does and returns the number of values, or returns 0 if there is no kernel. It pads the last
 // values for the kernel. The bits of a value therefore do not depend on its index.
-func siluMul(dst, gate, up []float32) int {
+func siluMul(dst, gate, factor []float32) int {
 	n := len(gate) &^ 15
 	if isa != avx512 {
 		return 0
 	}
-	_, _ = dst[:len(gate)], up[:len(gate)]
+	_, _ = dst[:len(gate)], factor[:len(gate)]
 	if n > 0 {
-		siluMulAVX512(&dst[0], &gate[0], &up[0], uintptr(n))
+		siluMulAVX512(&dst[0], &gate[0], &factor[0], uintptr(n))
 	}
 	if n < len(gate) {
-		var out, in, factor [16]float32
-		copy(in[:], gate[n:])
-		copy(factor[:], up[n:])
-		siluMulAVX512(&out[0], &in[0], &factor[0], 16)
-		copy(dst[n:], out[:len(gate)-n])
+		var result, lastGate, lastFactor [16]float32
+		copy(lastGate[:], gate[n:])
+		copy(lastFactor[:], factor[n:])
+		siluMulAVX512(&result[0], &lastGate[0], &lastFactor[0], 16)
+		copy(dst[n:], result[:len(gate)-n])
 	}
 	return len(gate)
 }

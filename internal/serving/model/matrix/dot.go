@@ -5,9 +5,9 @@ package matrix
 const dotInputs = 256
 
 // dot adds to sums the products of all rows with the inputs [from, to) of panel p. sums has 64 values a row.
-func (m *Matrix) dot(sums []float32, x *Input, p, from, to int, s *Scratch) {
-	for k := from; k < to; k += dotInputs {
-		m.dotSlab(sums, x, p, k, min(dotInputs, to-k), s)
+func (m *Matrix) dot(sums []float32, x *Input, p, start, end int, s *Scratch) {
+	for k := start; k < end; k += dotInputs {
+		m.dotSlab(sums, x, p, k, min(dotInputs, end-k), s)
 	}
 }
 
@@ -28,13 +28,13 @@ func (t Type) group() int {
 // weights of less than 8 bits, a byte has the low 4 bits of the weights for inputs k and k + 4. In a group, the bytes
 // with the high bits precede the bytes with the low bits.
 func (m *Matrix) locate(c, k int) (low, lowShift, high, highShift int) {
-	at, bits, group := m.Type.scaleBytes()+c*4+k%4, m.Type.bits(), m.Type.group()
+	offset, bits, group := m.Type.scaleBytes()+c*4+k%4, m.Type.bits(), m.Type.group()
 	if bits == 8 {
-		return at + k/4*4*Panel, 0, 0, 0
+		return offset + k/4*4*Panel, 0, 0, 0
 	}
-	at += k / group * group * Panel * bits / 8
+	offset += k / group * group * Panel * bits / 8
 	k %= group
-	return at + (k/8+min(bits-4, 1))*4*Panel, k % 8 / 4 * 4, at, k / 4 * (bits - 4)
+	return offset + (k/8+min(bits-4, 1))*4*Panel, k % 8 / 4 * 4, offset, k / 4 * (bits - 4)
 }
 
 func (m *Matrix) setQuads(p, c int, q []int8, scales []Scale) {
@@ -101,8 +101,8 @@ func (m *Matrix) quadsRow(p, c int, dst []float32) {
 	}
 }
 
-// portableDot does what the kernels do, for n inputs from k on. It uses the function fma, which rounds twice, so the
-// last bit may differ from the kernels'.
+// portableDot does what the kernels do, for the inputs [k, k+n). It uses the function fma, which rounds twice. The last
+// bit of a result may therefore differ from that of the kernels.
 func (m *Matrix) portableDot(sums []float32, x *Input, p, k, n int) {
 	size, steps := m.bytesOf(m.Block), x.rounded.steps(m.Block)
 	var weights [inputBlock]int32
@@ -118,10 +118,10 @@ func (m *Matrix) portableDot(sums []float32, x *Input, p, k, n int) {
 				for i, q := range x.rounded.q[r*m.In+b*m.Block:][:m.Block] {
 					sum += weights[i] * int32(q)
 				}
-				to := &sums[r*Panel+c]
-				*to = fma(float32(sum)*scale, step.scale, *to)
+				total := &sums[r*Panel+c]
+				*total = fma(float32(sum)*scale, step.scale, *total)
 				if m.Type.hasMinimum() {
-					*to = fma(-step.times, minimum, *to)
+					*total = fma(-step.times, minimum, *total)
 				}
 			}
 		}

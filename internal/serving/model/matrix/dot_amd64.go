@@ -62,17 +62,17 @@ type dotPart struct {
 }
 
 // dotPart returns the arguments for the product of x with the inputs [k, k+n) of panel p. For weights of less than 8
-// bits, kernels read the bytes in s.bytes[at:]. If unpack is true, dotPart unpacks the weights to these bytes;
+// bits, kernels read the bytes in s.bytes[offset:]. If unpack is true, dotPart unpacks the weights to these bytes;
 // otherwise an earlier call must have done so.
-func (m *Matrix) dotPart(x *Input, p, k, n int, s *Scratch, at int, unpack bool) dotPart {
+func (m *Matrix) dotPart(x *Input, p, k, n int, s *Scratch, offset int, unpack bool) dotPart {
 	d := dotPart{m: m, x: x, k: k, n: n, size: m.bytesOf(m.Block), skip: m.Type.scaleBytes()}
 	weights := m.data[p*m.panelBytes+m.bytesOf(k):]
 	d.scales, d.w = &weights[0], &weights[d.skip]
 	if m.Type.bits() == 8 {
 		return d
 	}
-	s.bytes = grow(s.bytes, at+n*Panel)
-	bytes := &s.bytes[at]
+	s.bytes = grow(s.bytes, offset+n*Panel)
+	bytes := &s.bytes[offset]
 	kernels := &unpack2
 	if isa == avx512 {
 		kernels = &unpack512
@@ -125,8 +125,8 @@ func (d *dotPart) rows(r int) (q *int8, steps *uint64, stride uintptr) {
 }
 
 // offset returns the arguments shift and minima of kernels. If weights have an offset, shift is its base-2 logarithm,
-// and minima is 0. If they have minima instead, minima is 1. shift is then 32, and the correction for the offset
-// becomes 0.
+// and minima is 0. If weights have minima instead, shift is 32, and minima is 1. The kernels compute the correction for
+// the offset by shifting 32-bit integers to the left by shift bits. With 32 bits, the correction is 0.
 func (d *dotPart) offset() (shift, minima uintptr) {
 	if d.m.Type.hasMinimum() {
 		return 32, 1
@@ -135,19 +135,19 @@ func (d *dotPart) offset() (shift, minima uintptr) {
 }
 
 func (g *rowGroup) dot512(sums sumAddresses, k, n int) {
-	m, at := g.m, 0
-	if g.all > 1 {
-		at = k * Panel
+	m, offset := g.m, 0
+	if g.groups > 1 {
+		offset = k * Panel
 	}
-	d := m.dotPart(g.x, g.p, k, n, g.s, at, g.index == 0)
+	d := m.dotPart(g.x, g.p, k, n, g.s, offset, g.index == 0)
 	shift, minima := d.offset()
-	ahead, share := g.ahead(k, n)
+	prefetchAddr, share := g.prefetch(k, n)
 	g.tiles(len(dots512), sums, func(r, rows int, sums sumAddresses) {
 		q, steps, stride := d.rows(r)
-		dots512[rows-1](sums.to, sums.stride, sums.from, sums.plus, sums.plus2, 0, q, uintptr(m.In), steps, stride,
-			d.w, uintptr(d.skip), d.scales, uintptr(d.size), ahead, share*2/uintptr(n)+1, uintptr(n/m.Block),
+		dots512[rows-1](sums.dst, sums.stride, sums.initial, sums.addend1, sums.addend2, 0, q, uintptr(m.In), steps, stride,
+			d.w, uintptr(d.skip), d.scales, uintptr(d.size), prefetchAddr, share*2/uintptr(n)+1, uintptr(n/m.Block),
 			uintptr(m.Block/4), shift, minima)
-		ahead += share
+		prefetchAddr += share
 	})
 }
 
@@ -156,7 +156,7 @@ func (g *rowGroup) dotRow(sums sumAddresses, k, n int) {
 	d := dotPart{m: m, x: g.x, k: k}
 	q, steps, _ := d.rows(0)
 	shift, minima := d.offset()
-	rows512[m.Type.packing()](sums.to, 0, nil, sums.plus, sums.plus2, 0, q, steps,
+	rows512[m.Type.packing()](sums.dst, 0, nil, sums.addend1, sums.addend2, 0, q, steps,
 		&m.data[g.p*m.panelBytes+m.bytesOf(k)], uintptr(n/m.Block), uintptr(m.Block/m.Type.group()), shift, minima,
 		&byteTables[m.Type][0])
 }

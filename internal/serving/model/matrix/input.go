@@ -5,9 +5,9 @@ import "unsafe"
 // An Input is rows of activations in the representations that products read. Several threads may read it at the same
 // time. The zero Input is ready for Set, which reuses the Input's memory.
 type Input struct {
-	x        []float32
-	rows, in int
-	forms    Form
+	x          []float32
+	rows, cols int
+	forms      Form
 
 	floats  words   // Floats
 	shorts  words   // Shorts or Pairs
@@ -40,26 +40,26 @@ func (m *Matrix) Form() Form {
 // rowsPerCall is the number of rows that a call of Pack rounds if rows are not packed in groups.
 const rowsPerCall = 8
 
-// Set sets the input to values, which it does not copy. They are the given number of rows with in values each. forms
-// are the representations that the following products need. Pack makes them: before the first product, it must be
-// called with each number from 0 to calls-1, by any threads.
-func (x *Input) Set(values []float32, rows, in int, forms Form) (calls int) {
-	x.x, x.rows, x.in, x.forms = values[:rows*in], rows, in, forms
+// Set sets the input to values, which it does not copy: the given number of rows, each with cols values. forms are the
+// representations that the following products need. Pack makes these representations. Before the first product, Pack
+// must be called with each number from 0 to calls-1. Different threads may make these calls at the same time.
+func (x *Input) Set(values []float32, rows, cols int, forms Form) (calls int) {
+	x.x, x.rows, x.cols, x.forms = values[:rows*cols], rows, cols, forms
 	x.floats.rows, x.shorts.rows = 0, 0
 	if forms&Floats != 0 {
-		x.floats.set(x.x, rows, in)
+		x.floats.set(x.x, rows, cols)
 		calls = x.floats.groups()
 	}
 	if forms&(Shorts|Pairs) != 0 {
 		if forms&Pairs != 0 {
-			x.shorts.setPairs(rows, in)
+			x.shorts.setPairs(rows, cols)
 		} else {
-			x.shorts.set(grow(x.shorts.x, rows*in), rows, in)
+			x.shorts.set(grow(x.shorts.x, rows*cols), rows, cols)
 		}
 		calls += x.shortCalls()
 	}
 	if forms&Rounded != 0 {
-		x.rounded.resize(rows * x.in)
+		x.rounded.resize(rows * x.cols)
 		calls += (rows + rowsPerCall - 1) / rowsPerCall
 	}
 	return calls
@@ -85,7 +85,7 @@ func (x *Input) Pack(call int) {
 	}
 	call -= x.shortCalls()
 	for r := call * rowsPerCall; r < min((call+1)*rowsPerCall, x.rows); r++ {
-		x.rounded.row(r, x.x[r*x.in:][:x.in])
+		x.rounded.row(r, x.x[r*x.cols:][:x.cols])
 	}
 }
 
@@ -97,11 +97,11 @@ func (x *Input) shorten(call int) {
 		n = s.group
 	}
 	for r := call * n; r < min((call+1)*n, s.rows); r++ {
-		to, from := s.x[r*s.stride:][:s.in], x.x[r*x.in:][:x.in]
+		dst, src := s.x[r*s.stride:][:s.cols], x.x[r*x.cols:][:x.cols]
 		if x.forms&Pairs != 0 {
-			roundPairs(to, from)
+			roundPairs(dst, src)
 		} else {
-			roundShorts(to, from)
+			roundShorts(dst, src)
 		}
 	}
 	if s.group != 0 {
@@ -119,34 +119,35 @@ func (m *Matrix) words(x *Input) *words {
 
 // words has rows of 32-bit values, which are f32 or pairs of BF16.
 type words struct {
-	x                []float32
-	rows, in, stride int // stride: values from one row of x to the next
+	x                  []float32
+	rows, cols, stride int // stride: values from one row of x to the next
 
-	// Kernels for many rows do not read x, but packed. It has the rows in groups; group is the number of rows of a group,
-	// a multiple of 4. In a group, the values of all rows for one input are adjacent. The last group may be smaller, and
-	// is padded with rows of zeros.
-	group  int // 0 if kernels read x itself
+	// Kernels for many rows read the field packed instead of the field x. The field packed has the rows in groups. In a
+	// group, the values of all rows for one input are adjacent. The last group may have fewer rows than the others; rows of
+	// zeros then follow them (see size).
+	group  int // rows of a group, a multiple of 4; 0 if kernels read x
 	packed []float32
 	zeros  []float32
 }
 
-func (w *words) set(x []float32, rows, in int) {
-	w.x, w.rows, w.in, w.stride, w.group = x, rows, in, in, groupOf(rows)
+func (w *words) set(x []float32, rows, cols int) {
+	w.x, w.rows, w.cols, w.stride, w.group = x, rows, cols, cols, groupOf(rows)
 	if w.group != 0 {
 		last := w.groups() - 1
-		w.zeros = grow(w.zeros, in)
-		w.packed = grow(w.packed, last*w.group*in+w.size(last)*in)
+		w.zeros = grow(w.zeros, cols)
+		w.packed = grow(w.packed, last*w.group*cols+w.size(last)*cols)
 	}
 }
 
-// setPairs allocates memory for the given number of rows, each of in BF16. It leaves a cache line between rows. Reading
-// several rows at a distance of a multiple of 4 KB would take a quarter longer.
-func (w *words) setPairs(rows, in int) {
-	w.rows, w.in, w.stride, w.group = rows, in/2, in/2+line/4, 0
+// setPairs allocates memory for the given number of rows, each with cols values in BF16. It leaves a cache line between
+// rows. Without this space, rows could be a multiple of 4 KB apart, and reading several of them would take a quarter
+// longer.
+func (w *words) setPairs(rows, cols int) {
+	w.rows, w.cols, w.stride, w.group = rows, cols/2, cols/2+line/4, 0
 	w.x = grow(w.x, rows*w.stride)
 }
 
-// groups returns the number of groups of rows, or 0 if kernels read x and not packed.
+// groups returns the number of groups of rows in w.packed, or 0 if kernels read w.x.
 func (w *words) groups() int {
 	if w.group == 0 {
 		return 0
@@ -157,21 +158,21 @@ func (w *words) groups() int {
 // size returns the number of rows of a group, including padding.
 func (w *words) size(group int) int { return kernelRows(min(w.group, w.rows-group*w.group)) }
 
-func (w *words) at(group, k int) *float32 {
-	return &w.packed[group*w.group*w.in+k*w.size(group)]
+func (w *words) address(group, k int) *float32 {
+	return &w.packed[group*w.group*w.cols+k*w.size(group)]
 }
 
 func (w *words) pack(group int) {
-	size, dst := w.size(group), w.packed[group*w.group*w.in:]
+	size, dst := w.size(group), w.packed[group*w.group*w.cols:]
 	for r := 0; r < size; r += 4 {
 		var four [4][]float32
 		for i := range four {
-			four[i] = w.zeros[:w.in]
+			four[i] = w.zeros[:w.cols]
 			if row := group*w.group + r + i; row < w.rows {
-				four[i] = w.x[row*w.in:][:w.in]
+				four[i] = w.x[row*w.cols:][:w.cols]
 			}
 		}
-		for k := gather(dst[r:], size, &four); k < w.in; k++ {
+		for k := gather(dst[r:], size, &four); k < w.cols; k++ {
 			for i, row := range four {
 				dst[k*size+r+i] = row[k]
 			}

@@ -22,8 +22,9 @@ const (
 
 	Int8Min // blocks of 8-bit integers times a scale, plus a minimum
 
-	// The next three types divide the inputs into units of 64. A scale is the product of two numbers: a factor of the unit
-	// and an integer of the block. A minimum is such a product as well.
+	// The next three types divide the inputs into units of 64, and units into blocks. A unit has a scale and, if the type
+	// has minima, a minimum. Each of its blocks has 8-bit integers, the factors. The scale of a block is the product of the
+	// unit's scale and a factor. The minimum of a block is the product of the unit's minimum and another factor.
 	Int8K    // 8-bit integers times a scale
 	Int8KMin // 8-bit integers times a scale, plus a minimum
 	Int4K    // 4-bit integers times a scale, plus a minimum
@@ -54,7 +55,7 @@ type kind struct {
 	offset  int32     // added to weights, because kernels for 8-bit activations need unsigned weights
 	table   []float32 // the numbers whose indices the integers are, or nil
 	single  bool      // scales and minima are F32, not F16
-	units   bool      // scales are products
+	units   bool      // scales and minima of blocks are products; see Int8K
 	rounds  bool      // activations are rounded to 8 bits
 }
 
@@ -116,22 +117,26 @@ const Panel = 64
 // and the values of a group of rows stay in the first-level cache until all rows are multiplied.
 const slab = 96
 
-// unit is the number of inputs in a unit. The inputs of a unit share the factors of their scales and minima.
+// unit is the number of inputs in a unit of the types Int8K, Int8KMin and Int4K.
 const unit = 64
 
 // prefetchBytes is the number of bytes of later weights that tile prefetches with each input.
 const prefetchBytes = 64
 
 // A Matrix maps rows of In values to rows of Out values. It consists of panels of 64 outputs; the last panel is padded
-// with zeros.
+// with zeros. The type determines what a panel has, in this order:
 //
-// A panel of F32, F16 or BF16 has the 64 weights of input 0, then those of input 1, and so on. Panels of Int8 and Int4
-// consist of blocks of Block inputs. A block has 64 scales in F16, 64 minima in F16 if the type has minima, and the
-// integers. Two 4-bit integers share a byte; the low half is for the input with the smaller index. Int4F, E4M3, NL4 and
-// FP4 have scales and minima in F32. Panels of Int8K, Int8KMin and Int4K consist of units of 64 inputs. A unit has 64
-// factors of scales in F16, 64 of minima if the type has minima, and blocks. Each block has 64 factors of 8 bits, 64
-// more for minima, and the integers. The comment of locate describes the blocks of types that round activations to 8
-// bits. The comment of half describes the weights of W16A16.
+//   - F32, F16, BF16: the 64 weights of input 0, then those of input 1, and so on.
+//   - Int8, Int8Min, Int4: blocks of Block inputs. A block has 64 scales in F16, 64 minima in F16 if the type has minima,
+//     and the integers.
+//   - Int4F, E4M3, NL4, FP4: the same blocks, but with scales and minima in F32.
+//   - Int8K, Int8KMin, Int4K: units of 64 inputs. A unit has its 64 scales in F16, its 64 minima in F16 if the type has
+//     minima, and its blocks. A block has 64 factors of scales, 64 factors of minima if the type has minima, and the
+//     integers.
+//   - Types that round activations to 8 bits: blocks, which the comment of locate describes.
+//   - W16A16: weights in the order of half.
+//
+// Two 4-bit integers share a byte; the low half is for the input with the smaller index.
 type Matrix struct {
 	Type    Type
 	Out, In int
@@ -143,12 +148,16 @@ type Matrix struct {
 	data       []byte
 }
 
-// New allocates a matrix of zeros. block is the number of inputs that share a scale. It must be 0 for types without
-// scales. For types with units it must be even and divide 64, and in must be a multiple of 64. For types that round
-// activations to 8 bits, in must be a multiple of 32. block must then be 32, or 16 if the weights do not have 5 bits.
-// For all other types, block must be even and divide 96 and in. For W16A16, in must be even.
-func (a *Arena) New(t Type, out, in, block int) (*Matrix, error) {
-	m, err := shaped(t, out, in, block)
+// New allocates a matrix of zeros. block is the number of inputs that share a scale. The type limits both numbers:
+//
+//   - F32, F16, BF16: block is 0.
+//   - W16A16: block is 0. The number of inputs is even.
+//   - Int8K, Int8KMin, Int4K: block is even and divides 64. The number of inputs is a multiple of 64.
+//   - Types that round activations to 8 bits: block is 32 or, if the weights do not have 5 bits, 16. The number of inputs
+//     is a multiple of 32.
+//   - All other types: block is even, and divides 96 and the number of inputs.
+func (a *Arena) New(t Type, outputs, inputs, block int) (*Matrix, error) {
+	m, err := shaped(t, outputs, inputs, block)
 	if err != nil {
 		return nil, err
 	}
@@ -156,31 +165,33 @@ func (a *Arena) New(t Type, out, in, block int) (*Matrix, error) {
 	return m, err
 }
 
-func shaped(t Type, out, in, block int) (*Matrix, error) {
-	if int(t) >= len(kinds) || out < 1 || in < 1 {
-		return nil, fmt.Errorf("%w: %d × %d of type %d", ErrShape, out, in, t)
+func shaped(t Type, outputs, inputs, block int) (*Matrix, error) {
+	if int(t) >= len(kinds) || outputs < 1 || inputs < 1 {
+		return nil, fmt.Errorf("%w: %d × %d of type %d", ErrShape, outputs, inputs, t)
 	}
-	m := &Matrix{Type: t, Out: out, In: in, Block: block, pairs: t == W16A16 && paired()}
-	ok := block == 0 || t.bits() != 0 && !t.rounds() && block > 1 && block%2 == 0 && slab%block == 0 && in%block == 0
+	m := &Matrix{Type: t, Out: outputs, In: inputs, Block: block, pairs: t == W16A16 && paired()}
+	ok := block == 0 || t.bits() != 0 && !t.rounds() && block > 1 && block%2 == 0 && slab%block == 0 && inputs%block == 0
 	switch {
 	case t.units():
-		ok = block > 1 && block%2 == 0 && unit%block == 0 && in%unit == 0
+		ok = block > 1 && block%2 == 0 && unit%block == 0 && inputs%unit == 0
 	case t.rounds():
-		ok = (block == 32 || block == 16 && t.bits() != 5) && in%inputBlock == 0
+		ok = (block == 32 || block == 16 && t.bits() != 5) && inputs%inputBlock == 0
 	case t.bits() != 0 && block == 0:
 		ok = false
 	case t == W16A16:
-		ok = ok && in%2 == 0
+		ok = ok && inputs%2 == 0
 	}
 	if !ok {
-		return nil, fmt.Errorf("%w: %v of %d inputs in blocks of %d", ErrShape, t, in, block)
+		return nil, fmt.Errorf("%w: %v of %d inputs in blocks of %d", ErrShape, t, inputs, block)
 	}
-	m.panelBytes = m.bytesOf(in)
+	m.panelBytes = m.bytesOf(inputs)
 	return m, nil
 }
 
-// Unit returns the number of inputs that must stay together when a row is divided: those of a block or a unit of
-// weights, of a block of rounded activations, or of a pair.
+// Unit returns how many consecutive inputs must stay together when the inputs are divided. For types that round
+// activations to 8 bits, these are the 32 activations that share a scale. For types with units, they are the inputs of a
+// unit; for W16A16, the two inputs of a pair. For all other types, they are the inputs of a block, or one input if there
+// are no blocks.
 func (m *Matrix) Unit() int {
 	switch {
 	case m.Type.rounds():
@@ -194,9 +205,9 @@ func (m *Matrix) Unit() int {
 }
 
 // Slices returns the largest n of 4, 2 and 1 for which the inputs can be divided into n equal slices of whole units.
-func Slices(in, unit int) int {
+func Slices(inputs, unit int) int {
 	for _, n := range []int{4, 2} {
-		if in%(n*unit) == 0 {
+		if inputs%(n*unit) == 0 {
 			return n
 		}
 	}
@@ -224,9 +235,9 @@ func (m *Matrix) Bytes() int { return len(m.data) }
 func (m *Matrix) Data() []byte { return m.data }
 
 // Size estimates the bytes of the packed weights of a matrix.
-func Size(t Type, out, in, block int) int {
-	m := &Matrix{Type: t, Out: out, Block: block}
-	return m.bytesOf(in) * out / Panel
+func Size(t Type, outputs, inputs, block int) int {
+	m := &Matrix{Type: t, Out: outputs, Block: block}
+	return m.bytesOf(inputs) * outputs / Panel
 }
 
 func (m *Matrix) bytesOf(k int) int {
@@ -243,8 +254,8 @@ func (m *Matrix) bytesOf(k int) int {
 	return integers + k/m.Block*m.Type.scaleBytes()
 }
 
-// scaleBytes returns the size of the scales and minima of a panel's block or, for types with units, of their factors
-// in a panel's unit.
+// scaleBytes returns the size of the scales and minima in a block of a panel. In types with units, they are in each unit
+// and not in each block.
 func (t Type) scaleBytes() int {
 	bytes := Panel * 2
 	if kinds[t].single {
@@ -256,8 +267,7 @@ func (t Type) scaleBytes() int {
 	return bytes
 }
 
-// factorBytes returns the size of the integers in a panel's block by which the factors of the block's unit are
-// multiplied.
+// factorBytes returns the size of the factors in a block of a panel, for types with units.
 func (t Type) factorBytes() int {
 	if t.hasMinimum() {
 		return Panel * 2

@@ -12,10 +12,10 @@ import (
 )
 
 type quantized struct {
-	in, block int
-	low, high int
-	minimum   bool
-	factors   bool
+	inputs, block int
+	low, high     int
+	minimum       bool
+	factors       bool
 }
 
 func (s quantized) Row(int, []float32) { panic("Row was called for a matrix of integers") }
@@ -26,12 +26,12 @@ func (s quantized) Quantized(i int, q []int8, scales []Scale) {
 		q[k] = int8(s.low + rnd.IntN(s.high-s.low+1))
 	}
 	for b := range scales {
-		scales[b] = Scale{D: rnd.Float32() * 0.02, By: 1, MinBy: 1}
+		scales[b] = Scale{D: rnd.Float32() * 0.02, Factor: 1, MinFactor: 1}
 		if s.minimum {
 			scales[b].Min = -rnd.Float32() * 0.2
 		}
 		if s.factors {
-			scales[b].By, scales[b].MinBy = int8(rnd.IntN(256)-128), int8(rnd.IntN(256)-128)
+			scales[b].Factor, scales[b].MinFactor = int8(rnd.IntN(256)-128), int8(rnd.IntN(256)-128)
 			first := b / (unit / s.block) * (unit / s.block)
 			scales[b].D, scales[b].Min = scales[first].D, scales[first].Min
 		}
@@ -48,10 +48,10 @@ func (random) Row(i int, dst []float32) {
 }
 
 // zeros returns a matrix of zeros. Its memory is released at the end of the test.
-func zeros(t testing.TB, kind Type, out, in, block int) *Matrix {
+func zeros(t testing.TB, kind Type, outputs, inputs, block int) *Matrix {
 	var a Arena
 	t.Cleanup(func() { require.NoError(t, a.Close()) })
-	m, err := a.New(kind, out, in, block)
+	m, err := a.New(kind, outputs, inputs, block)
 	require.NoError(t, err)
 	return m
 }
@@ -72,19 +72,19 @@ func (t Type) integers() (low, high int) {
 	return -128, 127
 }
 
-func packed(t testing.TB, kind Type, out, in, block int) *Matrix {
-	m := zeros(t, kind, out, in, block)
+func packed(t testing.TB, kind Type, outputs, inputs, block int) *Matrix {
+	m := zeros(t, kind, outputs, inputs, block)
 	var src Source = random{}
 	if low, high := kind.integers(); high != 0 {
-		src = quantized{in: in, block: block, low: low, high: high, minimum: kind.hasMinimum(), factors: kind.units()}
+		src = quantized{inputs: inputs, block: block, low: low, high: high, minimum: kind.hasMinimum(), factors: kind.units()}
 	}
 	require.NoError(t, m.Pack(src, 0, m.Panels()))
 	return m
 }
 
-func activations(rows, in int) []float32 {
-	rnd := rand.New(rand.NewPCG(3, uint64(in)))
-	x := make([]float32, rows*in)
+func activations(rows, cols int) []float32 {
+	rnd := rand.New(rand.NewPCG(3, uint64(cols)))
+	x := make([]float32, rows*cols)
 	for i := range x {
 		x[i] = float32(rnd.NormFloat64())
 	}
@@ -106,11 +106,11 @@ func product(m *Matrix, x []float32, rows int) []float32 {
 }
 
 type shape struct {
-	kind           Type
-	out, in, block int
+	kind                   Type
+	outputs, inputs, block int
 }
 
-func (s shape) packed(t testing.TB) *Matrix { return packed(t, s.kind, s.out, s.in, s.block) }
+func (s shape) packed(t testing.TB) *Matrix { return packed(t, s.kind, s.outputs, s.inputs, s.block) }
 
 var shapes = []shape{
 	{F32, 64, 1, 0}, {F32, 130, 300, 0}, {F16, 100, 257, 0}, {BF16, 64, 129, 0}, {BF16, 129, 640, 0},
@@ -123,20 +123,20 @@ func TestProductIsTheSumOfTheProducts(t *testing.T) {
 	for _, level := range levels() {
 		setLevel(t, level)
 		for _, s := range shapes {
-			t.Run(fmt.Sprintf("%s/%v/%dx%d", Kernels(), s.kind, s.out, s.in), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%v/%dx%d", Kernels(), s.kind, s.outputs, s.inputs), func(t *testing.T) {
 				m := s.packed(t)
 				const rows = 13
-				x, row := activations(rows, s.in), make([]float32, s.in)
+				x, row := activations(rows, s.inputs), make([]float32, s.inputs)
 				dst := product(m, x, rows)
-				for i := range s.out {
+				for i := range s.outputs {
 					m.Row(i, row)
 					for r := range rows {
 						sum, size := 0.0, 0.0
 						for k, w := range row {
-							p := float64(w) * float64(x[r*s.in+k])
+							p := float64(w) * float64(x[r*s.inputs+k])
 							sum, size = sum+p, size+math.Abs(p)
 						}
-						require.InDelta(t, sum, dst[r*s.out+i], size*1e-6*math.Sqrt(float64(s.in)), "row %d, output %d", r, i)
+						require.InDelta(t, sum, dst[r*s.outputs+i], size*1e-6*math.Sqrt(float64(s.inputs)), "row %d, output %d", r, i)
 					}
 				}
 			})
@@ -151,17 +151,17 @@ func TestProductDoesNotDependOnOtherRows(t *testing.T) {
 		for _, s := range append(append(shapes, dotShapes...), shortShapes...) {
 			m := s.packed(t)
 			const maxRows = 53
-			x := activations(maxRows, s.in)
-			var alone []float32
+			x := activations(maxRows, s.inputs)
+			var oneByOne []float32
 			for r := range maxRows {
-				alone = append(alone, product(m, x[r*s.in:], 1)...)
+				oneByOne = append(oneByOne, product(m, x[r*s.inputs:], 1)...)
 			}
 			for _, rows := range []int{1, 2, 3, 4, 5, 6, 8, 9, 12, 13, 16, 19, 24, 25, 32, 47, maxRows} {
-				together, in := make([]float32, rows*s.out), input(x, rows, m)
+				together, packedRows := make([]float32, rows*s.outputs), input(x, rows, m)
 				for p := m.Panels() - 1; p >= 0; p-- {
-					m.Product(together, s.out, in, p, p+1, NewScratch())
+					m.Product(together, s.outputs, packedRows, p, p+1, NewScratch())
 				}
-				require.Equal(t, alone[:rows*s.out], together, "%s, %v, %d rows", Kernels(), s.kind, rows)
+				require.Equal(t, oneByOne[:rows*s.outputs], together, "%s, %v, %d rows", Kernels(), s.kind, rows)
 			}
 		}
 	}
@@ -170,14 +170,14 @@ func TestProductDoesNotDependOnOtherRows(t *testing.T) {
 func TestSiLUMulIsGateTimesSigmoidTimesUp(t *testing.T) {
 	for _, level := range levels() {
 		setLevel(t, level)
-		var gate, up []float32
+		var gate, factor []float32
 		for g := float32(-100); g <= 100; g += 0.37 {
-			gate, up = append(gate, g), append(up, g/3+1)
+			gate, factor = append(gate, g), append(factor, g/3+1)
 		}
 		dst := make([]float32, len(gate))
-		SiLUMul(dst, gate, up)
+		SiLUMul(dst, gate, factor)
 		for i, g := range gate {
-			want := float64(g) / (1 + math.Exp(-float64(g))) * float64(up[i])
+			want := float64(g) / (1 + math.Exp(-float64(g))) * float64(factor[i])
 			require.InDelta(t, want, dst[i], math.Abs(want)*1e-6+1e-30, "%s: silu(%v)", Kernels(), g)
 		}
 	}
@@ -186,14 +186,14 @@ func TestSiLUMulIsGateTimesSigmoidTimesUp(t *testing.T) {
 func TestExpIsTheExponential(t *testing.T) {
 	for _, level := range levels() {
 		setLevel(t, level)
-		var x, at []float32
+		var x, original []float32
 		for v := float32(-120); v <= 10; v += 0.13 {
-			at = append(at, v)
+			original = append(original, v)
 		}
-		at = append(at, float32(math.Inf(-1)), -1e30)
-		x = append(x, at...)
+		original = append(original, float32(math.Inf(-1)), -1e30)
+		x = append(x, original...)
 		Exp(x, 3, 0.5)
-		for i, v := range at {
+		for i, v := range original {
 			want := math.Exp((float64(v) - 3) * 0.5)
 			require.InDelta(t, want, x[i], want*3e-6+1e-38, "%s: %v", Kernels(), v)
 		}
@@ -247,9 +247,9 @@ func TestArgMaxIsTheFirstOfTheLargest(t *testing.T) {
 
 func TestShapesThatCannotBeAreRefused(t *testing.T) {
 	tests := []struct {
-		name           string
-		kind           Type
-		out, in, block int
+		name                   string
+		kind                   Type
+		outputs, inputs, block int
 	}{
 		{"no outputs", F32, 0, 4, 0},
 		{"no inputs", F32, 4, 0, 0},
@@ -264,7 +264,7 @@ func TestShapesThatCannotBeAreRefused(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := new(Arena).New(test.kind, test.out, test.in, test.block)
+			_, err := new(Arena).New(test.kind, test.outputs, test.inputs, test.block)
 			require.ErrorIs(t, err, ErrShape)
 		})
 	}
@@ -272,8 +272,8 @@ func TestShapesThatCannotBeAreRefused(t *testing.T) {
 	require.ErrorIs(t, m.Pack(random{}, 0, 1), ErrShape)
 }
 
-// BenchmarkProduct also reports how many bytes of weights per second a product reads. This limits products with one
-// row.
+// BenchmarkProduct also reports how many bytes of weights per second a product reads. The speed of products with one row
+// is limited by this rate.
 func BenchmarkProduct(b *testing.B) {
 	for _, kind := range []Type{F32, F16, BF16, Int8, Int4, Int8Min, Int8K, Int8KMin, Int4K, NL4, W8A8, W4A8, W4A8Min,
 		W5A8, W5A8Min, W6A8, NL4A8, W16A16} {
@@ -301,16 +301,16 @@ func BenchmarkProduct(b *testing.B) {
 func TestMatricesOfAnArenaLieApart(t *testing.T) {
 	var a Arena
 	var all []*Matrix
-	for i, in := range []int{3, 64, 1, 200, 1 << 17, 5, 1 << 17, 128} { // 2 of 64 MB with their neighbours
-		m, err := a.New(F32, 64, in, 0)
+	for i, inputs := range []int{3, 64, 1, 200, 1 << 17, 5, 1 << 17, 128} { // 2 of 64 MB with their neighbours
+		m, err := a.New(F32, 64, inputs, 0)
 		require.NoError(t, err)
 		require.NoError(t, m.Pack(constant{float32(i + 1)}, 0, 1))
 		all = append(all, m)
 	}
 	for i, m := range all {
 		row := make([]float32, m.In)
-		for out := range 64 {
-			m.Row(out, row)
+		for output := range 64 {
+			m.Row(output, row)
 			require.Equal(t, float32(i+1), row[0])
 			require.Equal(t, float32(i+1), row[m.In-1])
 		}

@@ -43,8 +43,9 @@ func (m *Memory) Close() error {
 	return unix.Munmap(mapped)
 }
 
-// An Arena allocates the memory of matrices from shared huge pages. A matrix that is smaller than a huge page could
-// not have one of its own. The zero Arena is ready for use. One goroutine may use it at a time.
+// An Arena allocates the memory of matrices from huge pages that the matrices share. If each matrix had memory of its
+// own, a matrix smaller than a huge page would be in small pages. The zero Arena is ready for use. One goroutine may use
+// it at a time.
 type Arena struct {
 	all  []*Memory
 	free []byte

@@ -14,17 +14,21 @@ type Source interface {
 	Row(i int, dst []float32)
 }
 
-// A Scale converts an integer q of a block to a weight: q × D × By + Min × MinBy.
+// A Scale converts an integer q of a block to a weight:
+//
+//	q × D × Factor + Min × MinFactor
+//
+// In types with units, D and Min are the scale and the minimum of the unit, and Factor and MinFactor are the block's.
 type Scale struct {
-	D, Min    float32
-	By, MinBy int8
+	D, Min            float32
+	Factor, MinFactor int8
 }
 
 func (s Scale) values() (scale, minimum float32) {
-	return s.D * float32(s.By), s.Min * float32(s.MinBy)
+	return s.D * float32(s.Factor), s.Min * float32(s.MinFactor)
 }
 
-// Weight returns the weight for integer q. If table is not nil, q is an index of it, and Min does not count.
+// Weight returns the weight for integer q. If table is not nil, the weight is table[q] × D × Factor.
 func (s Scale) Weight(q int8, table []float32) float32 {
 	scale, minimum := s.values()
 	if table != nil {
@@ -40,14 +44,19 @@ type Quantized interface {
 	Quantized(i int, q []int8, scales []Scale)
 }
 
-// Pack sets panels [from, to) to the weights of src. A matrix with blocks needs a Quantized source with the same
-// blocks. For W4A8, W5A8 and W6A8, Min must be an integer multiple of D. Integers plus Min/D must be from -8 to 7, -16
-// to 15, and -32 to 31. For other types without minima, Min must be 0. Integers must be from 0 to 15 for other types of
-// 4 bits, and from 0 to 31 for W5A8Min.
+// Pack sets the panels [start, end) to the weights of src. A matrix with blocks needs a Quantized source with the same
+// blocks. The type of the matrix limits what the source may return:
 //
-// For types with units, D and Min are rounded to F16. The blocks of a unit must then have the same D and the same Min.
-// For other types, D × By and Min × MinBy are rounded, to F16 or F32.
-func (m *Matrix) Pack(src Source, from, to int) error {
+//   - W4A8, W5A8, W6A8: the quotient n = (Min × MinFactor) / (D × Factor) is an integer. q + n is from -8 to 7 for W4A8,
+//     from -16 to 15 for W5A8, and from -32 to 31 for W6A8.
+//   - W5A8Min: q is from 0 to 31.
+//   - All types of 4 bits except W4A8: q is from 0 to 15.
+//   - All types without minima except W4A8, W5A8 and W6A8: Min is 0.
+//   - Types with units: the blocks of a unit have the same D and the same Min.
+//
+// Pack rounds D and Min to F16 if the type has units. Otherwise it rounds the products D × Factor and Min × MinFactor,
+// to F16 or F32.
+func (m *Matrix) Pack(src Source, start, end int) error {
 	quantized, ok := src.(Quantized)
 	if m.Block != 0 && !ok {
 		return fmt.Errorf("%w: %v needs weights that are quantized", ErrShape, m.Type)
@@ -60,7 +69,7 @@ func (m *Matrix) Pack(src Source, from, to int) error {
 	} else {
 		q, scales = make([]int8, m.In), make([]Scale, m.In/m.Block)
 	}
-	for p := from; p < to; p++ {
+	for p := start; p < end; p++ {
 		for c := range min(Panel, m.Out-p*Panel) {
 			if m.Block == 0 {
 				src.Row(p*Panel+c, row)
@@ -80,22 +89,22 @@ func (m *Matrix) Pack(src Source, from, to int) error {
 
 func (m *Matrix) setRow(p, c int, row []float32) {
 	if m.Type == F32 {
-		to := m.floats(p)
+		weights := m.floats(p)
 		for k, v := range row {
-			to[k*Panel+c] = v
+			weights[k*Panel+c] = v
 		}
 		return
 	}
-	to := m.halves(p)
+	weights := m.halves(p)
 	for k, v := range row {
-		at := &to[m.half(c, k)]
+		dst := &weights[m.half(c, k)]
 		switch m.Type { // a function value would not be inlined
 		case F16:
-			*at = half.ToF16(v)
+			*dst = half.ToF16(v)
 		case BF16:
-			*at = half.ToBF16(v)
+			*dst = half.ToBF16(v)
 		default:
-			*at = short(v)
+			*dst = short(v)
 		}
 	}
 }
@@ -138,27 +147,27 @@ func (m *Matrix) setScale(p, c, b int, s Scale) {
 	scale, minimum := s.values()
 	if m.Type.units() {
 		scale, minimum = s.D, s.Min
-		factors[c] = byte(s.By)
+		factors[c] = byte(s.Factor)
 	}
 	m.setNumber(head, c, scale)
 	if m.Type.hasMinimum() {
 		m.setNumber(head, Panel+c, minimum)
 		if m.Type.units() {
-			factors[Panel+c] = byte(s.MinBy)
+			factors[Panel+c] = byte(s.MinFactor)
 		}
 	}
 }
 
 func (m *Matrix) scale(p, c, b int) Scale {
 	head, factors := m.scalesAt(p, b)
-	s := Scale{D: m.number(head, c), By: 1, MinBy: 1}
+	s := Scale{D: m.number(head, c), Factor: 1, MinFactor: 1}
 	if m.Type.hasMinimum() {
 		s.Min = m.number(head, Panel+c)
 	}
 	if m.Type.units() {
-		s.By = int8(factors[c])
+		s.Factor = int8(factors[c])
 		if m.Type.hasMinimum() {
-			s.MinBy = int8(factors[Panel+c])
+			s.MinFactor = int8(factors[Panel+c])
 		}
 	}
 	return s
@@ -169,8 +178,8 @@ func (m *Matrix) scalesAt(p, b int) (head, factors []byte) {
 		return m.data[p*m.panelBytes+m.bytesOf(b*m.Block):], nil
 	}
 	k := b * m.Block
-	at := m.data[p*m.panelBytes+m.bytesOf(k/unit*unit):]
-	return at, at[m.Type.scaleBytes()+k%unit/m.Block*(m.Type.factorBytes()+m.Block*Panel*m.Type.bits()/8):]
+	data := m.data[p*m.panelBytes+m.bytesOf(k/unit*unit):]
+	return data, data[m.Type.scaleBytes()+k%unit/m.Block*(m.Type.factorBytes()+m.Block*Panel*m.Type.bits()/8):]
 }
 
 func (m *Matrix) integers(p, b int) []byte {
@@ -186,25 +195,25 @@ func (m *Matrix) Row(i int, dst []float32) {
 	p, c := i/Panel, i%Panel
 	switch {
 	case m.Type == F32:
-		from := m.floats(p)
+		src := m.floats(p)
 		for k := range m.In {
-			dst[k] = from[k*Panel+c]
+			dst[k] = src[k*Panel+c]
 		}
 	case m.Type.rounds():
 		m.quadsRow(p, c, dst)
 	case m.Type.bits() > 0:
 		m.decodeBlocks(p, c, 0, m.In, dst, 1)
 	default:
-		from, widen := m.halves(p), half.FromBF16
+		src, widen := m.halves(p), half.FromBF16
 		if m.Type == F16 {
 			widen = half.FromF16
 		}
 		for k := range m.In {
-			dst[k] = widen(from[m.half(c, k)])
+			dst[k] = widen(src[m.half(c, k)])
 		}
 	}
 }
 
-// fma returns a×b + c, rounded to float64 and then to float32. If a and b are small integers or F16, the result is the
-// same as with one rounding. The processor's instruction rounds once.
+// fma returns a×b + c, rounded to float64 and then to float32. The processor's instruction, which kernels use, rounds
+// only once. Both results are equal if a and b are small integers or F16.
 func fma(a, b, c float32) float32 { return float32(math.FMA(float64(a), float64(b), float64(c))) }

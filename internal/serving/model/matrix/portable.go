@@ -24,24 +24,24 @@ func portableTile(dst *float32, dstStride int, x *float32, xStride int, w *byte,
 }
 
 func (m *Matrix) portableDecode(dst *float32, p, k, n int) {
-	to := unsafe.Slice(dst, n*Panel)
+	weights := unsafe.Slice(dst, n*Panel)
 	if m.Type.bits() > 0 {
 		for c := range Panel {
-			m.decodeBlocks(p, c, k, n, to[c:], Panel)
+			m.decodeBlocks(p, c, k, n, weights[c:], Panel)
 		}
 		return
 	}
 	for i, h := range m.halves(p)[k*Panel:][:n*Panel] {
 		if m.Type == F16 {
-			to[i] = half.FromF16(h)
+			weights[i] = half.FromF16(h)
 		} else {
-			to[i] = half.FromBF16(h)
+			weights[i] = half.FromBF16(h)
 		}
 	}
 }
 
-// decodeBlocks writes the weights of an output, stride values apart.
-func (m *Matrix) decodeBlocks(p, c, k, n int, to []float32, stride int) {
+// decodeBlocks writes the weights of output c of panel p for the inputs [k, k+n) to dst, stride values apart.
+func (m *Matrix) decodeBlocks(p, c, k, n int, dst []float32, stride int) {
 	bits, table := m.Type.bits(), m.Type.Table()
 	for b := k / m.Block; b < (k+n)/m.Block; b++ {
 		scale, integers := m.scale(p, c, b), m.integers(p, b)
@@ -50,7 +50,7 @@ func (m *Matrix) decodeBlocks(p, c, k, n int, to []float32, stride int) {
 			if bits == 4 {
 				q = int8(byte(q) >> (i % 2 * 4) & 15)
 			}
-			to[(b*m.Block+i-k)*stride] = scale.Weight(q, table)
+			dst[(b*m.Block+i-k)*stride] = scale.Weight(q, table)
 		}
 	}
 }

@@ -18,21 +18,21 @@ func NewScratch() *Scratch {
 	return &Scratch{slab: make([]float32, slab*Panel)}
 }
 
-// Product multiplies x by panels from to to-1 of the matrix. It writes the outputs of row r to dst, output i to
-// dst[r×stride+i]. It panics if the rows of x do not have m.In values, or if x was not set for m.Form.
-func (m *Matrix) Product(dst []float32, stride int, x *Input, from, to int, s *Scratch) {
-	if x.rows == 0 || from >= to {
+// Product multiplies x by the panels [start, end) of the matrix. It writes output i of row r to dst[r×stride+i]. It
+// panics if the rows of x do not have m.In values, or if x was not set for m.Form.
+func (m *Matrix) Product(dst []float32, stride int, x *Input, start, end int, s *Scratch) {
+	if x.rows == 0 || start >= end {
 		return
 	}
 	_ = dst[:(x.rows-1)*stride+m.Out] // the kernels do not check bounds
-	if x.in != m.In {
-		panic(fmt.Sprintf("matrix: rows of %d values for a matrix of %d inputs", x.in, m.In))
+	if x.cols != m.In {
+		panic(fmt.Sprintf("matrix: rows of %d values for a matrix of %d inputs", x.cols, m.In))
 	}
 	if x.forms&m.Form() == 0 {
 		panic(fmt.Sprintf("matrix: an input set for the forms %b, and a matrix of form %b", x.forms, m.Form()))
 	}
 	direct := m.words(x).group == 0 && m.slices <= 1 && !m.Type.rounds() && !m.pairs
-	for p := from; p < to; p++ {
+	for p := start; p < end; p++ {
 		width := min(Panel, m.Out-p*Panel)
 		switch {
 		case m.writesResult():
@@ -49,25 +49,25 @@ func (m *Matrix) Product(dst []float32, stride int, x *Input, from, to int, s *S
 }
 
 // sliced returns the product of x with panel p, 64 values a row. It computes a sum for each slice of the inputs and
-// adds these sums in pairs. The last addition adds the sums of the two halves of the slices. A matrix with only one
-// half computes one of these two sums.
+// adds these sums in pairs. The last addition adds the sums of the two halves of the slices. If a matrix was divided
+// into two matrices as Slice says, each of the two computes one of the sums that this last addition adds.
 func (m *Matrix) sliced(x *Input, p int, s *Scratch) []float32 {
-	rows, slices, in := x.rows, max(1, m.slices), m.words(x)
-	if in.group != 0 && !m.Type.rounds() {
-		rows = (in.groups()-1)*in.group + in.size(in.groups()-1)
+	rows, slices, packed := x.rows, max(1, m.slices), m.words(x)
+	if packed.group != 0 && !m.Type.rounds() {
+		rows = (packed.groups()-1)*packed.group + packed.size(packed.groups()-1)
 	}
 	n := m.In / slices
-	slice := func(i, at int) []float32 {
-		s.sums[at] = grow(s.sums[at], rows*Panel)
-		sums := s.sums[at][:rows*Panel]
+	slice := func(i, buffer int) []float32 {
+		s.sums[buffer] = grow(s.sums[buffer], rows*Panel)
+		sums := s.sums[buffer][:rows*Panel]
 		if m.Type.rounds() {
 			clear(sums)
 			m.dot(sums, x, p, i*n, (i+1)*n, s)
-		} else if in.group == 0 {
-			m.product(&sums[0], Panel, in, p, i*n, (i+1)*n, s)
+		} else if packed.group == 0 {
+			m.product(&sums[0], Panel, packed, p, i*n, (i+1)*n, s)
 		} else {
 			clear(sums)
-			m.wide(sums, in, p, i*n, (i+1)*n, s)
+			m.wide(sums, packed, p, i*n, (i+1)*n, s)
 		}
 		return sums
 	}
@@ -90,30 +90,30 @@ func addTo(sums, x []float32) {
 	}
 }
 
-// product sets dst to the products of all rows of input and inputs from to to-1 of panel p. Rows of dst are stride
-// values apart.
-func (m *Matrix) product(dst *float32, stride int, input *words, p, from, to int, s *Scratch) {
+// product sets dst to the products of all rows and the inputs [start, end) of panel p. Rows of dst are stride values
+// apart.
+func (m *Matrix) product(dst *float32, stride int, input *words, p, start, end int, s *Scratch) {
 	x, rows := &input.x[0], input.rows
-	if rows <= direct(m.kernels()) {
-		m.multiply(dst, stride, add(x, from), rows, &m.data[p*m.panelBytes+m.bytesOf(from)], to-from)
+	if rows <= maxDirectRows(m.kernels()) {
+		m.multiply(dst, stride, add(x, start), rows, &m.data[p*m.panelBytes+m.bytesOf(start)], end-start)
 		return
 	}
 	for r := range rows {
 		clear(unsafe.Slice(add(dst, r*stride), Panel))
 	}
-	for k := from; k < to; k += m.slab() {
-		n := min(m.slab(), to-k)
+	for k := start; k < end; k += m.slab() {
+		n := min(m.slab(), end-k)
 		w := (*byte)(unsafe.Pointer(&s.slab[0]))
-		at := unsafe.Pointer(&m.data[p*m.panelBytes+m.bytesOf(k)])
+		weights := unsafe.Pointer(&m.data[p*m.panelBytes+m.bytesOf(k)])
 		if m.Type == F32 {
-			w = (*byte)(at)
+			w = (*byte)(weights)
 		} else {
 			m.decode(&s.slab[0], p, k, n)
 		}
-		ahead := uintptr(at) + uintptr(m.bytesOf(n))
+		prefetchAddr := uintptr(weights) + uintptr(m.bytesOf(n))
 		for r := 0; r < rows; r += tileRows {
-			tile(add(dst, r*stride), stride, add(x, r*m.In+k), m.In, w, ahead, n, min(tileRows, rows-r))
-			ahead += uintptr(n * prefetchBytes)
+			tile(add(dst, r*stride), stride, add(x, r*m.In+k), m.In, w, prefetchAddr, n, min(tileRows, rows-r))
+			prefetchAddr += uintptr(n * prefetchBytes)
 		}
 	}
 }
@@ -134,13 +134,13 @@ const argMaxPart = 1024
 // a number is NaN, the value is NaN.
 func ArgMax(x []float32) (index int, value float32) {
 	value = float32(math.Inf(-1))
-	for at := 0; at < len(x); at += argMaxPart {
-		v := largestOf(x[at:min(at+argMaxPart, len(x))])
+	for start := 0; start < len(x); start += argMaxPart {
+		v := largestOf(x[start:min(start+argMaxPart, len(x))])
 		if v != v {
 			return 0, v
 		}
 		if v > value {
-			index, value = at, v
+			index, value = start, v
 		}
 	}
 	for i := index; i < len(x); i++ {
@@ -168,10 +168,10 @@ func largestOf(x []float32) float32 {
 	return top
 }
 
-// SiLUMul sets dst to gate/(1+exp(-gate)) × up.
-func SiLUMul(dst, gate, up []float32) {
-	n := siluMul(dst, gate, up)
+// SiLUMul sets dst to gate/(1+exp(-gate)) × factor.
+func SiLUMul(dst, gate, factor []float32) {
+	n := siluMul(dst, gate, factor)
 	for i, g := range gate[n:] {
-		dst[n+i] = silu(g) * up[n+i]
+		dst[n+i] = silu(g) * factor[n+i]
 	}
 }

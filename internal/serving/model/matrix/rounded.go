@@ -39,8 +39,8 @@ func (r *rounded) resize(values int) {
 }
 
 func (r *rounded) row(row int, x []float32) {
-	in := len(x)
-	q, steps32, steps16 := r.q[row*in:][:in], r.steps32[row*in/32:][:in/32], r.steps16[row*in/16:][:in/16]
+	cols := len(x)
+	q, steps32, steps16 := r.q[row*cols:][:cols], r.steps32[row*cols/32:][:cols/32], r.steps16[row*cols/16:][:cols/16]
 	if quantize(q, steps32, steps16, x) {
 		return
 	}

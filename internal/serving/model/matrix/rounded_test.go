@@ -45,23 +45,23 @@ func nearest(x []float32) (q []int, values, errors []float64) {
 // a step.
 func checkRounded(t testing.TB, m *Matrix, x, dst []float32, rows int) {
 	w := make([]float32, m.In)
-	rounded, off := make([][]float64, rows), make([][]float64, rows)
+	rounded, distances := make([][]float64, rows), make([][]float64, rows)
 	for r := range rows {
-		_, rounded[r], off[r] = nearest(x[r*m.In:][:m.In])
+		_, rounded[r], distances[r] = nearest(x[r*m.In:][:m.In])
 	}
 	for i := range m.Out {
 		m.Row(i, w)
 		for r := range rows {
-			off := off[r]
+			distance := distances[r]
 			sum, size, exact, bound := 0.0, 0.0, 0.0, 0.0
 			for k, v := range rounded[r] {
 				weight := float64(w[k])
 				sum += v * weight
 				exact += float64(x[r*m.In+k]) * weight
-				bound += off[k] * math.Abs(weight)
+				bound += distance[k] * math.Abs(weight)
 				// The kernels multiply the minimum of a block by the sum of the block's activations, which can cancel each other.
 				// The bound of the error therefore grows with their magnitudes, not with their sum.
-				size += (math.Abs(v) + off[k]) * (math.Abs(weight) + 0.5)
+				size += (math.Abs(v) + distance[k]) * (math.Abs(weight) + 0.5)
 			}
 			have := float64(dst[r*m.Out+i])
 			require.InDelta(t, sum, have, size*2e-6+1e-35, "row %d, output %d, rounded", r, i)
@@ -73,10 +73,10 @@ func checkRounded(t testing.TB, m *Matrix, x, dst []float32, rows int) {
 func TestProductIsThatOfTheRoundedActivations(t *testing.T) {
 	eachLevel(t, func(name string) {
 		for _, s := range dotShapes {
-			t.Run(fmt.Sprintf("%s/%v/%dx%d", name, s.kind, s.out, s.in), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%v/%dx%d", name, s.kind, s.outputs, s.inputs), func(t *testing.T) {
 				m := s.packed(t)
 				for _, rows := range []int{1, 7, 13} {
-					x := activations(rows, s.in)
+					x := activations(rows, s.inputs)
 					clear(x[:32]) // a block of zeros
 					for i := range x[:32] {
 						x[len(x)-32+i] *= 1e-30
@@ -91,19 +91,19 @@ func TestProductIsThatOfTheRoundedActivations(t *testing.T) {
 func TestRoundedProductsHaveTheSameBitsWithEachInstructionSet(t *testing.T) {
 	for i, s := range dotShapes {
 		rows := []int{11, 50}[i%2]
-		m, x := s.packed(t), activations(rows, s.in)
+		m, x := s.packed(t), activations(rows, s.inputs)
 		if i%4 > 1 {
-			require.NoError(t, m.Slice(Slices(s.in, m.Unit())))
+			require.NoError(t, m.Slice(Slices(s.inputs, m.Unit())))
 		}
 		var first []float32
 		var firstInput *Input
 		eachLevel(t, func(name string) {
-			in, dst := input(x, rows, m), make([]float32, rows*s.out)
-			m.Product(dst, s.out, in, 0, m.Panels(), NewScratch())
+			set, dst := input(x, rows, m), make([]float32, rows*s.outputs)
+			m.Product(dst, s.outputs, set, 0, m.Panels(), NewScratch())
 			if firstInput == nil {
-				firstInput = in
+				firstInput = set
 			}
-			require.Equal(t, firstInput.rounded, in.rounded, name)
+			require.Equal(t, firstInput.rounded, set.rounded, name)
 			if !fuses() {
 				return
 			}
@@ -111,7 +111,7 @@ func TestRoundedProductsHaveTheSameBitsWithEachInstructionSet(t *testing.T) {
 				first = dst
 			}
 			require.Equal(t, first, dst, "%s, %v", name, s.kind)
-			require.Equal(t, dst[:s.out], product(m, x, 1), "%s, %v, one row", name, s.kind)
+			require.Equal(t, dst[:s.outputs], product(m, x, 1), "%s, %v, one row", name, s.kind)
 		})
 	}
 }
@@ -121,7 +121,7 @@ func TestActivationsAreRoundedToTheNearestStep(t *testing.T) {
 	fill := func(values ...float32) []float32 { return append(values, make([]float32, 32-len(values))...) }
 	tests := []struct {
 		name  string
-		in    []float32
+		x     []float32
 		want  []int8
 		scale float32
 	}{
@@ -142,7 +142,7 @@ func TestActivationsAreRoundedToTheNearestStep(t *testing.T) {
 			t.Run(level+"/"+test.name, func(t *testing.T) {
 				var r rounded
 				r.resize(32)
-				r.row(0, test.in)
+				r.row(0, test.x)
 				sum := [2]int32{}
 				for i, q := range r.q {
 					sum[i/16] -= int32(q)
@@ -168,10 +168,10 @@ func TestActivationsAreRoundedToTheNearestStep(t *testing.T) {
 func TestAnInfinityMakesItsRowNaNAndNoOther(t *testing.T) {
 	eachLevel(t, func(name string) {
 		for _, s := range dotShapes {
-			m, x := s.packed(t), activations(3, s.in)
-			x[s.in+5] = float32(math.Inf(1))
+			m, x := s.packed(t), activations(3, s.inputs)
+			x[s.inputs+5] = float32(math.Inf(1))
 			for i, v := range product(m, x, 3) {
-				require.Equal(t, i/s.out == 1, v != v, "%s, %v, value %d is %v", name, s.kind, i, v)
+				require.Equal(t, i/s.outputs == 1, v != v, "%s, %v, value %d is %v", name, s.kind, i, v)
 			}
 		}
 	})
@@ -186,7 +186,7 @@ func (f fixed) Quantized(_ int, q []int8, scales []Scale) {
 		q[k] = f.q
 	}
 	for b := range scales {
-		scales[b] = Scale{D: 1, By: 1}
+		scales[b] = Scale{D: 1, Factor: 1}
 	}
 }
 
@@ -218,11 +218,11 @@ func TestExtremesDoNotOverflow(t *testing.T) {
 
 func TestRowsOfQuadsAreTheSourcesWeights(t *testing.T) {
 	for _, s := range dotShapes {
-		m, w := s.packed(t), make([]float32, s.in)
+		m, w := s.packed(t), make([]float32, s.inputs)
 		low, high := s.kind.integers()
-		src := quantized{in: s.in, block: s.block, low: low, high: high, minimum: s.kind.hasMinimum()}
-		q, scales := make([]int8, s.in), make([]Scale, s.in/s.block)
-		for i := range s.out {
+		src := quantized{inputs: s.inputs, block: s.block, low: low, high: high, minimum: s.kind.hasMinimum()}
+		q, scales := make([]int8, s.inputs), make([]Scale, s.inputs/s.block)
+		for i := range s.outputs {
 			m.Row(i, w)
 			src.Quantized(i, q, scales)
 			for k, have := range w {
@@ -241,15 +241,15 @@ func TestRowsOfQuadsAreTheSourcesWeights(t *testing.T) {
 
 func TestAMinimumOfAWholeMultipleIsAddedToTheIntegers(t *testing.T) {
 	tests := []struct {
-		kind    Type
-		q, less int8
+		kind      Type
+		q, offset int8
 	}{{W4A8, 0, 8}, {W4A8, 15, 8}, {W4A8, 7, 4}, {W5A8, 31, 16}, {W6A8, 3, 0}}
 	for _, test := range tests {
 		m, row := zeros(t, test.kind, 64, 32, 32), make([]float32, 32)
-		for _, by := range []int8{-3, 0, 5} {
-			require.NoError(t, m.Pack(scaled{fixed{test.q}, Scale{D: 0.5, By: by, Min: -0.5, MinBy: test.less * by}}, 0, 1))
+		for _, factor := range []int8{-3, 0, 5} {
+			require.NoError(t, m.Pack(scaled{fixed{test.q}, Scale{D: 0.5, Factor: factor, Min: -0.5, MinFactor: test.offset * factor}}, 0, 1))
 			m.Row(63, row)
-			require.Equal(t, float32(test.q-test.less)*0.5*float32(by), row[31], "%v of %d", test.kind, test.q)
+			require.Equal(t, float32(test.q-test.offset)*0.5*float32(factor), row[31], "%v of %d", test.kind, test.q)
 		}
 	}
 }
@@ -269,9 +269,9 @@ func (s scaled) Quantized(i int, q []int8, scales []Scale) {
 // Ensure that products read 8-bit weights directly from the matrix and do not copy them to scratch memory.
 func TestWeightsOfAByteAreReadWhereTheyAre(t *testing.T) {
 	eachLevel(t, func(name string) {
-		const rows, out, in = 50, 64, 320
-		m, s := packed(t, W8A8, out, in, 32), NewScratch()
-		m.Product(make([]float32, rows*out), out, input(activations(rows, in), rows, m), 0, 1, s)
+		const rows, outputs, inputs = 50, 64, 320
+		m, s := packed(t, W8A8, outputs, inputs, 32), NewScratch()
+		m.Product(make([]float32, rows*outputs), outputs, input(activations(rows, inputs), rows, m), 0, 1, s)
 		require.Empty(t, s.bytes, name)
 	})
 }
@@ -279,20 +279,20 @@ func TestWeightsOfAByteAreReadWhereTheyAre(t *testing.T) {
 // requireSlicesAddUp requires that the sum of the products of two halves of the inputs has the bits of the whole
 // product.
 func requireSlicesAddUp(t *testing.T, kind Type, block int, name string) {
-	const in, out, rows = 1280, 64, 5 // the quarters are longer than a slab
-	whole, x := packed(t, kind, out, in, block), activations(rows, in)
+	const inputs, outputs, rows = 1280, 64, 5 // the quarters are longer than a slab
+	whole, x := packed(t, kind, outputs, inputs, block), activations(rows, inputs)
 	require.NoError(t, whole.Slice(4))
 	require.ErrorIs(t, whole.Slice(3), ErrShape)
-	sum := make([]float32, rows*out)
+	sum := make([]float32, rows*outputs)
 	for i := range 2 {
-		m := zeros(t, kind, out, in/2, block)
-		copy(m.data, whole.data[i*whole.bytesOf(in/2):])
+		m := zeros(t, kind, outputs, inputs/2, block)
+		copy(m.data, whole.data[i*whole.bytesOf(inputs/2):])
 		require.NoError(t, m.Slice(2))
-		var some []float32
+		var halves []float32
 		for r := range rows {
-			some = append(some, x[r*in+i*in/2:][:in/2]...)
+			halves = append(halves, x[r*inputs+i*inputs/2:][:inputs/2]...)
 		}
-		addTo(sum, product(m, some, rows))
+		addTo(sum, product(m, halves, rows))
 	}
 	require.Equal(t, product(whole, x, rows), sum, "%s, %v", name, kind)
 }
@@ -324,10 +324,10 @@ func FuzzRoundedProduct(f *testing.F) {
 		s := fuzzShapes[int(shape)%len(fuzzShapes)]
 		m := s.packed(t)
 		rows := 1 + len(data)%3
-		x, finite := make([]float32, rows*s.in), true
+		x, finite := make([]float32, rows*s.inputs), true
 		for i := range x {
-			at := i * 4 % (len(data) &^ 3)
-			x[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[at:]))
+			offset := i * 4 % (len(data) &^ 3)
+			x[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[offset:]))
 			finite = finite && math.Abs(float64(x[i])) < 1e30
 		}
 		var first []uint32

@@ -8,9 +8,9 @@ import "unsafe"
 // before the next inputs are read. The sums of so many rows stay in the first-level cache.
 const maxGroupRows = 48
 
-// pairInputs is the number of inputs of W16A16 by which all rows of a group are multiplied before the next inputs. The
-// weights of these inputs, 32 KB, stay in the first-level cache of a Zen 5. With 512 inputs, decoding 16 sequences
-// takes 8 % longer.
+// pairInputs is the number of inputs of W16A16 that are multiplied at a time: first the values of all rows of a group
+// for these inputs, then those for the next inputs. The weights of these inputs, 32 KB, stay in the first-level cache of
+// a Zen 5. With 512 inputs, decoding 16 sequences takes 8 % longer.
 const pairInputs = 256
 
 // writesResult reports whether the matrix's kernels write complete sums to the result. The sums then need not be copied
@@ -18,36 +18,37 @@ const pairInputs = 256
 func (m *Matrix) writesResult() bool { return m.pairs || m.Type.rounds() && isa == avx512 && hasVNNI }
 
 type rowGroup struct {
-	m          *Matrix
-	x          *Input
-	s          *Scratch
-	p          int // panel
-	index, all int // the index of the group, and the number of groups
-	from, to   int // rows
+	m             *Matrix
+	x             *Input
+	s             *Scratch
+	p             int // panel
+	index, groups int // the index of the group, and the number of groups
+	start, end    int // rows
 }
 
-// sumAddresses has the addresses of sums that a kernel reads and writes. Rows at from, plus and plus2 have 64 sums.
+// sumAddresses has the addresses of rows of sums that a kernel reads and writes. All rows have 64 sums. Those that the
+// kernel only reads follow each other without gaps.
 type sumAddresses struct {
-	to                *float32
-	stride            uintptr  // bytes from one row to the next
-	from, plus, plus2 *float32 // sums of earlier inputs and of other slices, or nil
+	dst                       *float32
+	stride                    uintptr  // bytes from one row to the next
+	initial, addend1, addend2 *float32 // sums of earlier inputs and of other slices, or nil
 }
 
 func (m *Matrix) compute(dst []float32, stride int, x *Input, p int, s *Scratch) {
 	for i := range s.sums {
 		s.sums[i] = grow(s.sums[i], maxGroupRows*Panel)
 	}
-	width, all := min(Panel, m.Out-p*Panel), (x.rows+maxGroupRows-1)/maxGroupRows
-	for i := range all {
-		g := rowGroup{m: m, x: x, s: s, p: p, index: i, all: all, from: x.rows * i / all, to: x.rows * (i + 1) / all}
+	width, groups := min(Panel, m.Out-p*Panel), (x.rows+maxGroupRows-1)/maxGroupRows
+	for i := range groups {
+		g := rowGroup{m: m, x: x, s: s, p: p, index: i, groups: groups, start: x.rows * i / groups, end: x.rows * (i + 1) / groups}
 		if width == Panel {
-			g.slices(&dst[g.from*stride+p*Panel], stride)
+			g.slices(&dst[g.start*stride+p*Panel], stride)
 			continue
 		}
 		last := s.sums[3]
 		g.slices(&last[0], Panel)
-		for r := g.from; r < g.to; r++ {
-			copy(dst[r*stride+p*Panel:][:width], last[(r-g.from)*Panel:])
+		for r := g.start; r < g.end; r++ {
+			copy(dst[r*stride+p*Panel:][:width], last[(r-g.start)*Panel:])
 		}
 	}
 }
@@ -55,20 +56,22 @@ func (m *Matrix) compute(dst []float32, stride int, x *Input, p int, s *Scratch)
 // slices sets rows of dst to the sums over all slices of the inputs. It adds the slices in the same order as
 // Matrix.sliced.
 func (g *rowGroup) slices(dst *float32, stride int) {
-	first, second, all := &g.s.sums[0][0], &g.s.sums[1][0], max(1, g.m.slices)
-	n, to := g.m.In/all, sumAddresses{to: dst, stride: uintptr(stride * 4)}
-	inner := func(sums, plus *float32) sumAddresses { return sumAddresses{to: sums, stride: Panel * 4, plus: plus} }
-	switch all {
+	first, second, slices := &g.s.sums[0][0], &g.s.sums[1][0], max(1, g.m.slices)
+	n, result := g.m.In/slices, sumAddresses{dst: dst, stride: uintptr(stride * 4)}
+	inner := func(sums, plus *float32) sumAddresses {
+		return sumAddresses{dst: sums, stride: Panel * 4, addend1: plus}
+	}
+	switch slices {
 	case 2:
 		g.slice(inner(first, nil), 0, n)
-		to.plus = first
+		result.addend1 = first
 	case 4:
 		g.slice(inner(first, nil), 0, n)
 		g.slice(inner(first, first), n, n)
 		g.slice(inner(second, nil), 2*n, n)
-		to.plus, to.plus2 = second, first
+		result.addend1, result.addend2 = second, first
 	}
-	g.slice(to, (all-1)*n, n)
+	g.slice(result, (slices-1)*n, n)
 }
 
 func (g *rowGroup) slice(sums sumAddresses, k, n int) {
@@ -81,10 +84,10 @@ func (g *rowGroup) slice(sums sumAddresses, k, n int) {
 	case g.x.rows == 1:
 		multiply, limit = g.dotRow, n
 	}
-	end, before := k+n, &g.s.sums[2][0]
+	end, partial := k+n, &g.s.sums[2][0]
 	for ; end-k > limit; k += limit {
-		multiply(sumAddresses{to: before, stride: Panel * 4, from: sums.from}, k, limit)
-		sums.from = before
+		multiply(sumAddresses{dst: partial, stride: Panel * 4, initial: sums.initial}, k, limit)
+		sums.initial = partial
 	}
 	multiply(sums, k, end-k)
 }
@@ -92,16 +95,16 @@ func (g *rowGroup) slice(sums sumAddresses, k, n int) {
 // tiles divides the rows of the group into pieces of about equal size, each of at most limit rows, and calls kernel for
 // each piece.
 func (g *rowGroup) tiles(limit int, sums sumAddresses, kernel func(r, rows int, sums sumAddresses)) {
-	for r, n := g.from, g.tilesOf(limit); n > 0; n-- {
-		rows := (g.to - r) / n
-		kernel(r, rows, sums.row(r-g.from))
+	for r, n := g.start, g.tilesOf(limit); n > 0; n-- {
+		rows := (g.end - r) / n
+		kernel(r, rows, sums.row(r-g.start))
 		r += rows
 	}
 }
 
 func (s sumAddresses) row(r int) sumAddresses {
-	s.to = add(s.to, r*int(s.stride)/4)
-	for _, other := range []**float32{&s.from, &s.plus, &s.plus2} {
+	s.dst = add(s.dst, r*int(s.stride)/4)
+	for _, other := range []**float32{&s.initial, &s.addend1, &s.addend2} {
 		if *other != nil {
 			*other = add(*other, r*Panel)
 		}
@@ -109,18 +112,19 @@ func (s sumAddresses) row(r int) sumAddresses {
 	return s
 }
 
-func (g *rowGroup) tilesOf(limit int) int { return (g.to - g.from + limit - 1) / limit }
+func (g *rowGroup) tilesOf(limit int) int { return (g.end - g.start + limit - 1) / limit }
 
-// ahead returns the address and the number of bytes for each tile to prefetch, while inputs k to k+n-1 are multiplied.
-// If there is only one group of rows, its tiles prefetch the weights of the next n inputs. If there are several, each
-// group prefetches its share of the next panel.
-func (g *rowGroup) ahead(k, n int) (address, share uintptr) {
+// prefetch returns the memory that the tiles of the group prefetch while they multiply the inputs [k, k+n). The memory
+// begins at address, and each tile prefetches share bytes of it. If there is only one group of rows, its tiles prefetch
+// the weights of the next n inputs. If there are several groups, each prefetches a part of the weights that the next
+// panel has for the inputs [k, k+n).
+func (g *rowGroup) prefetch(k, n int) (address, share uintptr) {
 	m, bytes := g.m, g.m.bytesOf(n)
 	address = uintptr(unsafe.Pointer(&m.data[g.p*m.panelBytes+m.bytesOf(k)]))
-	if g.all == 1 {
+	if g.groups == 1 {
 		return address + uintptr(bytes), uintptr(bytes / g.tilesOf(len(dots512)))
 	}
-	return address + uintptr(m.panelBytes+bytes*g.index/g.all), uintptr(bytes / g.all / g.tilesOf(len(dots512)))
+	return address + uintptr(m.panelBytes+bytes*g.index/g.groups), uintptr(bytes / g.groups / g.tilesOf(len(dots512)))
 }
 
 type pairsKernel func(to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr, x *float32,
@@ -131,17 +135,17 @@ var pairs512 = [...]pairsKernel{pairsAVX512x1, pairsAVX512x2, pairsAVX512x3, pai
 func (g *rowGroup) pairs512(sums sumAddresses, k, n int) {
 	m, x := g.m, &g.x.shorts
 	w, words := &m.data[g.p*m.panelBytes+m.bytesOf(k)], uintptr(n/2)
-	ahead, share := g.ahead(k, n)
+	prefetchAddr, share := g.prefetch(k, n)
 	if g.x.rows <= len(pairs512) {
-		ahead = uintptr(unsafe.Pointer(w)) + pairsAhead
+		prefetchAddr = uintptr(unsafe.Pointer(w)) + pairsPrefetch
 	}
 	g.tiles(len(pairs512), sums, func(r, rows int, sums sumAddresses) {
-		pairs512[rows-1](sums.to, sums.stride, sums.from, sums.plus, sums.plus2, 0, &x.x[r*x.stride+k/2],
-			uintptr(x.stride*4), w, ahead, share/words, words)
-		ahead += share
+		pairs512[rows-1](sums.dst, sums.stride, sums.initial, sums.addend1, sums.addend2, 0, &x.x[r*x.stride+k/2],
+			uintptr(x.stride*4), w, prefetchAddr, share/words, words)
+		prefetchAddr += share
 	})
 }
 
-// pairsAhead is the distance in bytes at which weights are prefetched if there are few rows. The weights are then read
-// only once. See prefetch in ./asm.
-const pairsAhead = 4096
+// pairsPrefetch is the distance in bytes from the weights that a kernel reads to the weights that it prefetches, if
+// there are few rows. The weights are then read only once. See prefetch in ./asm.
+const pairsPrefetch = 4096

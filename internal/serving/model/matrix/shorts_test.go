@@ -64,22 +64,22 @@ func TestShortProductsAreSumsInTheOrderOfK(t *testing.T) {
 	for _, s := range shortShapes {
 		for name, src := range map[string]Source{"normal": random{}, "extreme": extremes{1}, "extreme again": extremes{2}} {
 			const maxRows = 50
-			w, x, want := make([]float32, s.in), make([]float32, maxRows*s.in), make([]float32, maxRows*s.out)
+			w, x, want := make([]float32, s.inputs), make([]float32, maxRows*s.inputs), make([]float32, maxRows*s.outputs)
 			for r := range maxRows {
-				src.Row(1000+r, x[r*s.in:][:s.in])
+				src.Row(1000+r, x[r*s.inputs:][:s.inputs])
 			}
-			for i := range s.out {
+			for i := range s.outputs {
 				src.Row(i, w)
 				for r := range maxRows {
-					want[r*s.out+i] = inOrder(x[r*s.in:][:s.in], w)
+					want[r*s.outputs+i] = inOrder(x[r*s.inputs:][:s.inputs], w)
 				}
 			}
 			eachLevel(t, func(level string) {
-				m := zeros(t, s.kind, s.out, s.in, s.block)
+				m := zeros(t, s.kind, s.outputs, s.inputs, s.block)
 				require.NoError(t, m.Pack(src, 0, m.Panels()))
 				for _, rows := range []int{1, 2, 4, 5, 12, 24, maxRows} {
-					require.Equal(t, bitsOf(want[:rows*s.out]), bitsOf(product(m, x, rows)), "%s, %s, %d × %d, %d rows", level, name, s.out,
-						s.in, rows)
+					require.Equal(t, bitsOf(want[:rows*s.outputs]), bitsOf(product(m, x, rows)), "%s, %s, %d × %d, %d rows", level, name, s.outputs,
+						s.inputs, rows)
 				}
 			})
 		}
@@ -89,8 +89,8 @@ func TestShortProductsAreSumsInTheOrderOfK(t *testing.T) {
 func TestRowsOfShortsAreTheSourcesWeights(t *testing.T) {
 	eachLevel(t, func(level string) {
 		for _, s := range shortShapes {
-			m, row, want := s.packed(t), make([]float32, s.in), make([]float32, s.in)
-			for i := range s.out {
+			m, row, want := s.packed(t), make([]float32, s.inputs), make([]float32, s.inputs)
+			for i := range s.outputs {
 				m.Row(i, row)
 				random{}.Row(i, want)
 				for k, v := range want {
@@ -104,7 +104,7 @@ func TestRowsOfShortsAreTheSourcesWeights(t *testing.T) {
 
 func TestActivationsAreRoundedToTheNearestBF16(t *testing.T) {
 	inf, nan, minimum := float32(math.Inf(1)), float32(math.NaN()), float32(minShort)
-	tests := []struct{ in, want float32 }{
+	tests := []struct{ x, want float32 }{
 		{0, 0}, {1, 1}, {-3, -3},
 		{1 + 1.0/256, 1}, {1 + 3.0/256, 1 + 4.0/256}, {1 + 1.0/256 + 1.0/(1<<20), 1 + 2.0/256}, {-1 - 1.0/256, -1},
 		{minimum, minimum}, {-minimum, -minimum}, {math.Nextafter32(minimum, 0), 0}, {math.Nextafter32(-minimum, 0), 0},
@@ -116,13 +116,13 @@ func TestActivationsAreRoundedToTheNearestBF16(t *testing.T) {
 		for n := 1; n < 40; n++ { // what the kernels do, and the rest
 			x, singles, both := make([]float32, 2*n), make([]float32, 2*n), make([]float32, n)
 			for i := range x {
-				x[i] = tests[i%len(tests)].in
+				x[i] = tests[i%len(tests)].x
 			}
 			roundShorts(singles, x)
 			roundPairs(both, x)
 			for i, have := range singles {
 				test, short := tests[i%len(tests)], uint16(math.Float32bits(both[i/2])>>(16*(1-i%2)))
-				what := fmt.Sprintf("%s: %v, of %d", level, test.in, n)
+				what := fmt.Sprintf("%s: %v, of %d", level, test.x, n)
 				require.Equal(t, bitsOf([]float32{test.want}), bitsOf([]float32{have}), what)
 				require.Equal(t, bitsOf([]float32{test.want}), bitsOf([]float32{half.FromBF16(short)}), what)
 			}
@@ -139,15 +139,15 @@ func TestSlicesOfShortProductsAddUp(t *testing.T) {
 
 func TestAnInputHasManyForms(t *testing.T) {
 	eachLevel(t, func(level string) {
-		const in, rows = 64, 30
-		x := activations(rows, in)
-		all := []*Matrix{packed(t, F16, 64, in, 0), packed(t, W16A16, 64, in, 0), packed(t, W8A8, 64, in, 32)}
+		const cols, rows = 64, 30
+		x := activations(rows, cols)
+		all := []*Matrix{packed(t, F16, 64, cols, 0), packed(t, W16A16, 64, cols, 0), packed(t, W8A8, 64, cols, 32)}
 		var forms Form
 		for _, m := range all {
 			forms |= m.Form()
 		}
 		var together Input
-		for call := range together.Set(x, rows, in, forms) {
+		for call := range together.Set(x, rows, cols, forms) {
 			together.Pack(call)
 		}
 		for _, m := range all {

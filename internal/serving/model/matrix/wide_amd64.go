@@ -51,51 +51,54 @@ var (
 	}
 )
 
-// wide adds to sums the products of the packed rows of x and inputs [from, to) of panel p. sums has 64 values a row.
-// wide multiplies all rows by a slab of weights before the next slab, so the slab stays in the first-level cache. It
-// decodes the slab once if decoding it in each group would take longer. It also does so if a group has too many rows
-// for the kernels that read blocks.
-func (m *Matrix) wide(sums []float32, x *words, p, from, to int, s *Scratch) {
+// wide adds to sums the products of the packed rows of x and the inputs [start, end) of panel p. sums has 64 values a
+// row. wide multiplies all rows by a slab of weights before the next slab, so the slab stays in the first-level cache.
+//
+// Kernels decode the weights of the slab for each group of rows. If this would take longer than decoding the slab once,
+// wide decodes the slab first, and the kernels read floats. wide also decodes the slab first if a group has more than
+// maxWideBlockRows rows and the weights are in blocks.
+func (m *Matrix) wide(sums []float32, x *words, p, start, end int, s *Scratch) {
 	groups := x.groups()
-	for k := from; k < to; k += m.slab() {
-		n := min(m.slab(), to-k)
+	for k := start; k < end; k += m.slab() {
+		n := min(m.slab(), end-k)
 		w, kind := &m.data[p*m.panelBytes+m.bytesOf(k)], m.kernels()
-		next := uintptr(unsafe.Pointer(w)) + uintptr(m.bytesOf(n))
+		nextWeights := uintptr(unsafe.Pointer(w)) + uintptr(m.bytesOf(n))
 		if groups > 2 && kind != F32 || m.Block != 0 && (groups > 1 || x.group > maxWideBlockRows) {
 			m.decode(&s.slab[0], p, k, n)
 			w, kind = (*byte)(unsafe.Pointer(&s.slab[0])), F32
 		}
 		for g := range groups {
-			ahead, step := m.ahead(x, next, g, k, n)
-			to, in, size := &sums[g*x.group*Panel], x.at(g, k), x.size(g)
+			prefetchAddr, prefetchStep := m.prefetch(x, nextWeights, g, k, n)
+			groupSums, groupX, size := &sums[g*x.group*Panel], x.address(g, k), x.size(g)
 			blocks, block, kernel := uintptr(n/m.Unit()), uintptr(m.Block), size/4-2
 			switch {
 			case kind.bits() == 0:
-				wideKernels[kind][kernel](to, in, w, ahead, step, uintptr(n))
+				wideKernels[kind][kernel](groupSums, groupX, w, prefetchAddr, prefetchStep, uintptr(n))
 			case kind == NL4 || kind == FP4:
-				wideTableKernels[kernel](to, in, w, ahead, step, blocks, block, &kind.Table()[0])
+				wideTableKernels[kernel](groupSums, groupX, w, prefetchAddr, prefetchStep, blocks, block, &kind.Table()[0])
 			default:
-				wideBlocksKernels[kind][kernel](to, in, w, ahead, step, blocks, block)
+				wideBlocksKernels[kind][kernel](groupSums, groupX, w, prefetchAddr, prefetchStep, blocks, block)
 			}
 		}
 	}
 }
 
-// ahead returns the arguments ahead and step of a kernel that multiplies n inputs for group g. The kernel prefetches
-// from address ahead on, and each iteration advances this address by step bytes. With at most two groups, each group
-// prefetches its share of the next weights, which are at next. With more groups, each group prefetches the values of
-// the next group instead. The weights then need no such prefetches: they are few compared with the values, and they
-// are read sequentially, so the processor prefetches them by itself.
-func (m *Matrix) ahead(x *words, next uintptr, g, k, n int) (ahead, step uintptr) {
+// prefetch returns two arguments of a kernel that multiplies n inputs for group g. In each iteration, the kernel
+// prefetches the cache line at prefetchAddr and adds prefetchStep to this address.
+//
+// If there are at most two groups, each prefetches its share of the weights at nextWeights, which are multiplied next.
+// If there are more groups, each prefetches the values of the next group. The weights then need no prefetches: they are
+// few compared with the values, and they are read sequentially, so the processor prefetches them by itself.
+func (m *Matrix) prefetch(x *words, nextWeights uintptr, g, k, n int) (prefetchAddr, prefetchStep uintptr) {
 	size, groups := x.size(g), x.groups()
 	if groups > 2 {
-		return uintptr(unsafe.Pointer(x.at((g+1)%groups, k))), uintptr(size*4/passes(size) + 1)
+		return uintptr(unsafe.Pointer(x.address((g+1)%groups, k))), uintptr(size*4/passes(size) + 1)
 	}
 	share, times := m.bytesOf(n)/groups, n*passes(size)
 	if m.Type.bits() == 4 && groups == 1 {
 		times /= 2 // the kernel takes two k at a time
 	}
-	return next + uintptr(g*share), uintptr(share/times + 1)
+	return nextWeights + uintptr(g*share), uintptr(share/times + 1)
 }
 
 func passes(rows int) int {
@@ -105,7 +108,7 @@ func passes(rows int) int {
 	return 4
 }
 
-// gather packs the first values of 4 rows, as many as the kernel can, and returns how many of each row.
+// gather packs the first n values of each of 4 rows, and returns n. The kernel needs a multiple of 16 values.
 func gather(dst []float32, stride int, rows *[4][]float32) int {
 	n := len(rows[0]) &^ 15
 	if n > 0 {

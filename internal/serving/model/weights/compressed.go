@@ -123,15 +123,16 @@ func (s *scheme) reader() (read combiner, suffix string, err error) {
 		s.Method)
 }
 
-// compressed does what reader does, for a configuration of compressed-tensors. All groups must have the same format.
+// compressed returns the function that reads the quantized matrices of a scheme of compressed-tensors. A matrix is
+// quantized if it has a tensor whose name ends in suffix. All groups of the scheme must have the same format.
 func (s *scheme) compressed() (read combiner, suffix string, err error) {
 	for _, name := range sortedKeys(s.Groups) {
 		g := s.Groups[name]
 		format, w := cmp.Or(g.Format, s.Format), g.Weights
-		var this string
+		var groupSuffix string
 		switch {
 		case (format == "float-quantized" || format == "naive-quantized") && w.Type == "float" && w.Bits == 8:
-			this, s.BlockSize = ".weight", w.Block
+			groupSuffix, s.BlockSize = ".weight", w.Block
 			read = s.readFP8
 		case format == "pack-quantized" && w.Type == "int" && w.Bits == 4:
 			switch order := string(w.ActOrder); order { // weight, formerly static, keeps the order of inputs
@@ -139,16 +140,16 @@ func (s *scheme) compressed() (read combiner, suffix string, err error) {
 			default:
 				return refuse("compressed-tensors with actorder %s is not read", order)
 			}
-			this, s.GroupSize = ".weight_packed", w.GroupSize
+			groupSuffix, s.GroupSize = ".weight_packed", w.GroupSize
 			read = s.readPacked
 		default:
 			return refuse("compressed-tensors with format %q and weights of type %q of %d bits; float-quantized with 8 bits and "+
 				"pack-quantized integers of 4 bits are read", format, w.Type, w.Bits)
 		}
-		if suffix != "" && suffix != this {
+		if suffix != "" && suffix != groupSuffix {
 			return refuse("compressed-tensors with groups of different formats is not read")
 		}
-		suffix = this
+		suffix = groupSuffix
 	}
 	if suffix == "" {
 		return refuse("compressed-tensors without config_groups")

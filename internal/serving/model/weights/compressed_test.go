@@ -58,14 +58,14 @@ func TestQuantizedFoldersHaveTheWeightsOfTheirFormats(t *testing.T) {
 	}
 }
 
-func openChanged(t *testing.T, folder, file, from, to string) *Tensors {
+func openChanged(t *testing.T, folder, file, old, replacement string) *Tensors {
 	dir := t.TempDir()
 	for _, name := range []string{"config.json", "model.safetensors"} {
 		data, err := os.ReadFile(filepath.Join("testdata", "folders", folder, name))
 		require.NoError(t, err)
 		if name == file {
-			require.Contains(t, string(data), from)
-			data = bytes.Replace(data, []byte(from), []byte(to), 1)
+			require.Contains(t, string(data), old)
+			data = bytes.Replace(data, []byte(old), []byte(replacement), 1)
 		}
 		write(t, dir, name, data)
 	}
@@ -78,27 +78,29 @@ func openChanged(t *testing.T, folder, file, from, to string) *Tensors {
 // Ensure that settings without effect on the weights are accepted: an older name of the configuration, and an order of
 // quantization (desc_act, actorder) in which each input stays in its group.
 func TestSettingsThatChangeNoWeight(t *testing.T) {
-	for _, test := range []struct{ folder, from, to string }{
+	for _, test := range []struct{ folder, old, replacement string }{
 		{"packed", "quantization_config", "compression_config"},
 		{"gptq", `"desc_act": false`, `"desc_act": true`}, {"packed", `"actorder": null`, `"actorder": "weight"`},
 		{"packed", `"actorder": null`, `"actorder": "static"`},
 	} {
-		require.NotNil(t, openChanged(t, test.folder, "config.json", test.from, test.to).Get("a.weight"), test.to)
+		require.NotNil(t, openChanged(t, test.folder, "config.json", test.old, test.replacement).Get("a.weight"), test.replacement)
 	}
 }
 
 // Ensure that the fingerprint depends on the zero points and on how they are read. After OpenSafetensors, they are not
 // a tensor of their own.
 func TestTheFingerprintKnowsAllPartsOfAQuantizedMatrix(t *testing.T) {
-	fingerprint := func(file, from, to string) string { return openChanged(t, "gptq", file, from, to).Fingerprint() }
+	fingerprint := func(file, old, replacement string) string {
+		return openChanged(t, "gptq", file, old, replacement).Fingerprint()
+	}
 	file, err := os.ReadFile(filepath.Join("testdata", "folders", "gptq", "model.safetensors"))
 	require.NoError(t, err)
 	header := binary.LittleEndian.Uint64(file)
 	zeros := string(file[8+header+16*24*4:][:16]) // after 16 × 24 words
-	same := fingerprint("", "", "")
-	require.Equal(t, same, fingerprint("", "", ""))
-	require.NotEqual(t, same, fingerprint("model.safetensors", zeros, "0123456789abcdef"))
-	require.NotEqual(t, same, fingerprint("config.json", `"desc_act": false`, `"checkpoint_format": "gptq_v2"`))
+	unchanged := fingerprint("", "", "")
+	require.Equal(t, unchanged, fingerprint("", "", ""))
+	require.NotEqual(t, unchanged, fingerprint("model.safetensors", zeros, "0123456789abcdef"))
+	require.NotEqual(t, unchanged, fingerprint("config.json", `"desc_act": false`, `"checkpoint_format": "gptq_v2"`))
 }
 
 func TestQuantizedFoldersThatCannotBeReadAreRefused(t *testing.T) {

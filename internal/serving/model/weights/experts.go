@@ -39,19 +39,19 @@ func (s *scheme) readMXFP4(t *Tensors, base string) (*Tensor, error) {
 			blocks.Shape[:n])
 	}
 	m := &quantized{rows: int(rows), cols: int(groups) * 32, dtype: MXFP4, group: 32}
-	m.integers = func(row int, to []int8) {
+	m.integers = func(row int, q []int8) {
 		for i, b := range blocks.data[row*m.cols/2:][:m.cols/2] {
-			to[2*i], to[2*i+1] = int8(b&15), int8(b>>4)
+			q[2*i], q[2*i+1] = int8(b&15), int8(b>>4)
 		}
 	}
 	m.scale = func(row, group int) matrix.Scale {
-		return matrix.Scale{D: mxScale(scales.data[row*m.cols/32+group]), By: 1}
+		return matrix.Scale{D: mxScale(scales.data[row*m.cols/32+group]), Factor: 1}
 	}
 	return m.tensor(base+".weight", blocks.data), nil
 }
 
-// renameExperts adds the tensors of gpt-oss's experts that are not in MXFP4 under the names NAME.weight and NAME.bias,
-// as in other models.
+// renameExperts adds tensors of gpt-oss's experts under the names NAME.weight and NAME.bias, as in other models. It adds
+// NAME.weight only if NAME is not in MXFP4, because readMXFP4 reads a NAME in MXFP4.
 func (t *Tensors) renameExperts() error {
 	for _, name := range sortedKeys(t.others) {
 		l := t.others[name]
@@ -65,7 +65,7 @@ func (t *Tensors) renameExperts() error {
 			return err
 		}
 		e := &transposedExperts{file, int(l.Shape[1]), int(l.Shape[2])}
-		t.byName[name+".weight"] = &Tensor{Name: name, DType: d, Rows: file.Rows / e.in * e.out, Cols: e.in, data: l.data,
+		t.byName[name+".weight"] = &Tensor{Name: name, DType: d, Rows: file.Rows / e.inputs * e.outputs, Cols: e.inputs, data: l.data,
 			mapped: true, source: e}
 	}
 	for _, name := range t.Names() {
@@ -78,16 +78,16 @@ func (t *Tensors) renameExperts() error {
 	return nil
 }
 
-// transposedExperts has consecutive matrices. Their rows are the columns of matrices in the file, of the shape [in,
-// out].
+// transposedExperts has consecutive matrices of the shape [outputs, inputs]. Their rows are the columns of the matrices
+// in the file.
 type transposedExperts struct {
-	file    *Tensor
-	in, out int
+	file            *Tensor
+	inputs, outputs int
 }
 
 func (e *transposedExperts) Row(i int, dst []float32) {
-	first := i / e.out * e.in
-	for k := range e.in {
-		dst[k] = e.file.at(first+k, i%e.out)
+	first := i / e.outputs * e.inputs
+	for k := range e.inputs {
+		dst[k] = e.file.element(first+k, i%e.outputs)
 	}
 }

@@ -105,8 +105,8 @@ func parseGGUF(file []byte) (*GGUF, error) {
 	if alignment < 1 || alignment > 1<<20 {
 		return nil, damaged("alignment to %d bytes", alignment)
 	}
-	at := len(file) - len(r.rest)
-	start := min((at+int(alignment)-1)/int(alignment)*int(alignment), len(file))
+	pos := len(file) - len(r.rest)
+	start := min((pos+int(alignment)-1)/int(alignment)*int(alignment), len(file))
 	return g, g.addTensors(infos, file[start:])
 }
 
@@ -243,11 +243,12 @@ func (g *GGUF) addParts(path string, n int64) error {
 	return nil
 }
 
-// join adds the tensors of part. It must be file number no of n of the model, counted from 0.
-func (g *GGUF) join(part *GGUF, no, n int64) error {
+// join adds the tensors of part, a file of the same model. number is the expected number of the file, from 0; count is
+// the expected number of files. join returns an error if the file has other numbers.
+func (g *GGUF) join(part *GGUF, number, count int64) error {
 	haveNo, _ := part.Meta["split.no"].Int()
 	haveN, _ := part.Meta["split.count"].Int()
-	if haveNo != no || haveN != n {
+	if haveNo != number || haveN != count {
 		return damaged("it says that it is file %d of %d; is it of another model?", haveNo+1, haveN)
 	}
 	for name, t := range part.byName {

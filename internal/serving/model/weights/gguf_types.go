@@ -26,7 +26,7 @@ func (l *layout) blocks(row []byte, cols int, q []int8, scales []matrix.Scale) {
 	for b := range cols / l.elements {
 		s := scales[b*each : (b+1)*each]
 		for j := range s {
-			s[j] = matrix.Scale{By: 1, MinBy: 1}
+			s[j] = matrix.Scale{Factor: 1, MinFactor: 1}
 		}
 		l.read(row[b*l.bytes:(b+1)*l.bytes], q[b*l.elements:(b+1)*l.elements], s)
 	}
@@ -58,9 +58,9 @@ func f16(b []byte) float32 { return half.FromF16(binary.LittleEndian.Uint16(b)) 
 // read4Bits reads 4-bit integers. Each n bytes have 2·n integers: first the low halves of the bytes, then the high
 // halves.
 func read4Bits(packed []byte, n int, q []int8) {
-	for at := 0; at < len(q); at += 2 * n {
-		for i, b := range packed[at/2:][:n] {
-			q[at+i], q[at+n+i] = int8(b&15), int8(b>>4)
+	for k := 0; k < len(q); k += 2 * n {
+		for i, b := range packed[k/2:][:n] {
+			q[k+i], q[k+n+i] = int8(b&15), int8(b>>4)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func readIQ4NL(block []byte, q []int8, s []matrix.Scale) {
 func readIQ4XS(block []byte, q []int8, s []matrix.Scale) {
 	d, high := f16(block), binary.LittleEndian.Uint16(block[2:])
 	for j := range s {
-		s[j].D, s[j].By = d, int8(block[4+j/2]>>(j%2*4)&15|byte(high>>(j*2)&3<<4))-32
+		s[j].D, s[j].Factor = d, int8(block[4+j/2]>>(j%2*4)&15|byte(high>>(j*2)&3<<4))-32
 	}
 	read4Bits(block[8:], 16, q)
 }
@@ -139,7 +139,7 @@ func read2Bits(packed []byte, q []int8) {
 // integers and two float16, the factors of the scales and of the minima.
 func readQ2K(block []byte, q []int8, s []matrix.Scale) {
 	for j := range s {
-		s[j] = matrix.Scale{D: f16(block[80:]), Min: -f16(block[82:]), By: int8(block[j] & 15), MinBy: int8(block[j] >> 4)}
+		s[j] = matrix.Scale{D: f16(block[80:]), Min: -f16(block[82:]), Factor: int8(block[j] & 15), MinFactor: int8(block[j] >> 4)}
 	}
 	read2Bits(block[16:80], q)
 }
@@ -150,8 +150,8 @@ func readQ2K(block []byte, q []int8, s []matrix.Scale) {
 func readQ3K(block []byte, q []int8, s []matrix.Scale) {
 	d, packed := f16(block[108:]), block[96:108]
 	for j := range s {
-		by := int8(packed[j%8]>>(j/8*4)&15|packed[8+j%4]>>(j/4*2)&3<<4) - 32
-		s[j] = matrix.Scale{D: d, By: by, Min: -d, MinBy: 4 * by}
+		factor := int8(packed[j%8]>>(j/8*4)&15|packed[8+j%4]>>(j/4*2)&3<<4) - 32
+		s[j] = matrix.Scale{D: d, Factor: factor, Min: -d, MinFactor: 4 * factor}
 	}
 	read2Bits(block[32:96], q)
 	for k := range q {
@@ -164,11 +164,11 @@ func readQ3K(block []byte, q []int8, s []matrix.Scale) {
 func readScalesK(block []byte, s []matrix.Scale) {
 	d, dmin, packed := f16(block), f16(block[2:]), block[4:16]
 	for j := range s {
-		by, minBy := packed[j%4+j/4*8]&15|packed[j%4]>>6<<4, packed[j%4+8]>>4|packed[j%4+4]>>6<<4
+		factor, minFactor := packed[j%4+j/4*8]&15|packed[j%4]>>6<<4, packed[j%4+8]>>4|packed[j%4+4]>>6<<4
 		if j < 4 {
-			by, minBy = packed[j]&63, packed[j+4]&63
+			factor, minFactor = packed[j]&63, packed[j+4]&63
 		}
-		s[j] = matrix.Scale{D: d, Min: -dmin, By: int8(by), MinBy: int8(minBy)}
+		s[j] = matrix.Scale{D: d, Min: -dmin, Factor: int8(factor), MinFactor: int8(minFactor)}
 	}
 }
 
@@ -193,7 +193,7 @@ func readQ5K(block []byte, q []int8, s []matrix.Scale) {
 func readQ6K(block []byte, q []int8, s []matrix.Scale) {
 	low, high, scales, d := block[:128], block[128:192], block[192:208], f16(block[208:])
 	for j := range s {
-		s[j].D, s[j].By = d, int8(scales[j])
+		s[j].D, s[j].Factor = d, int8(scales[j])
 	}
 	for k := range q {
 		part, quarter, l := k/128, k%128/32, k%32

@@ -9,7 +9,8 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// The bit positions of the 8 integers in a word.
+// The bit positions of the 8 integers in a word. An integer is a weight or a zero. A zero is a number that is subtracted
+// from the weights of a group.
 var (
 	inOrder   = [8]int{0, 4, 8, 12, 16, 20, 24, 28}
 	awqShifts = [8]int{0, 16, 4, 20, 8, 24, 12, 28}
@@ -30,9 +31,9 @@ func (s *scheme) readGPTQ(t *Tensors, base string) (*Tensor, error) {
 			return nil, unsupported("g_idx orders inputs by their size (desc_act), which is not read")
 		}
 	}
-	m.integers = func(row int, to []int8) {
-		for k := range to {
-			to[k] = int8(q.at(k/8, row) >> inOrder[k%8] & 15)
+	m.integers = func(row int, dst []int8) {
+		for k := range dst {
+			dst[k] = int8(q.word(k/8, row) >> inOrder[k%8] & 15)
 		}
 	}
 	return m.tensor(base+".weight", q.data), nil
@@ -44,9 +45,9 @@ func (s *scheme) readAWQ(t *Tensors, base string) (*Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.integers = func(row int, to []int8) {
-		for k := range to {
-			to[k] = int8(q.at(k, row/8) >> awqShifts[row%8] & 15)
+	m.integers = func(row int, dst []int8) {
+		for k := range dst {
+			dst[k] = int8(q.word(k, row/8) >> awqShifts[row%8] & 15)
 		}
 	}
 	return m.tensor(base+".weight", q.data), nil
@@ -78,13 +79,13 @@ func (s *scheme) readZeros(t *Tensors, base string, shifts [8]int) (m *quantized
 		return nil, q, damaged("zeros of %d × %d words", zeros.rows, zeros.cols)
 	}
 	m.scale = func(row, group int) matrix.Scale {
-		return scaleOf(scales.values[group*scales.cols+row], int(zeros.at(group, row/8)>>shifts[row%8]&15)+offset)
+		return scaleOf(scales.values[group*scales.cols+row], int(zeros.word(group, row/8)>>shifts[row%8]&15)+offset)
 	}
 	return m, q, nil
 }
 
 // readPacked reads a matrix of compressed-tensors. A 32-bit word has the weights of 8 inputs, or the zeros of 8
-// outputs. If the matrix has no zeros, all zeros are 8.
+// outputs. If the file has no tensor of zeros for the matrix, the zero of every group is 8.
 func (s *scheme) readPacked(t *Tensors, base string) (*Tensor, error) {
 	q, _, err := t.words(base + ".weight_packed")
 	scales, scalesErr := t.numbers(base + ".weight_scale")
@@ -102,15 +103,15 @@ func (s *scheme) readPacked(t *Tensors, base string) (*Tensor, error) {
 	if _, ok := t.others[base+".weight_g_idx"]; ok {
 		return nil, unsupported("weight_g_idx orders inputs by their size (actorder), which is not read")
 	}
-	m.integers = func(row int, to []int8) {
-		for k := range to {
-			to[k] = int8(q.at(row, k/8) >> inOrder[k%8] & 15)
+	m.integers = func(row int, dst []int8) {
+		for k := range dst {
+			dst[k] = int8(q.word(row, k/8) >> inOrder[k%8] & 15)
 		}
 	}
 	m.scale = func(row, group int) matrix.Scale {
 		zero := 8
 		if asymmetric {
-			zero = int(zeros.at(row/8, group) >> inOrder[row%8] & 15)
+			zero = int(zeros.word(row/8, group) >> inOrder[row%8] & 15)
 		}
 		return scaleOf(scales.values[row*scales.cols+group], zero)
 	}
@@ -157,13 +158,13 @@ func (s *scheme) readFP8(t *Tensors, base string) (*Tensor, error) {
 		}
 	}
 	groups := (m.cols + m.group - 1) / m.group
-	m.integers = func(row int, to []int8) {
+	m.integers = func(row int, dst []int8) {
 		for k, v := range l.data[row*m.cols:][:m.cols] {
-			to[k] = int8(v)
+			dst[k] = int8(v)
 		}
 	}
 	m.scale = func(row, group int) matrix.Scale {
-		return matrix.Scale{D: scales.values[row/outs*groups+group], By: 1}
+		return matrix.Scale{D: scales.values[row/outs*groups+group], Factor: 1}
 	}
 	return m.tensor(base+".weight", l.data), nil
 }
@@ -173,7 +174,7 @@ type words struct {
 	rows, cols int
 }
 
-func (w *words) at(row, col int) uint32 {
+func (w *words) word(row, col int) uint32 {
 	return binary.LittleEndian.Uint32(w.data[(row*w.cols+col)*4:])
 }
 
@@ -205,8 +206,8 @@ func (t *Tensors) numbers(name string) (*table, error) {
 			return &table{v.Vector(), 1, 1}, nil
 		}
 	}
-	if what := t.DescribeOther(name); what != "" {
-		return nil, damaged("tensor %q is %s; numbers are expected", name, what)
+	if description := t.DescribeOther(name); description != "" {
+		return nil, damaged("tensor %q is %s; numbers are expected", name, description)
 	}
 	return nil, damaged("tensor %q is missing", name)
 }
@@ -281,5 +282,5 @@ func (s *scheme) groups4(rows, cols int, scales *table, groups, outputs int) (*q
 
 // scaleOf returns the scale of integers from which zero is subtracted.
 func scaleOf(d float32, zero int) matrix.Scale {
-	return matrix.Scale{D: d, By: 1, Min: d, MinBy: int8(-zero)}
+	return matrix.Scale{D: d, Factor: 1, Min: d, MinFactor: int8(-zero)}
 }

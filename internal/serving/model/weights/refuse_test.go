@@ -70,9 +70,9 @@ func TestADamagedFileIsSaidToBeWhatItIs(t *testing.T) {
 
 func TestAModelInSeveralFilesIsReadAsOne(t *testing.T) {
 	const first, second, third = "m-00001-of-00003.gguf", "m-00002-of-00003.gguf", "m-00003-of-00003.gguf"
-	part := func(no, of uint32, name string, value float32) []byte {
+	part := func(number, count uint32, name string, value float32) []byte {
 		return weightfile.GGUF(map[string]any{
-			"split.no": no, "split.count": of, "split.tensors.count": uint32(3), "name": name,
+			"split.no": number, "split.count": count, "split.tensors.count": uint32(3), "name": name,
 		}, weightfile.F32(name, []float32{value, 2}, 2))
 	}
 	tests := []struct {

@@ -29,7 +29,7 @@ type otherTensor struct {
 }
 
 // DescribeOther returns the type and the shape, for an error message, of a tensor that is not a vector or matrix of
-// floats. It returns "" for other names.
+// floats. It returns "" if no such tensor has this name.
 func (t *Tensors) DescribeOther(name string) string {
 	l, ok := t.others[name]
 	if !ok {

@@ -123,8 +123,8 @@ func (t *Tensor) Block() int { return layouts[t.DType].scaled }
 // Packed returns the type of matrix that can represent the tensor's weights without rounding, in blocks of Block.
 func (t *Tensor) Packed() matrix.Type { return layouts[t.DType].packed }
 
-// Rounds returns the type of matrix for products with activations rounded to 8 bits. It returns F32 if the tensor's
-// type has none.
+// Rounds returns the type of matrix for products with activations rounded to 8 bits. It returns F32 if tensors of this
+// type are never multiplied by such activations.
 func (t *Tensor) Rounds() matrix.Type { return layouts[t.DType].rounds }
 
 // Raw returns the bytes of row i in the file. The tensor must not be Combined.
@@ -159,7 +159,7 @@ func (t *Tensor) Row(i int, dst []float32) {
 	}
 }
 
-func (t *Tensor) at(row, col int) float32 {
+func (t *Tensor) element(row, col int) float32 {
 	data := t.Raw(row)
 	switch t.DType {
 	case F32:
@@ -183,13 +183,13 @@ func (t *Tensor) Vector() []float32 {
 // reads the file.
 func (t *Tensor) Release() { t.release(t.data) }
 
-// ReleaseRows does the same for rows from to to-1.
-func (t *Tensor) ReleaseRows(from, to int) {
+// ReleaseRows does the same for the rows [start, end).
+func (t *Tensor) ReleaseRows(start, end int) {
 	if t.source != nil {
 		return // the parts of a row may be anywhere in data
 	}
 	size := len(t.data) / t.Rows
-	t.release(t.data[from*size : to*size])
+	t.release(t.data[start*size : end*size])
 }
 
 func (t *Tensor) release(data []byte) {
@@ -205,17 +205,18 @@ func (t *Tensor) release(data []byte) {
 	}
 }
 
-// Combined reports whether rows of the tensor are computed from tensors of the files with another shape.
+// Combined reports whether the rows of the tensor are computed from other tensors of the files: from several tensors, or
+// from one tensor that has another shape.
 func (t *Tensor) Combined() bool { return t.source != nil }
 
 // CopyTo copies the tensor's data into memory, which must be as large, and returns the copy. It releases the pages
 // of the tensor's data. The tensor must not be Combined.
 func (t *Tensor) CopyTo(memory []byte) *Tensor {
 	const piece = 16 << 20
-	for at := 0; at < len(t.data); at += piece {
-		end := min(at+piece, len(t.data))
-		copy(memory[at:end], t.data[at:end])
-		t.release(t.data[at:end])
+	for start := 0; start < len(t.data); start += piece {
+		end := min(start+piece, len(t.data))
+		copy(memory[start:end], t.data[start:end])
+		t.release(t.data[start:end])
 	}
 	moved := *t
 	moved.data, moved.mapped = memory[:len(t.data)], false

@@ -123,16 +123,16 @@ func eachDamage(t *testing.T, file []byte, parse func([]byte)) {
 	for range rounds {
 		changed := append([]byte(nil), file[:1+rnd.IntN(len(file))]...)
 		for range rnd.IntN(4) {
-			at := rnd.IntN(len(changed))
+			pos := rnd.IntN(len(changed))
 			switch rnd.IntN(3) {
 			case 0:
-				changed[at] = byte(rnd.Uint32())
+				changed[pos] = byte(rnd.Uint32())
 			case 1:
-				for i := at; i < min(at+8, len(changed)); i++ {
+				for i := pos; i < min(pos+8, len(changed)); i++ {
 					changed[i] = 0xff
 				}
 			case 2:
-				changed[at] ^= 1 << rnd.IntN(8)
+				changed[pos] ^= 1 << rnd.IntN(8)
 			}
 		}
 		parse(changed)

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// unit is the number of inputs in a unit, in kinds with units. The inputs of a unit share the factors of their scales.
+// unit is the number of inputs in a unit, for kinds whose field units is true. A unit consists of blocks.
 const unit = 64
 
 // A kind is a type of weights that are stored as integers in blocks with a scale.
@@ -16,7 +16,7 @@ type kind struct {
 	bits       int
 	scaleBytes int  // bytes of a scale: 2 for f16, 4 for f32
 	minima     bool // scales are followed by minima
-	units      bool // scales belong to units; before a block's integers, it has 8-bit factors of its scale and minimum
+	units      bool // scales and minima belong to units; a block begins with 8-bit factors of its unit's scales and minima
 	values     bool // the integers are indices of a table of 16 values
 	e4m3       bool // the integers are the bits of E4M3 numbers
 }
@@ -92,11 +92,11 @@ func (w width) constant(bits uint32) VecVirtual {
 	return z
 }
 
-func (w width) and(mask, from, to VecVirtual) {
+func (w width) and(mask, src, dst VecVirtual) {
 	if w.bytes == 64 {
-		asm.VPANDD(mask, from, to)
+		asm.VPANDD(mask, src, dst)
 	} else {
-		asm.VPAND(mask, from, to)
+		asm.VPAND(mask, src, dst)
 	}
 }
 
@@ -106,19 +106,24 @@ func (b *block) all(w Register, body func(w, n Register)) {
 }
 
 // pass emits a loop over blocks. For each block, the loop loads the scales and minima into registers, and then runs the
-// code of body. n is the number of the block's inputs, and w the address of their weights. The scales and minima are in
-// the head at the beginning of a block or unit (see headBytes). Register from has the address of the end of the first
-// head. If diff is nil, the loop loads from the beginning of each head. Otherwise it loads the scales of the current
-// pass's outputs, at address diff after the head's end; diff is negative.
-func (b *block) pass(from, diff Register, body func(w, n Register)) {
+// code of body. In this code, register n has the number of the block's inputs, and register w has the address of their
+// weights.
+//
+// The scales and minima are at the beginning of a block or unit (see headBytes). The weights follow. Register weights
+// has the address of the first weights. If headOffset is nil, the loop loads the scales and minima of all 64 outputs.
+//
+// A kernel that computes only some outputs in a pass makes register weights point to the first weight of these outputs.
+// Register headOffset then has the distance from this weight to the first scale of these outputs. The distance is
+// negative.
+func (b *block) pass(weights, headOffset Register, body func(w, n Register)) {
 	w, head, n, rest, count := asm.GP64(), asm.GP64(), asm.GP64(), asm.GP64(), asm.GP64()
-	asm.MOVQ(from, w)
+	asm.MOVQ(weights, w)
 	asm.Load(asm.Param("blocks"), count)
 	loop("unit", count, 1, func() {
-		if diff == nil {
+		if headOffset == nil {
 			asm.LEAQ(Mem{Base: w, Disp: -b.headBytes()}, head)
 		} else {
-			asm.LEAQ(Mem{Base: w, Index: diff, Scale: 1}, head)
+			asm.LEAQ(Mem{Base: w, Index: headOffset, Scale: 1}, head)
 		}
 		if b.units {
 			asm.MOVQ(U32(unit), rest)
@@ -205,48 +210,48 @@ func (b *block) load4(w Register, i int) (low, high VecVirtual) {
 	return low, high
 }
 
-// lookUp emits the code that looks up a value of the table for each lane of indices, and writes it to the same lane of
-// register to. The index is in the lowest 4 bits of the lane.
-func (b *block) lookUp(indices, to VecVirtual) {
-	asm.VPERMPS(b.tables[0], indices, to)
+// lookUp emits the code that looks up a value of the table for each lane of indices, and writes the value to the same
+// lane of dst. The index is in the lowest 4 bits of the lane.
+func (b *block) lookUp(indices, dst VecVirtual) {
+	asm.VPERMPS(b.tables[0], indices, dst)
 	if b.bytes == 64 {
 		return
 	}
 	second, fourth := b.reg(), b.reg()
 	asm.VPERMPS(b.tables[1], indices, second)
 	asm.VPSLLD(Imm(28), indices, fourth)
-	asm.VBLENDVPS(fourth, second, to, to)
+	asm.VBLENDVPS(fourth, second, dst, dst)
 }
 
 // decodeBlocks generates the kernel that converts blocks to f32, 64 outputs at a time with AVX-512 and 32 with AVX2.
 func decodeBlocks(wide width, kind kind) {
 	begin("decode"+kind.name+wide.name, "func(dst *float32, w *byte, blocks, block uintptr"+kind.table()+")")
 	const vectors = 4
-	dst, head, values, diff, to := arg("dst"), arg("w"), asm.GP64(), asm.GP64(), asm.GP64()
+	dst, head, values, headOffset, row := arg("dst"), arg("w"), asm.GP64(), asm.GP64(), asm.GP64()
 	passes, size := asm.GP64(), wide.bytes
 	b := newBlock(wide, kind, vectors)
 	asm.LEAQ(Mem{Base: head, Disp: kind.headBytes()}, values)
 	asm.MOVQ(U32(uint32(panel*4/vectors/size)), passes)
 	loop("pass", passes, 1, func() {
-		asm.MOVQ(dst, to)
-		asm.MOVQ(head, diff)
-		asm.SUBQ(values, diff)
-		b.pass(values, diff, func(w, n Register) {
+		asm.MOVQ(dst, row)
+		asm.MOVQ(head, headOffset)
+		asm.SUBQ(values, headOffset)
+		b.pass(values, headOffset, func(w, n Register) {
 			loop("step", n, kind.inputsPerStep(), func() {
 				for i := range vectors {
-					at := Mem{Base: to, Disp: i * size}
+					mem := Mem{Base: row, Disp: i * size}
 					if kind.bits == 8 {
 						z := wide.reg()
 						b.load8(w, i, z)
-						asm.VMOVUPS(z, at)
+						asm.VMOVUPS(z, mem)
 						continue
 					}
 					low, high := b.load4(w, i)
-					asm.VMOVUPS(low, at)
-					asm.VMOVUPS(high, at.Offset(panel*4))
+					asm.VMOVUPS(low, mem)
+					asm.VMOVUPS(high, mem.Offset(panel*4))
 				}
 				asm.ADDQ(U32(panel), w)
-				asm.ADDQ(U32(uint32(panel*4*kind.inputsPerStep())), to)
+				asm.ADDQ(U32(uint32(panel*4*kind.inputsPerStep())), row)
 			})
 		})
 		asm.ADDQ(U32(uint32(vectors*size/4*kind.scaleBytes)), head)
@@ -258,13 +263,13 @@ func decodeBlocks(wide width, kind kind) {
 
 func decodeHalf(w width, kind string) {
 	begin("decode"+kind+w.name, "func(dst *float32, w *byte, k uintptr)")
-	dst, from, k := arg("dst"), arg("w"), arg("k")
+	dst, src, k := arg("dst"), arg("w"), arg("k")
 	loop("step", k, 1, func() {
 		for i, z := range w.regs(panel * 4 / w.bytes) {
-			assembly.LoadFloats(asm, kind, Mem{Base: from, Disp: i * w.bytes / 2}, z)
+			assembly.LoadFloats(asm, kind, Mem{Base: src, Disp: i * w.bytes / 2}, z)
 			asm.VMOVUPS(z, Mem{Base: dst, Disp: i * w.bytes})
 		}
-		asm.ADDQ(U32(panel*2), from)
+		asm.ADDQ(U32(panel*2), src)
 		asm.ADDQ(U32(panel*4), dst)
 	})
 	end()

@@ -19,7 +19,7 @@ func dot512(rows int) {
 		"blocks, quads, shift, minima uintptr)")
 	const vectors = panel / 16 / 2
 	x, steps := rowsOf("x", "xStride", rows), rowsOf("steps", "stepsStride", rows)
-	w, scales, ahead, blocks, n := asm.GP64(), asm.GP64(), arg("ahead"), asm.GP64(), asm.GP64()
+	w, scales, prefetchAddr, blocks, n := asm.GP64(), asm.GP64(), arg("ahead"), asm.GP64(), asm.GP64()
 	d := newBlockSums(steps, rows, vectors)
 	asm.Label("half")
 	asm.Load(asm.Param("x"), x.Base)
@@ -33,8 +33,8 @@ func dot512(rows int) {
 		asm.Load(asm.Param("quads"), n)
 		loop("quad", n, quadsPerStep, func() {
 			for quad := range quadsPerStep {
-				asm.PREFETCHT0(Mem{Base: ahead})
-				asm.ADDQ(address("aheadStep"), ahead)
+				asm.PREFETCHT0(Mem{Base: prefetchAddr})
+				asm.ADDQ(address("aheadStep"), prefetchAddr)
 				ws := zmms(vectors)
 				for v, z := range ws {
 					asm.VMOVDQU32(Mem{Base: w, Disp: quad*quadBytes + v*64}, z)
@@ -89,7 +89,7 @@ func newBlockSums(steps *assembly.Rows, rows, vectors int) *blockSums {
 func (s *blockSums) begin() { s.acc.zero() }
 
 // add emits the code that adds the sums of a block to the sums of all blocks. compare must emit an instruction that
-// sets the zero flag if there are no minima.
+// sets the processor's zero flag if the weights have no minima.
 func (s *blockSums) add(scales Mem, compare func()) {
 	compare()
 	asm.JNE(LabelRef("multiply"))

@@ -123,13 +123,13 @@ func blocks512(rows int, kind kind) {
 func tile2(rows int) {
 	begin(fmt.Sprintf("tileAVX2x%d", rows), tileProduct)
 	dst, x := rowsOf("dst", "dstStride", rows), rowsOf("x", "xStride", rows)
-	w, ahead, k := arg("w"), arg("ahead"), arg("k")
+	w, prefetchAddr, k := arg("w"), arg("ahead"), arg("k")
 	sums := newSums(avx2, rows, 2)
 	sums.each(func(r, v int, y VecVirtual) { asm.VMOVUPS(dst.At(r, v*32), y) })
 	loop("step", k, 1, func() {
 		ws := ymms(2)
-		asm.PREFETCHT1(Mem{Base: ahead})
-		asm.ADDQ(Imm(64), ahead)
+		asm.PREFETCHT1(Mem{Base: prefetchAddr})
+		asm.ADDQ(Imm(64), prefetchAddr)
 		asm.VMOVUPS(Mem{Base: w}, ws[0])
 		asm.VMOVUPS(Mem{Base: w, Disp: 32}, ws[1])
 		for r := range sums {

@@ -33,8 +33,9 @@ func broadcastX(bits uint32) VecVirtual {
 	return x
 }
 
-// factors emits the code for the factors of a block, computed from the block's largest magnitude. scale is the block's
-// scale. The values are multiplied by inverse before they are rounded.
+// factors emits the code that computes two numbers from the largest magnitude of a block. scale is the block's scale:
+// the largest magnitude divided by 127. inverse is 127 divided by the largest magnitude; the kernel multiplies values by
+// it and then rounds them. Both numbers are 0 if the largest magnitude is below minActivation of package matrix.
 func (k *quantizer) factors(largest Register) (scale, inverse VecVirtual) {
 	finite, size := asm.XMM(), asm.GP32()
 	scale, inverse = asm.XMM(), asm.XMM()
@@ -79,14 +80,14 @@ func (k *quantizer) next(scale VecVirtual) {
 	asm.ADDQ(Imm(2*stepBytes), k.steps16)
 }
 
-func (k *quantizer) step(to Mem, scale, sum Register) {
+func (k *quantizer) step(dst Mem, scale, sum Register) {
 	product := asm.XMM()
 	asm.VPXOR(product, product, product)
 	asm.VCVTSI2SSL(sum, product, product)
 	asm.VMULSS(scale, product, product)
-	asm.VMOVSS(scale, to)
-	asm.MOVL(sum, to.Offset(4))
-	asm.VMOVSS(product, to.Offset(8))
+	asm.VMOVSS(scale, dst)
+	asm.MOVL(sum, dst.Offset(4))
+	asm.VMOVSS(product, dst.Offset(8))
 }
 
 // largest4 emits the code that finds the largest of the 4 magnitudes in top and the 4 in other, and leaves it in the

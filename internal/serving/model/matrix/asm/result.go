@@ -14,15 +14,17 @@ import (
 // store them in the result at the end.
 type resultSums struct{ sums }
 
-// resultParameters are the parameters of kernels with resultSums. The sums start with the values at from, or with 0
-// if from is nil. At the end, the kernel adds the values at plus, then those at plus2, unless the pointers are nil,
-// and stores the sums at to. Rows at from, plus and plus2 have 64 values. offset is added to all addresses.
+// resultParameters are the parameters of kernels with resultSums. The kernel adds offset to the addresses to, from, plus
+// and plus2. The sums start with the values at the address from, or with 0 if this address is nil. At the end, the
+// kernel adds the values at the address plus and then those at the address plus2. It adds nothing for an address that is
+// nil. It stores the sums at the address to. Rows at the other three addresses have 64 values.
 const resultParameters = "to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr"
 
-// at emits code for each vector of sums. at is the name of an argument with the address of sums in memory. f emits the
-// code for one vector; m is its address there. The kernel skips all of this code if the argument is nil.
-func (s resultSums) at(at string, f func(m Mem, z VecVirtual)) {
-	base, label := arg(at), "without_"+at
+// eachInMemory emits code for each vector of sums. f emits the code for one vector: z is its register, and m is the
+// address of a vector in memory. The addresses of these vectors begin at the kernel's argument with the given name. If
+// this argument is nil, the kernel skips the code.
+func (s resultSums) eachInMemory(argument string, f func(m Mem, z VecVirtual)) {
+	base, label := arg(argument), "without_"+argument
 	asm.TESTQ(base, base)
 	asm.JEQ(LabelRef(label))
 	asm.ADDQ(address("offset"), base)
@@ -32,36 +34,36 @@ func (s resultSums) at(at string, f func(m Mem, z VecVirtual)) {
 
 func (s resultSums) load() {
 	s.zero()
-	s.at("from", func(m Mem, z VecVirtual) { asm.VMOVUPS(m, z) })
+	s.eachInMemory("from", func(m Mem, z VecVirtual) { asm.VMOVUPS(m, z) })
 }
 
 func (s resultSums) store() {
-	s.at("plus", func(m Mem, z VecVirtual) { asm.VADDPS(m, z, z) })
-	s.at("plus2", func(m Mem, z VecVirtual) { asm.VADDPS(m, z, z) })
-	to := arg("to")
-	asm.ADDQ(address("offset"), to)
+	s.eachInMemory("plus", func(m Mem, z VecVirtual) { asm.VADDPS(m, z, z) })
+	s.eachInMemory("plus2", func(m Mem, z VecVirtual) { asm.VADDPS(m, z, z) })
+	dst := arg("to")
+	asm.ADDQ(address("offset"), dst)
 	for r := range s.sums {
 		for v, z := range s.sums[r] {
-			asm.VMOVUPS(z, Mem{Base: to, Disp: v * 64})
+			asm.VMOVUPS(z, Mem{Base: dst, Disp: v * 64})
 		}
 		if r < len(s.sums)-1 {
-			asm.ADDQ(address("toStride"), to)
+			asm.ADDQ(address("toStride"), dst)
 		}
 	}
 }
 
 // pairs512 generates the kernel that multiplies pairs of BF16. With each pair of inputs, the kernel prefetches 4
-// cache lines at ahead and advances ahead by step bytes.
+// cache lines at prefetchAddr and adds prefetchStep to prefetchAddr.
 func pairs512(rows int) {
 	begin(fmt.Sprintf("pairsAVX512x%d", rows), "func("+resultParameters+", x *float32, xStride uintptr, w *byte, "+
 		"ahead, step, k uintptr)")
 	s := resultSums{newSums(avx512, rows, panel/16)}
 	s.load()
-	x, w, ahead, step, k := rowsOf("x", "xStride", rows), arg("w"), arg("ahead"), arg("step"), arg("k")
+	x, w, prefetchAddr, prefetchStep, k := rowsOf("x", "xStride", rows), arg("w"), arg("ahead"), arg("step"), arg("k")
 	loop("step", k, 1, func() {
 		ws := zmms(panel / 16)
 		for i, z := range ws {
-			asm.PREFETCHT1(Mem{Base: ahead, Disp: i * 64})
+			asm.PREFETCHT1(Mem{Base: prefetchAddr, Disp: i * 64})
 			asm.VMOVUPS(Mem{Base: w, Disp: i * 64}, z)
 		}
 		for r := range rows {
@@ -71,7 +73,7 @@ func pairs512(rows int) {
 				assembly.DotBF16(asm, b, ws[i], z)
 			}
 		}
-		asm.ADDQ(step, ahead)
+		asm.ADDQ(prefetchStep, prefetchAddr)
 		asm.ADDQ(Imm(4), x.Base)
 		asm.ADDQ(U32(panel*4), w)
 	})

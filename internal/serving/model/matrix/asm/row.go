@@ -32,8 +32,8 @@ type rowDot struct {
 	packing              *packing
 	unpacking            *unpacking // nil if weights are bytes
 	sums                 *blockSums
-	pairs                int          // pairs of a group
-	fetch                func(at Mem) // prefetches a line
+	pairs                int            // pairs of a group
+	fetch                func(line Mem) // prefetches a line
 	x, w, blocks, minima Register
 	groups, scales       Register
 }
@@ -42,10 +42,10 @@ const rowVectors = panel / 16
 
 func newRowDot(p *packing) *rowDot {
 	name := "Int8"
-	r := &rowDot{packing: p, pairs: 2, fetch: func(at Mem) { asm.PREFETCHT1(at) }} // 33 to 35 GB/s on a Zen 4, with PREFETCHT0 24 to 27
+	r := &rowDot{packing: p, pairs: 2, fetch: func(line Mem) { asm.PREFETCHT1(line) }} // 33 to 35 GB/s on a Zen 4, with PREFETCHT0 24 to 27
 	if p != nil {
 		name = p.name
-		r.pairs, r.fetch = p.pairs(), func(at Mem) { asm.PREFETCHT0(at) }
+		r.pairs, r.fetch = p.pairs(), func(line Mem) { asm.PREFETCHT0(line) }
 	}
 	begin("dotRow"+name+"AVX512",
 		"func("+resultParameters+", x *int8, steps *uint64, w *byte, blocks, groups, shift, minima uintptr, table *byte)")
@@ -58,27 +58,28 @@ func newRowDot(p *packing) *rowDot {
 	return r
 }
 
-// fetchScales emits the code that prefetches a later block's scales or minima, prefetch bytes after at. The code also
-// advances w past those of the current block.
-func (r *rowDot) fetchScales(at Register) {
+// fetchScales emits the code that prefetches scales or minima of a later block. Register scales has the address of the
+// scales or minima of the current block. The distance between both addresses is the constant prefetch. The code also
+// advances register r.w to the end of the current scales or minima.
+func (r *rowDot) fetchScales(scales Register) {
 	for line := range panel * 2 / 64 {
-		r.fetch(Mem{Base: at, Disp: prefetch + line*64})
+		r.fetch(Mem{Base: scales, Disp: prefetch + line*64})
 	}
 	asm.ADDQ(U32(panel*2), r.w)
 }
 
-func (r *rowDot) load(at int, z VecVirtual) {
-	r.fetch(Mem{Base: r.w, Disp: prefetch + at})
-	asm.VMOVUPS(Mem{Base: r.w, Disp: at}, z)
+func (r *rowDot) load(offset int, z VecVirtual) {
+	r.fetch(Mem{Base: r.w, Disp: prefetch + offset})
+	asm.VMOVUPS(Mem{Base: r.w, Disp: offset}, z)
 }
 
 func (r *rowDot) group() {
-	first, size, high := 0, 2*r.pairs*quadBytes, make([]VecVirtual, rowVectors)
+	lowOffset, size, high := 0, 2*r.pairs*quadBytes, make([]VecVirtual, rowVectors)
 	if r.packing != nil {
-		first = r.packing.first()
-		size = first + r.pairs*quadBytes
+		lowOffset = r.packing.lowOffset()
+		size = lowOffset + r.pairs*quadBytes
 	}
-	for v := 0; v < rowVectors && first > 0; v++ {
+	for v := 0; v < rowVectors && lowOffset > 0; v++ {
 		high[v] = asm.ZMM()
 		r.load(v*64, high[v])
 	}
@@ -88,21 +89,21 @@ func (r *rowDot) group() {
 			asm.VPBROADCASTD(Mem{Base: r.x, Disp: (2*pair + i) * 4}, b)
 		}
 		for v := range rowVectors {
-			r.multiply(pair, v, first, high[v], bs)
+			r.multiply(pair, v, lowOffset, high[v], bs)
 		}
 	}
 	asm.ADDQ(U32(uint32(size)), r.w)
 	asm.ADDQ(Imm(uint64(r.pairs*8)), r.x)
 }
 
-// multiply multiplies the two halves of a pair for 16 outputs.
-func (r *rowDot) multiply(pair, v, first int, high VecVirtual, bs []VecVirtual) {
+// multiply emits the code that multiplies the two quads of a pair for 16 outputs.
+func (r *rowDot) multiply(pair, v, lowOffset int, high VecVirtual, bs []VecVirtual) {
 	ws := zmms(2)
 	if r.packing == nil {
 		r.load(2*pair*quadBytes+v*64, ws[0])
 		r.load((2*pair+1)*quadBytes+v*64, ws[1])
 	} else {
-		r.load(first+pair*quadBytes+v*64, ws[0])
+		r.load(lowOffset+pair*quadBytes+v*64, ws[0])
 		asm.VPSRLD(Imm(4), ws[0], ws[1])
 	}
 	for i, z := range ws {

@@ -5,12 +5,15 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// A packing is the layout of weights of less than 8 bits. Weights are stored in groups of inputs. If the weights
-// have more than 4 bits, a group begins with 256 bytes for the bits above the low 4. Then it has 256 bytes for each
-// pair of quads (groups of 4 inputs), with the low 4 bits of their weights.
+// A packing is the layout of weights of less than 8 bits. A quad is 4 consecutive inputs. Two quads are a pair, and 2 or
+// 4 pairs are a group. The low 4 bits of a weight and its high bits, if it has any, are stored apart:
+//
+//   - If weights have more than 4 bits, a group begins with 256 bytes with the high bits of all its weights.
+//   - Then follow 256 bytes for each pair. The low half of each byte has the low bits of a weight of the first quad. The
+//     high half has the low bits of a weight of the second quad.
 type packing struct {
 	name  string
-	high  int  // bits above the low 4
+	high  int  // number of bits above the low 4
 	table bool // the integers are indices of a table
 }
 
@@ -23,14 +26,13 @@ func (p packing) pairs() int {
 	return 2
 }
 
-func (p packing) first() int { return min(p.high, 1) * quadBytes }
+func (p packing) lowOffset() int { return min(p.high, 1) * quadBytes }
 
-// unpack generates the kernel that expands weights to bytes. A byte of a pair of quads has two weights. The low half is
-// of the first quad, the high half of the second.
+// unpack generates the kernel that expands weights to bytes.
 func unpack(width width, p packing) {
 	begin("unpack"+p.name+width.name, "func(dst, w *byte, wStride, blocks, groups uintptr, table *byte)")
 	dst, w, blocks, stride := arg("dst"), arg("w"), arg("blocks"), arg("wStride")
-	groups, n, first := asm.GP64(), asm.GP64(), p.first()
+	groups, n, lowOffset := asm.GP64(), asm.GP64(), p.lowOffset()
 	u := newUnpacking(p, width)
 	loop("block", blocks, 1, func() {
 		asm.Load(asm.Param("groups"), groups)
@@ -42,12 +44,12 @@ func unpack(width width, p packing) {
 					asm.VMOVUPS(Mem{Base: w}, high)
 				}
 				for pair := range p.pairs() {
-					from := Mem{Base: w, Disp: first + pair*quadBytes}
+					packed := Mem{Base: w, Disp: lowOffset + pair*quadBytes}
 					if width.bytes == 64 {
-						asm.PREFETCHT0(from.Offset(prefetch))
+						asm.PREFETCHT0(packed.Offset(prefetch))
 					}
 					low, next := width.reg(), width.reg()
-					asm.VMOVUPS(from, low)
+					asm.VMOVUPS(packed, low)
 					asm.VPSRLD(Imm(4), low, next)
 					for i, z := range []VecVirtual{low, next} {
 						u.expand(z, high, 2*pair+i)
@@ -57,7 +59,7 @@ func unpack(width width, p packing) {
 				asm.ADDQ(U32(uint32(width.bytes)), w)
 				asm.ADDQ(U32(uint32(width.bytes)), dst)
 			})
-			asm.ADDQ(U32(uint32(first+(p.pairs()-1)*quadBytes)), w)
+			asm.ADDQ(U32(uint32(lowOffset+(p.pairs()-1)*quadBytes)), w)
 			asm.ADDQ(U32(uint32((2*p.pairs()-1)*quadBytes)), dst)
 		})
 		asm.ADDQ(stride, w)
@@ -88,9 +90,9 @@ func newUnpacking(p packing, width width) *unpacking {
 	return u
 }
 
-// expand emits the code that completes the weights in z. Each byte of z has the low 4 bits of a weight, and is replaced
-// by the whole weight. high has the bits above the low 4 of the group's weights; quad is the index of the quad in the
-// group.
+// expand emits the code that completes the weights of a quad in register z. Before, each byte of z has the low 4 bits of
+// a weight. Afterwards, each byte has a whole weight. Register high has the high bits of all weights of the group. quad
+// is the index of the quad in the group.
 func (u *unpacking) expand(z, high VecVirtual, quad int) {
 	u.and(u.low, z, z)
 	if u.table {

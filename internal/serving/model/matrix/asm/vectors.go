@@ -65,11 +65,11 @@ func exp512() {
 	end()
 }
 
-// siluMul512 generates the kernel that computes gate/(1+exp(-gate)) × up for n values, a multiple of 16.
+// siluMul512 generates the kernel that computes gate/(1+exp(-gate)) × factor for n values, a multiple of 16.
 func siluMul512() {
 	begin("siluMulAVX512", "func(dst *float32, gate *float32, up *float32, n uintptr)")
 	asm.Pragma("noescape") // the last values are in arrays on the stack
-	dst, gate, up := arg("dst"), arg("gate"), arg("up")
+	dst, gate, factor := arg("dst"), arg("gate"), arg("up")
 	n := arg("n")
 	one, e := constant(1), newExponential()
 	loop("step", n, 16, func() {
@@ -80,11 +80,11 @@ func siluMul512() {
 		p := e.exp(x)
 		asm.VADDPS(one, p, p)
 		asm.VDIVPS(p, g, g)
-		asm.VMULPS(Mem{Base: up}, g, g)
+		asm.VMULPS(Mem{Base: factor}, g, g)
 		asm.VMOVUPS(g, Mem{Base: dst})
 		asm.ADDQ(U32(64), dst)
 		asm.ADDQ(U32(64), gate)
-		asm.ADDQ(U32(64), up)
+		asm.ADDQ(U32(64), factor)
 	})
 	end()
 }
@@ -97,8 +97,8 @@ func constant(v float64) VecVirtual {
 }
 
 // largest512 generates the kernel that finds the largest of n values, a multiple of 64, or returns NaN if a value is
-// NaN. VMAXPS alone can lose a NaN. If one of its operands is NaN, it returns its second source (the first in Go's
-// order). This source may be a number. Therefore VCMPPS also sets bits of a mask where a value is NaN.
+// NaN. VMAXPS alone can lose a NaN: if only one operand is NaN, the result is the operand that Go writes first, which
+// may be the number. Therefore VCMPPS also sets bits of a mask where a value is NaN.
 func largest512() {
 	begin("largestAVX512", "func(x *float32, n uintptr) float32")
 	x, n := arg("x"), arg("n")

@@ -14,23 +14,24 @@ const wideProduct = "func(sums *float32, x *float32, w *byte, ahead uintptr, ste
 // A wide generates a kernel that multiplies rows of x by a panel and adds the products to sums. The sums have 64 values
 // a row. In x, the values of all rows for one input are adjacent. The kernel makes 2 or 4 passes over the weights. Each
 // computes 32 or 16 of the 64 outputs, as many as fit into registers for all rows. A pass converts each of its weights
-// to a float once, and multiplies it by values of x in memory. An iteration is for one input, or for two if weights
-// have 4 bits. In each iteration, the kernel prefetches the memory at ahead and advances ahead by step bytes.
+// to a float once, and multiplies it by values of x in memory. An iteration multiplies the weights of one input, or of
+// two inputs if weights have 4 bits. In each iteration, the kernel prefetches the cache line at prefetchAddr and adds
+// prefetchStep to prefetchAddr.
 type wide struct {
-	rows, vectors           int
-	sums, x, w, ahead, step Register
-	at                      Register // the current values of x
-	acc                     []VecVirtual
+	rows, vectors                          int
+	sums, x, w, prefetchAddr, prefetchStep Register
+	current                                Register // the current values of x
+	acc                                    []VecVirtual
 }
 
 func newWide(rows int, kind, signature string) *wide {
 	begin(fmt.Sprintf("wide%sAVX512x%d", kind, rows), signature)
-	k := &wide{rows: rows, vectors: 1, at: asm.GP64()}
+	k := &wide{rows: rows, vectors: 1, current: asm.GP64()}
 	if rows <= 12 {
 		k.vectors = 2
 	}
 	k.sums, k.x, k.w = arg("sums"), arg("x"), arg("w")
-	k.ahead, k.step = arg("ahead"), arg("step")
+	k.prefetchAddr, k.prefetchStep = arg("ahead"), arg("step")
 	k.acc = zmms(rows * k.vectors)
 	return k
 }
@@ -42,7 +43,7 @@ func (k *wide) passes(body func()) {
 		for i, z := range k.acc {
 			asm.VMOVUPS(k.sum(i), z)
 		}
-		asm.MOVQ(k.x, k.at)
+		asm.MOVQ(k.x, k.current)
 		body()
 		for i, z := range k.acc {
 			asm.VMOVUPS(z, k.sum(i))
@@ -56,35 +57,36 @@ func (k *wide) sum(i int) Mem {
 	return Mem{Base: k.sums, Disp: i/k.vectors*panel*4 + i%k.vectors*64}
 }
 
-// add emits the code that multiplies the weights w of a vector of outputs by all rows' values of x for the i-th
-// input after the current one.
+// add emits the code that multiplies a vector of weights by a value of each row, and adds the products to the sums of
+// the rows. w has the weights of 16 outputs for one input; vector is the number of these 16 outputs in the pass. The
+// values are those of the same input. i is the input's distance from the current input, 0 or 1.
 func (k *wide) add(w VecVirtual, vector, i int) {
 	for r := range k.rows {
-		asm.VFMADD231PS_BCST(Mem{Base: k.at, Disp: (i*k.rows + r) * 4}, w, k.acc[r*k.vectors+vector])
+		asm.VFMADD231PS_BCST(Mem{Base: k.current, Disp: (i*k.rows + r) * 4}, w, k.acc[r*k.vectors+vector])
 	}
 }
 
-// next prefetches memory and advances by n k.
+// next emits the code that prefetches a cache line and advances the current values of x by n inputs.
 func (k *wide) next(n int) {
-	asm.PREFETCHT0(Mem{Base: k.ahead})
-	asm.ADDQ(k.step, k.ahead)
-	asm.ADDQ(U32(uint32(n*k.rows*4)), k.at)
+	asm.PREFETCHT0(Mem{Base: k.prefetchAddr})
+	asm.ADDQ(k.prefetchStep, k.prefetchAddr)
+	asm.ADDQ(U32(uint32(n*k.rows*4)), k.current)
 }
 
 func wideHalf512(rows int, kind string) {
 	k := newWide(rows, kind, wideProduct)
-	from, n := asm.GP64(), asm.GP64()
+	weights, n := asm.GP64(), asm.GP64()
 	k.passes(func() {
-		asm.MOVQ(k.w, from)
+		asm.MOVQ(k.w, weights)
 		asm.Load(asm.Param("k"), n)
 		loop("step", n, 1, func() {
 			for v := range k.vectors {
 				z := asm.ZMM()
-				assembly.LoadFloats(asm, kind, Mem{Base: from, Disp: v * 16 * sizes[kind]}, z)
+				assembly.LoadFloats(asm, kind, Mem{Base: weights, Disp: v * 16 * sizes[kind]}, z)
 				k.add(z, v, 0)
 			}
 			k.next(1)
-			asm.ADDQ(U32(uint32(panel*sizes[kind])), from)
+			asm.ADDQ(U32(uint32(panel*sizes[kind])), weights)
 		})
 		asm.ADDQ(U32(uint32(k.vectors*16*sizes[kind])), k.w)
 	})
@@ -97,13 +99,13 @@ func wideBlocks512(rows int, kind kind) {
 	// In the first block, head is the address of the scales of the current pass's outputs, and values is the address of
 	// the integers of these outputs. After each pass, head advances by the size of the scales of a pass, and values by 16
 	// bytes for each vector.
-	head, values, diff := asm.GP64(), asm.GP64(), asm.GP64()
+	head, values, headOffset := asm.GP64(), asm.GP64(), asm.GP64()
 	asm.MOVQ(k.w, head)
 	asm.LEAQ(Mem{Base: k.w, Disp: kind.headBytes()}, values)
 	k.passes(func() {
-		asm.MOVQ(head, diff)
-		asm.SUBQ(values, diff)
-		block.pass(values, diff, func(w, n Register) {
+		asm.MOVQ(head, headOffset)
+		asm.SUBQ(values, headOffset)
+		block.pass(values, headOffset, func(w, n Register) {
 			loop("step", n, kind.inputsPerStep(), func() {
 				for v := range k.vectors {
 					if kind.bits == 8 {
@@ -134,15 +136,15 @@ func gather4() {
 	n, three := arg("n"), asm.GP64()
 	asm.LEAQ(Mem{Base: stride, Index: stride, Scale: 2}, three)
 	loop("step", n, 16, func() {
-		in, pairs, out := zmms(4), zmms(4), zmms(4)
+		loaded, pairs, out := zmms(4), zmms(4), zmms(4)
 		for i, row := range rows {
-			asm.VMOVUPS(Mem{Base: row}, in[i])
+			asm.VMOVUPS(Mem{Base: row}, loaded[i])
 			asm.ADDQ(U32(64), row)
 		}
-		asm.VUNPCKLPS(in[1], in[0], pairs[0]) // a0 b0 a1 b1 in each lane
-		asm.VUNPCKHPS(in[1], in[0], pairs[1]) // a2 b2 a3 b3
-		asm.VUNPCKLPS(in[3], in[2], pairs[2])
-		asm.VUNPCKHPS(in[3], in[2], pairs[3])
+		asm.VUNPCKLPS(loaded[1], loaded[0], pairs[0]) // a0 b0 a1 b1 in each lane
+		asm.VUNPCKHPS(loaded[1], loaded[0], pairs[1]) // a2 b2 a3 b3
+		asm.VUNPCKLPS(loaded[3], loaded[2], pairs[2])
+		asm.VUNPCKHPS(loaded[3], loaded[2], pairs[3])
 		asm.VUNPCKLPD(pairs[2], pairs[0], out[0]) // a0 b0 c0 d0
 		asm.VUNPCKHPD(pairs[2], pairs[0], out[1])
 		asm.VUNPCKLPD(pairs[3], pairs[1], out[2])
