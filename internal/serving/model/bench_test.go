@@ -58,8 +58,9 @@ func TestForwardAllocatesNothing(t *testing.T) {
 	requireNoAllocations(t, ggufBench(t, mixedGGUF("llama", halves), model.BF16Activations), 20)
 }
 
-// requireNoAllocations requires that a batch of n sequences can be computed without allocations. A worker allocates
-// memory once, when it computes for the first time, so one of several measurements without an allocation is enough.
+// requireNoAllocations requires that a batch of n sequences can be computed without allocations. It measures several
+// times, and requires only one measurement without allocations: in another one, a worker may compute for the first time
+// and allocate its memory.
 func requireNoAllocations(t *testing.T, b *bench, n int) {
 	batch := decodeBatch(n)
 	for i := range batch.BlockTables {

@@ -158,12 +158,12 @@ func refuseAdapter(dir string) error {
 	if adapter.Base != "" {
 		base = fmt.Sprintf("its base model (%q)", adapter.Base)
 	}
-	beside := ""
+	hint := ""
 	if _, err := os.Stat(filepath.Join(dir, "config.json")); err == nil {
-		beside = "; to serve the model of this folder without the adapter, remove " + adapterConfig
+		hint = "; to serve the model of this folder without the adapter, remove " + adapterConfig
 	}
 	return refused("%s has %s: adapters (LoRA) are not applied; merge the adapter into %s and give the folder of the "+
-		"merged model (peft's merge_and_unload and save_pretrained)%s", dir, adapterConfig, base, beside)
+		"merged model (peft's merge_and_unload and save_pretrained)%s", dir, adapterConfig, base, hint)
 }
 
 const adapterConfig = "adapter_config.json"
@@ -183,8 +183,8 @@ func ParseConfig(data []byte) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.folder.before != nil {
-		if err := f.folder.before(p); err != nil {
+	if f.folder.prepare != nil {
+		if err := f.folder.prepare(p); err != nil {
 			return nil, err
 		}
 	}
@@ -204,15 +204,15 @@ func ParseConfig(data []byte) (*Config, error) {
 func parsePublished(data []byte) (*published, error) {
 	p := &published{}
 	err := json.Unmarshal(data, p)
-	var wrong *json.UnmarshalTypeError
+	var typeErr *json.UnmarshalTypeError
 	switch {
 	case err == nil:
-	case !errors.As(err, &wrong):
+	case !errors.As(err, &typeErr):
 		return nil, refused("config.json: %w", err)
-	case wrong.Field == "":
-		return nil, refused("config.json is a JSON %s; an object is expected", wrong.Value)
+	case typeErr.Field == "":
+		return nil, refused("config.json is a JSON %s; an object is expected", typeErr.Value)
 	default:
-		return nil, refused("config.json: %s has the wrong type: a JSON %s", wrong.Field, wrong.Value)
+		return nil, refused("config.json: %s has the wrong type: a JSON %s", typeErr.Field, typeErr.Value)
 	}
 	return p, nil
 }
@@ -291,8 +291,8 @@ func (p *published) config(f *family) (*Config, error) {
 	if err := p.positions(c, f); err != nil {
 		return nil, err
 	}
-	if f.folder.after != nil {
-		if err := f.folder.after(c, p); err != nil {
+	if f.folder.finish != nil {
+		if err := f.folder.finish(c, p); err != nil {
 			return nil, err
 		}
 	}

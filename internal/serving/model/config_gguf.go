@@ -17,7 +17,8 @@ var ggufWithoutEffect = []string{
 	"vocab_size", "tensor_data_layout", "pooling_type", "attention.layer_norm_epsilon", "rope.scaling.finetuned",
 }
 
-// ggufNeutral maps keys to their values without effect. This package does not read these keys.
+// ggufNeutral has keys that this package does not read. It maps each key to the value that does not change the model's
+// computation. A file with another value is refused.
 var ggufNeutral = map[string]float64{
 	"expert_count": 0, "expert_used_count": 0, "expert_shared_count": 0, "expert_group_count": 0,
 	"expert_group_used_count": 0, "leading_dense_block_count": 0, "nextn_predict_layers": 0,
@@ -49,7 +50,7 @@ func (k *ggufKeys) need(key string) string {
 	return key
 }
 
-func (k *ggufKeys) wrong(key, want string) {
+func (k *ggufKeys) refuse(key, want string) {
 	if k.err == nil {
 		k.err = refused("%s.%s is not %s", k.family, key, want)
 	}
@@ -62,7 +63,7 @@ func (k *ggufKeys) int(key string, otherwise int) int {
 	}
 	n, ok := v.Int()
 	if !ok || n < math.MinInt32 || n > math.MaxInt32 {
-		k.wrong(key, "an integer of 32 bits for all layers")
+		k.refuse(key, "an integer of 32 bits for all layers")
 	}
 	return int(n)
 }
@@ -74,7 +75,7 @@ func (k *ggufKeys) float(key string, otherwise float64) float64 {
 	}
 	f, ok := v.Float()
 	if !ok {
-		k.wrong(key, "a number")
+		k.refuse(key, "a number")
 	}
 	return f
 }
@@ -82,7 +83,7 @@ func (k *ggufKeys) float(key string, otherwise float64) float64 {
 func (k *ggufKeys) text(key string) string {
 	v, given := k.look(key)
 	if given && v.String() == "" {
-		k.wrong(key, "a text")
+		k.refuse(key, "a text")
 	}
 	return v.String()
 }
@@ -168,10 +169,10 @@ func (f *family) fromGGUF(k *ggufKeys, g *weights.GGUF) (*Config, error) {
 	if v := k.int("attention.value_length", c.HeadDim); v != c.HeadDim {
 		return nil, refused("values of %d elements beside keys of %d", v, c.HeadDim)
 	}
-	has := func(tensor string) bool { return g.Get("blk.0."+tensor) != nil }
-	c.QKVBias = c.QKVBias || slices.ContainsFunc([]string{"attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias"}, has)
-	c.OutBias = c.OutBias || has("attn_output.bias")
-	c.MLPBias = slices.ContainsFunc([]string{"ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"}, has)
+	hasTensor := func(tensor string) bool { return g.Get("blk.0."+tensor) != nil }
+	c.QKVBias = c.QKVBias || slices.ContainsFunc([]string{"attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias"}, hasTensor)
+	c.OutBias = c.OutBias || hasTensor("attn_output.bias")
+	c.MLPBias = slices.ContainsFunc([]string{"ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"}, hasTensor)
 	c.TieEmbeddings = g.Get("output.weight") == nil
 	if t := g.Get("token_embd.weight"); t != nil {
 		c.VocabSize = t.Rows
@@ -190,10 +191,10 @@ func (f *family) layersFromGGUF(c *Config, k *ggufKeys) {
 	if f.noRopeEvery > 0 {
 		c.NoRope = everyFrom(c.NumLayers, f.noRopeEvery)
 	}
-	if f.window != nil && f.window.every > 0 {
+	if f.window != nil && f.window.period > 0 {
 		c.SlidingWindow = k.int("attention.sliding_window", f.window.ggufSize)
-		if every := k.int("attention.sliding_window_pattern", f.window.every); every > 0 {
-			c.Full = everyFrom(c.NumLayers, every)
+		if period := k.int("attention.sliding_window_pattern", f.window.period); period > 0 {
+			c.Full = everyFrom(c.NumLayers, period)
 		}
 	} else if n := k.int("attention.sliding_window", 0); n < c.MaxModelLen {
 		c.UnusedWindow = max(0, n)
@@ -205,8 +206,8 @@ func (f *family) layersFromGGUF(c *Config, k *ggufKeys) {
 	if c.Experts != nil {
 		f.expertsFromGGUF(c, k)
 	}
-	if f.gguf.after != nil {
-		f.gguf.after(c, k)
+	if f.gguf.finish != nil {
+		f.gguf.finish(c, k)
 	}
 	if c.IntermediateSize == 0 {
 		k.need("feed_forward_length")
@@ -271,8 +272,8 @@ func (f *family) ropeFromGGUF(c *Config, k *ggufKeys, g *weights.GGUF) error {
 		return nil
 	}
 	short, long := g.Get(ropeShort), g.Get(ropeLong)
-	missing := func(tensor, has string) error {
-		return refused("the tensor %q is missing; the file has %s", tensor, has)
+	missing := func(tensor, found string) error {
+		return refused("the tensor %q is missing; the file has %s", tensor, found)
 	}
 	switch {
 	case short != nil && long != nil:

@@ -45,9 +45,9 @@ func TestTokensThatEndASequence(t *testing.T) {
 // Ensure that the same layers have a window as in transformers. These are all layers of Mistral and no layers of Llama.
 // In Qwen, layer_types or max_window_layers determines them.
 func TestWhichLayersHaveAWindow(t *testing.T) {
-	qwen := func(more map[string]any) map[string]any {
+	qwen := func(extra map[string]any) map[string]any {
 		all := map[string]any{"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 8}
-		maps.Copy(all, more)
+		maps.Copy(all, extra)
 		return all
 	}
 	for _, test := range []struct {
@@ -93,8 +93,8 @@ func TestWhichLayersHaveAWindow(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, test.window, c.SlidingWindow)
 			full := 0
-			for _, without := range c.Full {
-				if without {
+			for _, noWindow := range c.Full {
+				if noWindow {
 					full++
 				}
 			}
@@ -106,11 +106,11 @@ func TestWhichLayersHaveAWindow(t *testing.T) {
 // Ensure that settings missing from config.json have transformers' defaults for the family.
 func TestWhatConfigNeedNotState(t *testing.T) {
 	for _, test := range []struct {
-		kind          string
-		theta, eps    float64
-		dim           int
-		tied          bool
-		window, every int // every n-th layer has no window, n being every; if every is 0, all layers have the window
+		kind           string
+		theta, eps     float64
+		dim            int
+		tied           bool
+		window, period int // every n-th layer has no window, n being period; if period is 0, all layers have the window
 	}{
 		{"llama", 10000, 1e-6, 16, false, 0, 0}, {"mistral", 10000, 1e-6, 16, false, 4096, 0},
 		{"mixtral", 10000, 1e-5, 16, false, 0, 0}, {"qwen2", 10000, 1e-6, 16, false, 0, 0},
@@ -137,7 +137,7 @@ func TestWhatConfigNeedNotState(t *testing.T) {
 			require.Equal(t, test.window, c.SlidingWindow)
 			for i := range c.NumLayers {
 				want := test.window
-				if test.every > 0 && i%test.every == test.every-1 {
+				if test.period > 0 && i%test.period == test.period-1 {
 					want = 0
 				}
 				require.Equal(t, want, c.Window(i), "layer %d", i)
@@ -236,7 +236,7 @@ func TestTensorsThatDoNotFitAreNamed(t *testing.T) {
 
 func (f *family) rewrite(t *testing.T, dir, name string, change func(weightfile.Tensor) []weightfile.Tensor) {
 	f.save(t, dir, func(n string, shape []int) []weightfile.Tensor {
-		one := f.same(n, shape)
+		one := f.unchanged(n, shape)
 		if n == name {
 			return change(one[0])
 		}
@@ -248,7 +248,7 @@ func TestTensorsOfAFolderThatAreNotUsed(t *testing.T) {
 	pool := newPool(t, 1)
 	f := families()[0]
 	dir := f.write(t)
-	open := func(names ...string) (*model.Model, error) {
+	load := func(names ...string) (*model.Model, error) {
 		f.rewrite(t, dir, "model.norm.weight", func(norm weightfile.Tensor) []weightfile.Tensor {
 			all := []weightfile.Tensor{norm}
 			for _, name := range names {
@@ -258,7 +258,7 @@ func TestTensorsOfAFolderThatAreNotUsed(t *testing.T) {
 		})
 		return model.OpenFolder(dir, pool, model.Part{})
 	}
-	m, err := open("score.weight", "model.layers.2.mlp.up_proj.weight", "model.layers.0.self_attn.rotary_emb.inv_freq",
+	m, err := load("score.weight", "model.layers.2.mlp.up_proj.weight", "model.layers.0.self_attn.rotary_emb.inv_freq",
 		"model.layers.0.self_attn.k_scale", "model.layers.2.mlp.up_proj.bias")
 	require.NoError(t, err)
 	require.Equal(t, []string{"model.layers.2.mlp.up_proj.bias", "model.layers.2.mlp.up_proj.weight", "score.weight"},
@@ -266,7 +266,7 @@ func TestTensorsOfAFolderThatAreNotUsed(t *testing.T) {
 	require.NoError(t, m.Close())
 	for _, name := range []string{"model.layers.0.self_attn.q_proj.bias", "model.layers.1.input_layernorm.bias",
 		"lm_head.bias"} {
-		_, err = open(name)
+		_, err = load(name)
 		require.ErrorIs(t, err, model.ErrModel)
 		require.ErrorContains(t, err, `the tensor "`+name+`" is not 0; models of the type "llama" have no such bias`)
 	}

@@ -12,24 +12,24 @@ type experts struct {
 	all          []mlp
 }
 
-func (l *loader) mixture(to *layer, i int) {
+func (l *loader) mixture(dst *layer, i int) {
 	c, e, n := l.config, l.config.Experts, l.names
-	at := func(name string) string { return tensorName(name, i) }
-	x := &experts{router: l.linear(shape{in: c.HiddenSize, outs: []int{e.Count}, bias: e.RouterBias}, at(n.router))}
-	to.experts = x
+	named := func(name string) string { return tensorName(name, i) }
+	x := &experts{router: l.linear(shape{inputs: c.HiddenSize, outputs: []int{e.Count}, bias: e.RouterBias}, named(n.router))}
+	dst.experts = x
 	if e.SharedSize > 0 {
-		to.mlp = l.mlp(mlpShape{1, 0, e.SharedSize, false}, at(n.sharedGate), at(n.sharedUp), at(n.sharedDown))
+		dst.mlp = l.mlp(mlpShape{1, 0, e.SharedSize, false}, named(n.sharedGate), named(n.sharedUp), named(n.sharedDown))
 	}
 	if e.SharedGate {
-		x.sharedRouter = l.linear(shape{in: c.HiddenSize, outs: []int{1}}, at(n.sharedRouter))
+		x.sharedRouter = l.linear(shape{inputs: c.HiddenSize, outputs: []int{1}}, named(n.sharedRouter))
 	}
 	for k := 0; k < e.Count && l.err == nil; k++ {
-		s, at := mlpShape{e.Count, k, e.IntermediateSize, e.Bias}, at
+		s, named := mlpShape{e.Count, k, e.IntermediateSize, e.Bias}, named
 		if strings.Count(n.expertUp, "%d") == 2 {
 			s.experts, s.expert = 1, 0
-			at = func(name string) string { return tensorName(name, i, k) }
+			named = func(name string) string { return tensorName(name, i, k) }
 		}
-		x.all = append(x.all, l.mlp(s, at(n.expertGate), at(n.expertUp), at(n.expertDown)))
+		x.all = append(x.all, l.mlp(s, named(n.expertGate), named(n.expertUp), named(n.expertDown)))
 	}
 }
 
@@ -42,11 +42,11 @@ type routing struct {
 	indices []int32   // their indices in the order of experts
 
 	// In the order of experts.
-	starts []int     // the first index of each expert
-	rows   []int32   // the rows that use an expert
-	out    []float32 // the results
+	starts  []int     // the first index of each expert
+	rows    []int32   // the rows that use an expert
+	results []float32 // the results
 
-	in     []float32 // the input rows of one expert
+	inputs []float32 // the input rows of one expert
 	gates  []float32 // logits of the shared expert
 	shared []float32 // results of the shared expert
 }
@@ -89,48 +89,48 @@ func (g *routing) order(e *Experts, rows int) {
 		g.starts[i+1] += g.starts[i]
 	}
 	for i, expert := range g.chosen[:rows*e.PerToken] {
-		at := g.starts[expert]
+		place := g.starts[expert]
 		g.starts[expert]++
-		g.indices[i], g.rows[at] = int32(at), int32(i/e.PerToken)
+		g.indices[i], g.rows[place] = int32(place), int32(i/e.PerToken)
 	}
 	copy(g.starts[1:], g.starts[:e.Count])
 	g.starts[0] = 0
 }
 
 // mixture sets r.sums to the weighted sums of the experts' outputs for the given rows of x. It reads the weights of an
-// expert once for all rows. The outputs for a row are added in the order of its experts from choose. The result
-// therefore does not depend on other rows.
+// expert once for all rows. The method routing.choose sets the order of a row's experts, and mixture adds their outputs
+// for the row in this order. The result of a row therefore does not depend on other rows.
 func (r *Runner) mixture(l *layer, x []float32, rows int) error {
 	e, g, hidden := r.model.Experts, &r.routing, r.model.HiddenSize
 	n := rows * e.PerToken
 	g.logits, g.weights = grow(g.logits, rows*e.Count), grow(g.weights, n)
-	g.in, g.out = grow(g.in, rows*hidden), grow(g.out, n*hidden)
+	g.inputs, g.results = grow(g.inputs, rows*hidden), grow(g.results, n*hidden)
 	g.chosen, g.indices, g.rows = grow(g.chosen, n), grow(g.indices, n), grow(g.rows, n)
 	r.multiply(&l.experts.router, g.logits, x, rows)
 	r.each(rows, rowJob{op: opRoute})
 	g.order(e, rows)
 	for i := range l.experts.all {
-		from, to := g.starts[i], g.starts[i+1]
-		if from == to {
+		start, end := g.starts[i], g.starts[i+1]
+		if start == end {
 			continue
 		}
-		for k, row := range g.rows[from:to] {
-			copy(g.in[k*hidden:][:hidden], x[int(row)*hidden:])
+		for k, row := range g.rows[start:end] {
+			copy(g.inputs[k*hidden:][:hidden], x[int(row)*hidden:])
 		}
 		expert := &l.experts.all[i]
-		r.firstHalf(expert, g.in, to-from)
+		r.firstHalf(expert, g.inputs, end-start)
 		r.product.residual, r.product.bias = nil, nil
-		r.multiplyPanels(&expert.down, g.out[from*hidden:], r.act, to-from, 0, expert.down.panels())
+		r.multiplyPanels(&expert.downProj, g.results[start*hidden:], r.act, end-start, 0, expert.downProj.panels())
 	}
 	if r.group != nil {
-		if err := r.group.AllReduce(r.model.part.Rank, g.out[:n*hidden]); err != nil {
+		if err := r.group.AllReduce(r.model.part.Rank, g.results[:n*hidden]); err != nil {
 			return err
 		}
 	}
 	if e.SharedSize > 0 {
 		r.firstHalf(&l.mlp, x, rows)
 		g.shared = grow(g.shared, rows*hidden)
-		if err := r.sumProduct(&l.mlp.down, g.shared, r.act, rows); err != nil {
+		if err := r.sumProduct(&l.mlp.downProj, g.shared, r.act, rows); err != nil {
 			return err
 		}
 	}
@@ -147,8 +147,8 @@ func (r *Runner) combineRow(l *layer, row int) {
 	sums := r.sums[row*hidden:][:hidden]
 	clear(sums)
 	for k := row * e.PerToken; k < (row+1)*e.PerToken; k++ {
-		w, out := g.weights[k], g.out[int(g.indices[k])*hidden:][:hidden]
-		if bias := l.experts.all[g.chosen[k]].down.bias; bias != nil {
+		w, out := g.weights[k], g.results[int(g.indices[k])*hidden:][:hidden]
+		if bias := l.experts.all[g.chosen[k]].downProj.bias; bias != nil {
 			for i, b := range bias {
 				out[i] += b
 			}

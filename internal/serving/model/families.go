@@ -18,7 +18,7 @@ type family struct {
 }
 
 type window struct {
-	every    int  // every n-th layer has no window; if 0, all layers have it (in GGUF none, as in llama.cpp)
+	period   int  // every period-th layer has no window; if 0, all layers have it (in GGUF none, as in llama.cpp)
 	size     int  // tokens if config.json does not state them; 0 means no window
 	ggufSize int  // the same for GGUF
 	optional bool // in config.json, only use_sliding_window enables it
@@ -39,14 +39,14 @@ type inFolder struct {
 	normOffset  float32  // Config.NormOffset
 	longRope    []string // other names of rope_type longrope
 
-	names  func(n *names)                      // changes the names of Llama's tensors
-	before func(p *published) error            // checks and changes config.json before it is read
-	after  func(c *Config, p *published) error // reads settings that only this family has
+	names   func(n *names)                      // changes the names of Llama's tensors
+	prepare func(p *published) error            // checks and changes config.json before it is read
+	finish  func(c *Config, p *published) error // reads settings that only this family has
 }
 
-// inGGUF describes how to read a family from GGUF. Some families have the same architecture name in GGUF files. Llama,
-// Mistral and Mixtral have llama, and OLMo 2 and 3 have olmo2. Of these, only Mixtral and OLMo 3 set name, because
-// their settings include those of the others.
+// inGGUF describes how to read a family from GGUF. Some families have the same architecture name in GGUF files: Llama,
+// Mistral and Mixtral have llama, and OLMo 2 and 3 have olmo2. Only one family may set the field name to such an
+// architecture. The families Mixtral and OLMo 3 do so, because their settings also read the files of the others.
 type inGGUF struct {
 	name        string // general.architecture; "" if the family is not read
 	interleaved bool   // Rope.Interleaved
@@ -56,8 +56,8 @@ type inGGUF struct {
 	longScaled  bool   // they must be present if cosines are scaled
 	expertSize  string // the key of Experts.IntermediateSize
 
-	names func(n *names) // changes the names of GGUF's tensors
-	after func(c *Config, k *ggufKeys)
+	names  func(n *names) // changes the names of GGUF's tensors
+	finish func(c *Config, k *ggufKeys)
 }
 
 var families = []*family{
@@ -73,14 +73,14 @@ var families = []*family{
 	},
 	{rules: Config{NormPlace: NormAfter, QKNorm: WidthNorm}, folder: inFolder{name: "olmo2", eps: 1e-5}},
 	{
-		rules: Config{NormPlace: NormAfter, QKNorm: WidthNorm}, window: &window{every: 4, size: 4096}, localRope: true,
+		rules: Config{NormPlace: NormAfter, QKNorm: WidthNorm}, window: &window{period: 4, size: 4096}, localRope: true,
 		folder: inFolder{name: "olmo3", eps: 1e-5}, gguf: inGGUF{name: "olmo2"},
 	},
 	{
 		window: &window{},
 		folder: inFolder{name: "phi3", eps: 1e-5, longRope: []string{"su", "yarn"}, names: func(n *names) {
 			n.q, n.k, n.v = "layers.%d.self_attn.qkv_proj", "", ""
-			n.gate, n.up = "", "layers.%d.mlp.gate_up_proj"
+			n.gate, n.upProj = "", "layers.%d.mlp.gate_up_proj"
 		}},
 		gguf: inGGUF{name: "phi3", longFactors: true, longScaled: true, names: func(n *names) { n.gate = "" }},
 	},

@@ -22,7 +22,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// A family is a small model with random weights, as files and as a reference.
+// A family is a small model with random weights. Its method write writes the files of the model, and ref computes the logits
+// that the package must compute from these files.
 type family struct {
 	name   string
 	config map[string]any
@@ -33,14 +34,14 @@ type family struct {
 const length = 256 // positions
 
 func families() []family {
-	llama := func(name, kind string, heads, kvHeads, dim int, more map[string]any) family {
+	llama := func(name, kind string, heads, kvHeads, dim int, extra map[string]any) family {
 		config := map[string]any{
 			"model_type": kind, "vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": heads,
 			"num_key_value_heads": kvHeads, "head_dim": dim, "intermediate_size": 80, "max_position_embeddings": length,
 			"rms_norm_eps": 1e-5, "rope_theta": 1000.0, "hidden_act": "silu", "tie_word_embeddings": false,
 			"eos_token_id": []int{2, 3},
 		}
-		maps.Copy(config, more)
+		maps.Copy(config, extra)
 		return family{name: name, config: config, tied: config["tie_word_embeddings"] == true, ref: reference{
 			family: kind, layers: 2, heads: heads, kvHeads: kvHeads, dim: dim, hidden: 48, inter: 80, vocab: 97, eps: 1e-5,
 			theta: 1000,
@@ -95,14 +96,14 @@ func (f *family) tensors() map[string][]int {
 		all["transformer.wte.weight"], all["transformer.wpe.weight"] = []int{r.vocab, r.hidden}, []int{length, r.hidden}
 		norm(all, "transformer.ln_f", r.hidden, true)
 		for l := range r.layers {
-			at := fmt.Sprintf("transformer.h.%d.", l)
-			norm(all, at+"ln_1", r.hidden, true)
-			norm(all, at+"ln_2", r.hidden, true)
+			prefix := fmt.Sprintf("transformer.h.%d.", l)
+			norm(all, prefix+"ln_1", r.hidden, true)
+			norm(all, prefix+"ln_2", r.hidden, true)
 			for name, shape := range map[string][]int{
 				"attn.c_attn": {r.hidden, 3 * r.hidden}, "attn.c_proj": {r.hidden, r.hidden}, "mlp.c_fc": {r.hidden, r.inter},
 				"mlp.c_proj": {r.inter, r.hidden},
 			} {
-				all[at+name+".weight"], all[at+name+".bias"] = shape, shape[1:]
+				all[prefix+name+".weight"], all[prefix+name+".bias"] = shape, shape[1:]
 			}
 		}
 	case "opt":
@@ -110,14 +111,14 @@ func (f *family) tensors() map[string][]int {
 			[]int{length + 2, r.hidden}
 		norm(all, "model.decoder.final_layer_norm", r.hidden, true)
 		for l := range r.layers {
-			at := fmt.Sprintf("model.decoder.layers.%d.", l)
-			norm(all, at+"self_attn_layer_norm", r.hidden, true)
-			norm(all, at+"final_layer_norm", r.hidden, true)
+			prefix := fmt.Sprintf("model.decoder.layers.%d.", l)
+			norm(all, prefix+"self_attn_layer_norm", r.hidden, true)
+			norm(all, prefix+"final_layer_norm", r.hidden, true)
 			for _, name := range []string{"q_proj", "k_proj", "v_proj", "out_proj"} {
-				matrix(all, at+"self_attn."+name, r.hidden, r.hidden, true)
+				matrix(all, prefix+"self_attn."+name, r.hidden, r.hidden, true)
 			}
-			matrix(all, at+"fc1", r.inter, r.hidden, true)
-			matrix(all, at+"fc2", r.hidden, r.inter, true)
+			matrix(all, prefix+"fc1", r.inter, r.hidden, true)
+			matrix(all, prefix+"fc2", r.hidden, r.inter, true)
 		}
 	default:
 		f.llamaTensors(all)
@@ -132,10 +133,10 @@ func norm(all map[string][]int, name string, n int, bias bool) {
 	}
 }
 
-func matrix(all map[string][]int, name string, out, in int, bias bool) {
-	all[name+".weight"] = []int{out, in}
+func matrix(all map[string][]int, name string, outputs, inputs int, bias bool) {
+	all[name+".weight"] = []int{outputs, inputs}
 	if bias {
-		all[name+".bias"] = []int{out}
+		all[name+".bias"] = []int{outputs}
 	}
 }
 
@@ -148,70 +149,70 @@ func (f *family) llamaTensors(all map[string][]int) {
 	}
 	norm(all, "model.norm", r.hidden, false)
 	for l := range r.layers {
-		at := fmt.Sprintf("model.layers.%d.", l)
-		norm(all, at+"post_attention_layernorm", r.hidden, false)
-		if !p.after || p.before {
-			norm(all, at+"input_layernorm", r.hidden, false)
+		prefix := fmt.Sprintf("model.layers.%d.", l)
+		norm(all, prefix+"post_attention_layernorm", r.hidden, false)
+		if !p.postNorm || p.preNorm {
+			norm(all, prefix+"input_layernorm", r.hidden, false)
 		}
-		if p.after {
-			norm(all, at+"post_feedforward_layernorm", r.hidden, false)
+		if p.postNorm {
+			norm(all, prefix+"post_feedforward_layernorm", r.hidden, false)
 		}
-		if p.after && p.before {
-			norm(all, at+"pre_feedforward_layernorm", r.hidden, false)
+		if p.postNorm && p.preNorm {
+			norm(all, prefix+"pre_feedforward_layernorm", r.hidden, false)
 		}
 		switch {
 		case r.family == "qwen3" || p.headNorm:
-			norm(all, at+"self_attn.q_norm", r.dim, false)
-			norm(all, at+"self_attn.k_norm", r.dim, false)
+			norm(all, prefix+"self_attn.q_norm", r.dim, false)
+			norm(all, prefix+"self_attn.k_norm", r.dim, false)
 		case p.widthNorm:
-			norm(all, at+"self_attn.q_norm", r.heads*r.dim, false)
-			norm(all, at+"self_attn.k_norm", r.kvHeads*r.dim, false)
+			norm(all, prefix+"self_attn.q_norm", r.heads*r.dim, false)
+			norm(all, prefix+"self_attn.k_norm", r.kvHeads*r.dim, false)
 		}
 		bias := r.bias || strings.HasPrefix(r.family, "qwen2")
 		if r.family == "phi3" {
-			matrix(all, at+"self_attn.qkv_proj", (r.heads+2*r.kvHeads)*r.dim, r.hidden, false)
+			matrix(all, prefix+"self_attn.qkv_proj", (r.heads+2*r.kvHeads)*r.dim, r.hidden, false)
 		} else {
-			matrix(all, at+"self_attn.q_proj", r.heads*r.dim, r.hidden, bias)
-			matrix(all, at+"self_attn.k_proj", r.kvHeads*r.dim, r.hidden, bias)
-			matrix(all, at+"self_attn.v_proj", r.kvHeads*r.dim, r.hidden, bias)
+			matrix(all, prefix+"self_attn.q_proj", r.heads*r.dim, r.hidden, bias)
+			matrix(all, prefix+"self_attn.k_proj", r.kvHeads*r.dim, r.hidden, bias)
+			matrix(all, prefix+"self_attn.v_proj", r.kvHeads*r.dim, r.hidden, bias)
 		}
-		matrix(all, at+"self_attn.o_proj", r.hidden, r.heads*r.dim, r.bias)
+		matrix(all, prefix+"self_attn.o_proj", r.hidden, r.heads*r.dim, r.bias)
 		switch {
 		case p.experts > 0:
-			f.mixtureTensors(all, at)
+			f.mixtureTensors(all, prefix)
 		case r.family == "phi3":
-			matrix(all, at+"mlp.gate_up_proj", 2*r.inter, r.hidden, false)
-			matrix(all, at+"mlp.down_proj", r.hidden, r.inter, false)
+			matrix(all, prefix+"mlp.gate_up_proj", 2*r.inter, r.hidden, false)
+			matrix(all, prefix+"mlp.down_proj", r.hidden, r.inter, false)
 		default:
-			mlpTensors(all, r.hidden, r.inter, at+"mlp.gate_proj", at+"mlp.up_proj", at+"mlp.down_proj")
+			mlpTensors(all, r.hidden, r.inter, prefix+"mlp.gate_proj", prefix+"mlp.up_proj", prefix+"mlp.down_proj")
 		}
 	}
 }
 
-func mlpTensors(all map[string][]int, hidden, inter int, gate, up, down string) {
+func mlpTensors(all map[string][]int, hidden, inter int, gate, upProj, downProj string) {
 	matrix(all, gate, inter, hidden, false)
-	matrix(all, up, inter, hidden, false)
-	matrix(all, down, hidden, inter, false)
+	matrix(all, upProj, inter, hidden, false)
+	matrix(all, downProj, hidden, inter, false)
 }
 
-func (f *family) mixtureTensors(all map[string][]int, at string) {
+func (f *family) mixtureTensors(all map[string][]int, prefix string) {
 	r := &f.ref
 	p := &r.shape
-	matrix(all, at+p.router, p.experts, r.hidden, r.family == "gpt_oss")
+	matrix(all, prefix+p.router, p.experts, r.hidden, r.family == "gpt_oss")
 	if r.family == "gpt_oss" {
-		all[at+"self_attn.sinks"] = []int{r.heads}
-		all[at+"mlp.experts.gate_up_proj"] = []int{p.experts, r.hidden, 2 * p.expertInter}
-		all[at+"mlp.experts.gate_up_proj_bias"] = []int{p.experts, 2 * p.expertInter}
-		all[at+"mlp.experts.down_proj"] = []int{p.experts, p.expertInter, r.hidden}
-		all[at+"mlp.experts.down_proj_bias"] = []int{p.experts, r.hidden}
+		all[prefix+"self_attn.sinks"] = []int{r.heads}
+		all[prefix+"mlp.experts.gate_up_proj"] = []int{p.experts, r.hidden, 2 * p.expertInter}
+		all[prefix+"mlp.experts.gate_up_proj_bias"] = []int{p.experts, 2 * p.expertInter}
+		all[prefix+"mlp.experts.down_proj"] = []int{p.experts, p.expertInter, r.hidden}
+		all[prefix+"mlp.experts.down_proj_bias"] = []int{p.experts, r.hidden}
 		return
 	}
 	for e := range p.experts {
-		name := at + fmt.Sprintf(p.expertNames, e)
+		name := prefix + fmt.Sprintf(p.expertNames, e)
 		mlpTensors(all, r.hidden, p.expertInter, name+p.expertMLP[0], name+p.expertMLP[1], name+p.expertMLP[2])
 	}
 	if p.sharedInter > 0 {
-		shared := at + "mlp.shared_expert"
+		shared := prefix + "mlp.shared_expert"
 		matrix(all, shared+"_gate", 1, r.hidden, false)
 		mlpTensors(all, r.hidden, p.sharedInter, shared+".gate_proj", shared+".up_proj", shared+".down_proj")
 	}
@@ -234,7 +235,7 @@ func (f *family) write(t testing.TB) string {
 			}
 		}
 		f.ref.w[name] = values
-		return f.same(name, shape)
+		return f.unchanged(name, shape)
 	})
 	f.ref.splitExperts()
 	config, err := json.Marshal(f.config)
@@ -254,7 +255,7 @@ func (f *family) save(t testing.TB, dir string, tensors func(name string, shape 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), weightfile.Safetensors(all...), 0o644))
 }
 
-func (f *family) same(name string, shape []int) []weightfile.Tensor {
+func (f *family) unchanged(name string, shape []int) []weightfile.Tensor {
 	return []weightfile.Tensor{weightfile.F32(name, f.ref.w[name], shape...)}
 }
 
@@ -296,11 +297,11 @@ func benchOfPart(t testing.TB, m *model.Model, pool *parallel.Pool, group model.
 	return &bench{m, store, runner}
 }
 
-// A part is the tokens of one sequence in a step. They start at position from of the sequence, whose block table is
-// table.
+// A part is the tokens of one sequence in a step. start is the position of the first of these tokens in the sequence.
+// table is the block table of the sequence.
 type part struct {
 	tokens []int32
-	from   int
+	start  int
 	table  []int32
 }
 
@@ -308,14 +309,14 @@ func (b *bench) step(t testing.TB, parts ...part) [][][]float32 {
 	batch := model.Batch{QueryStart: []int32{0}, Blocks: model.Blocks{TableStride: numBlocks}}
 	for _, p := range parts {
 		for i, token := range p.tokens {
-			position := p.from + i
+			position := p.start + i
 			batch.Logits = append(batch.Logits, int32(len(batch.Tokens)))
 			batch.Tokens = append(batch.Tokens, token)
 			batch.Positions = append(batch.Positions, int32(position))
 			batch.Slots = append(batch.Slots, int64(p.table[position/blockSize])*blockSize+int64(position%blockSize))
 		}
 		batch.QueryStart = append(batch.QueryStart, int32(len(batch.Tokens)))
-		batch.SeqLens = append(batch.SeqLens, int32(p.from+len(p.tokens)))
+		batch.SeqLens = append(batch.SeqLens, int32(p.start+len(p.tokens)))
 		batch.BlockTables = append(batch.BlockTables, append(append([]int32(nil), p.table...),
 			make([]int32, numBlocks-len(p.table))...)...)
 	}
@@ -382,13 +383,13 @@ func TestLogitsDependOnTheSequenceAlone(t *testing.T) {
 			three.runner.SetMLPRows(7)
 			tokens, other := randomTokens(1, 60), randomTokens(2, 60)
 			want := one.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})[0]
-			table, beside := randomTable(3, 10, 20), randomTable(4, 40, 20)
+			table, otherTable := randomTable(3, 10, 20), randomTable(4, 40, 20)
 			rnd := rand.New(rand.NewPCG(8, 8))
-			for at := 0; at < len(tokens); {
-				n := min(1+rnd.IntN(13)*rnd.IntN(2), len(tokens)-at)
-				got := three.step(t, part{other[:at+1], 0, beside}, part{tokens[at : at+n], at, table})[1]
-				require.Equal(t, want[at:at+n], got, "tokens from %d to %d", at, at+n)
-				at += n
+			for pos := 0; pos < len(tokens); {
+				n := min(1+rnd.IntN(13)*rnd.IntN(2), len(tokens)-pos)
+				got := three.step(t, part{other[:pos+1], 0, otherTable}, part{tokens[pos : pos+n], pos, table})[1]
+				require.Equal(t, want[pos:pos+n], got, "tokens from %d to %d", pos, pos+n)
+				pos += n
 			}
 			require.LessOrEqual(t, three.runner.MLPRows(), 7)
 		})

@@ -8,9 +8,9 @@ import (
 
 var gemma2 = family{
 	rules:         Config{NormPlace: NormAround, Activation: GatedGELU, AttentionCap: 50, LogitCap: 30},
-	rootEmbedding: true, window: &window{every: 2, size: 4096, ggufSize: 4096},
-	folder: inFolder{name: "gemma2", headDim: 256, tied: true, normOffset: 1, after: readGemma},
-	gguf: inGGUF{name: "gemma2", after: func(c *Config, k *ggufKeys) {
+	rootEmbedding: true, window: &window{period: 2, size: 4096, ggufSize: 4096},
+	folder: inFolder{name: "gemma2", headDim: 256, tied: true, normOffset: 1, finish: readGemma},
+	gguf: inGGUF{name: "gemma2", finish: func(c *Config, k *ggufKeys) {
 		c.scaleLargestGemma(46)
 		c.AttentionCap = k.float("attn_logit_softcapping", c.AttentionCap)
 		c.LogitCap = k.float("final_logit_softcapping", c.LogitCap)
@@ -19,10 +19,10 @@ var gemma2 = family{
 
 var gemma3 = family{
 	rules:         Config{NormPlace: NormAround, Activation: GatedGELU, QKNorm: HeadNorm},
-	rootEmbedding: true, window: &window{every: 6, size: 4096}, localRope: true, localTheta: 10000,
+	rootEmbedding: true, window: &window{period: 6, size: 4096}, localRope: true, localTheta: 10000,
 	folder: inFolder{name: "gemma3_text", outer: "gemma3", theta: 1000000, headDim: 256, tied: true, normOffset: 1,
-		before: gemma3Sizes, after: readGemma},
-	gguf: inGGUF{name: "gemma3", after: func(c *Config, k *ggufKeys) {
+		prepare: gemma3Sizes, finish: readGemma},
+	gguf: inGGUF{name: "gemma3", finish: func(c *Config, k *ggufKeys) {
 		c.scaleLargestGemma(62)
 		c.LogitCap = k.float("final_logit_softcapping", c.LogitCap)
 	}},
@@ -70,12 +70,12 @@ func (c *Config) scaleLargestGemma(layers int) {
 }
 
 var granite = family{
-	folder: inFolder{name: "granite", before: func(p *published) error {
+	folder: inFolder{name: "granite", prepare: func(p *published) error {
 		if p.LogitsScaling != nil && *p.LogitsScaling == 0 {
 			return refused("logits_scaling is 0")
 		}
 		return nil
-	}, after: func(c *Config, p *published) error {
+	}, finish: func(c *Config, p *published) error {
 		c.EmbeddingScale, c.ResidualScale = p.EmbeddingMultiplier, p.ResidualMultiplier
 		c.AttentionScale = cmp.Or(p.AttentionMultiplier, 1)
 		if p.LogitsScaling != nil {
@@ -83,12 +83,12 @@ var granite = family{
 		}
 		return nil
 	}},
-	gguf: inGGUF{name: "granite", interleaved: true, factors: true, longFactors: true, after: func(c *Config, k *ggufKeys) {
+	gguf: inGGUF{name: "granite", interleaved: true, factors: true, longFactors: true, finish: func(c *Config, k *ggufKeys) {
 		c.EmbeddingScale, c.ResidualScale = k.float("embedding_scale", 0), k.float("residual_scale", 0)
 		c.AttentionScale = k.float("attention.scale", 0)
 		scale := k.float("logit_scale", 1)
 		if scale == 0 {
-			k.wrong("logit_scale", "above 0")
+			k.refuse("logit_scale", "above 0")
 		}
 		c.LogitScale = 1 / scale
 		if k.float("rope.scaling.finetuned", 1) == 0 {
@@ -97,8 +97,8 @@ var granite = family{
 	}},
 }
 
-// gpt2 and opt use other names in config.json than Llama. Their function before copies the values to the fields with
-// Llama's names.
+// gpt2 and opt use other names in config.json than Llama. Their functions inFolder.prepare copy the values to the fields
+// with Llama's names.
 
 var gpt2 = family{
 	rules: Config{Norm: LayerNorm, Activation: GELU, QKVBias: true, OutBias: true, MLPBias: true}, learned: true,
@@ -106,10 +106,10 @@ var gpt2 = family{
 		*n = names{
 			embed: "wte", positions: "wpe", norm: "ln_f", head: "lm_head",
 			attnNorm: "h.%d.ln_1", q: "h.%d.attn.c_attn", out: "h.%d.attn.c_proj",
-			mlpNorm: "h.%d.ln_2", up: "h.%d.mlp.c_fc", down: "h.%d.mlp.c_proj",
+			mlpNorm: "h.%d.ln_2", upProj: "h.%d.mlp.c_fc", downProj: "h.%d.mlp.c_proj",
 			transposed: true,
 		}
-	}, before: func(p *published) error {
+	}, prepare: func(p *published) error {
 		if p.GPT2Act != "" && p.GPT2Act != "gelu_new" || p.ScaleByLoop {
 			return refused("GPT-2 with the activation %q, scaling by layer %v; gelu_new without it is supported", p.GPT2Act,
 				p.ScaleByLoop)
@@ -129,9 +129,9 @@ var opt = family{
 			embed: "decoder.embed_tokens", positions: "decoder.embed_positions", norm: "decoder.final_layer_norm",
 			head: "lm_head", attnNorm: layer + "self_attn_layer_norm",
 			q: layer + "self_attn.q_proj", k: layer + "self_attn.k_proj", v: layer + "self_attn.v_proj",
-			out: layer + "self_attn.out_proj", mlpNorm: layer + "final_layer_norm", up: layer + "fc1", down: layer + "fc2",
+			out: layer + "self_attn.out_proj", mlpNorm: layer + "final_layer_norm", upProj: layer + "fc1", downProj: layer + "fc2",
 		}
-	}, before: func(p *published) error {
+	}, prepare: func(p *published) error {
 		switch {
 		case p.NormBefore != nil && !*p.NormBefore || p.WordDim != 0 && p.WordDim != p.Hidden:
 			return refused("OPT with norms after its layers or projected embeddings (OPT-350m) is not supported")

@@ -11,7 +11,7 @@ var mixtral = family{
 		const expert = "layers.%d.block_sparse_moe.experts.%d."
 		n.router = "layers.%d.block_sparse_moe.gate"
 		n.expertGate, n.expertUp, n.expertDown = expert+"w1", expert+"w3", expert+"w2"
-	}, after: func(c *Config, p *published) error {
+	}, finish: func(c *Config, p *published) error {
 		e := c.Experts
 		e.Count, e.PerToken, e.IntermediateSize = p.LocalExperts, p.ExpertsPerToken, p.Intermediate
 		return nil
@@ -22,13 +22,13 @@ var mixtral = family{
 
 var qwen2Mixture = family{
 	rules: Config{QKVBias: true, Experts: &Experts{SharedGate: true}}, window: &window{size: 4096, optional: true, upper: true},
-	folder: inFolder{name: "qwen2_moe", fixedBiases: true, after: readQwenExperts},
+	folder: inFolder{name: "qwen2_moe", fixedBiases: true, finish: readQwenExperts},
 	gguf:   inGGUF{name: "qwen2moe", expertSize: "expert_feed_forward_length"},
 }
 
 var qwen3Mixture = family{
 	rules: Config{QKNorm: HeadNorm, Experts: &Experts{Normalize: true}}, window: &window{size: 4096, optional: true},
-	folder: inFolder{name: "qwen3_moe", after: readQwenExperts},
+	folder: inFolder{name: "qwen3_moe", finish: readQwenExperts},
 	gguf:   inGGUF{name: "qwen3moe", expertSize: "expert_feed_forward_length"},
 }
 
@@ -51,20 +51,20 @@ func readQwenExperts(c *Config, p *published) error {
 var gptOSS = family{
 	rules: Config{Activation: ClampedSwiGLU, Sinks: true, QKVBias: true, OutBias: true,
 		Experts: &Experts{Normalize: true, Bias: true, RouterBias: true}},
-	window: &window{every: 2, size: 128},
+	window: &window{period: 2, size: 128},
 	folder: inFolder{name: "gpt_oss", eps: 1e-5, theta: 150000, headDim: 64, fixedBiases: true, names: func(n *names) {
 		n.router, n.sinks, n.paired = "layers.%d.mlp.router", "layers.%d.self_attn.sinks", true
 		n.expertGate, n.expertUp = "", "layers.%d.mlp.experts.gate_up_proj"
 		n.expertDown = "layers.%d.mlp.experts.down_proj"
-	}, before: prepareGPTOSS, after: func(c *Config, p *published) error {
+	}, prepare: prepareGPTOSS, finish: func(c *Config, p *published) error {
 		e := c.Experts
 		e.Count, e.PerToken = cmp.Or(p.LocalExperts, 128), cmp.Or(p.ExpertsPerToken, 4)
 		e.IntermediateSize = p.Intermediate
 		return nil
 	}},
 	gguf: inGGUF{name: "gpt-oss", expertSize: "expert_feed_forward_length",
-		names: func(n *names) { n.mlpNorm = n.attnPost },
-		after: func(_ *Config, k *ggufKeys) { k.need("attention.sliding_window") }},
+		names:  func(n *names) { n.mlpNorm = n.attnPost },
+		finish: func(_ *Config, k *ggufKeys) { k.need("attention.sliding_window") }},
 }
 
 func prepareGPTOSS(p *published) error {

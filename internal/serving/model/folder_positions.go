@@ -59,11 +59,11 @@ func (p *published) windows(c *Config, f *family) error {
 		for i := range full {
 			full[i] = i < first
 		}
-	case w.every > 0:
-		full = everyFrom(p.Layers, cmp.Or(p.WindowPattern, w.every))
+	case w.period > 0:
+		full = everyFrom(p.Layers, cmp.Or(p.WindowPattern, w.period))
 	case f.noRopeEvery > 0:
-		for i, none := range c.NoRope {
-			full[i] = !none
+		for i, noRope := range c.NoRope {
+			full[i] = !noRope
 		}
 	}
 	if slices.Contains(full, false) {
@@ -81,11 +81,11 @@ func (p *published) noRope(f *family) []bool {
 	if p.RopeLayers == nil {
 		return everyFrom(p.Layers, cmp.Or(p.NoRopeEvery, f.noRopeEvery))
 	}
-	var none []bool
+	var noRope []bool
 	for _, v := range p.RopeLayers {
-		none = append(none, v == 0)
+		noRope = append(noRope, v == 0)
 	}
-	return none[:min(len(none), max(p.Layers, 0))]
+	return noRope[:min(len(noRope), max(p.Layers, 0))]
 }
 
 // rope returns the rotary embedding of the layers that do not use a LocalRope. For dynamic scaling and YaRN, it also

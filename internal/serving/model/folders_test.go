@@ -75,7 +75,7 @@ func TestQuantizedFoldersLogitsAreThoseOfTheReference(t *testing.T) {
 					if strings.Contains(name, quantized) {
 						return test.quantize(rnd, strings.TrimSuffix(name, ".weight"), shape[0], shape[1], f.ref.w[name])
 					}
-					return f.same(name, shape)
+					return f.unchanged(name, shape)
 				})
 			}
 			write("_proj")
@@ -105,11 +105,12 @@ func gptOSSConfig(inter int) map[string]any {
 			"beta_fast": 8.0, "beta_slow": 1.0, "truncate": false}}
 }
 
-// exactYarn returns YaRN's factor for pair i of 16, with scaling by 4 and theta 1000. Pairs with more than 8 turns over
-// 64 tokens are not scaled. Pairs with less than 1 turn are fully scaled. exactYarn does not round the indices of the
-// pairs with exactly 8 turns and 1 turn.
+// exactYarn returns YaRN's factor for pair i of 16, with scaling by 4 and theta 1000. Pairs that rotate more than 8 times
+// over 64 tokens are not scaled. Pairs that rotate less than once are fully scaled. Two indices bound the pairs in
+// between: those of the pairs that would rotate exactly 8 times and exactly once. exactYarn does not round these indices,
+// as Yarn.Exact says.
 func exactYarn(i int) float64 {
-	place := func(turns float64) float64 { return 16 * math.Log(64/(2*math.Pi*turns)) / math.Log(1000) }
+	place := func(rotations float64) float64 { return 16 * math.Log(64/(2*math.Pi*rotations)) / math.Log(1000) }
 	ramp := max(0, min(1, (float64(i)-place(8))/(place(1)-place(8))))
 	return (1 - ramp) + ramp/4
 }
@@ -120,16 +121,16 @@ func exactYarn(i int) float64 {
 func (r *reference) splitExperts() {
 	p := &r.shape
 	for l := range r.layers {
-		at := fmt.Sprintf("model.layers.%d.", l)
-		sinks, ok := r.w[at+"self_attn.sinks"]
+		prefix := fmt.Sprintf("model.layers.%d.", l)
+		sinks, ok := r.w[prefix+"self_attn.sinks"]
 		if !ok {
 			return
 		}
-		r.w[at+"self_attn.sinks.weight"] = sinks
+		r.w[prefix+"self_attn.sinks.weight"] = sinks
 		for e := range p.experts {
-			name := at + fmt.Sprintf("mlp.experts.%d.", e)
-			both, bias := r.w[at+"mlp.experts.gate_up_proj"], r.w[at+"mlp.experts.gate_up_proj_bias"]
-			down := r.w[at+"mlp.experts.down_proj"]
+			name := prefix + fmt.Sprintf("mlp.experts.%d.", e)
+			both, bias := r.w[prefix+"mlp.experts.gate_up_proj"], r.w[prefix+"mlp.experts.gate_up_proj_bias"]
+			downProj := r.w[prefix+"mlp.experts.down_proj"]
 			var gates, ups, downs, gateBias, upBias []float32
 			for o := range p.expertInter {
 				for k := range r.hidden {
@@ -141,13 +142,13 @@ func (r *reference) splitExperts() {
 			}
 			for o := range r.hidden {
 				for k := range p.expertInter {
-					downs = append(downs, down[(e*p.expertInter+k)*r.hidden+o])
+					downs = append(downs, downProj[(e*p.expertInter+k)*r.hidden+o])
 				}
 			}
 			r.w[name+"gate_proj.weight"], r.w[name+"gate_proj.bias"] = gates, gateBias
 			r.w[name+"up_proj.weight"], r.w[name+"up_proj.bias"] = ups, upBias
 			r.w[name+"down_proj.weight"] = downs
-			r.w[name+"down_proj.bias"] = r.w[at+"mlp.experts.down_proj_bias"][e*r.hidden:][:r.hidden]
+			r.w[name+"down_proj.bias"] = r.w[prefix+"mlp.experts.down_proj_bias"][e*r.hidden:][:r.hidden]
 		}
 	}
 }
@@ -156,22 +157,22 @@ func (r *reference) splitExperts() {
 // groups of inputs, 16]. It sets weights to their values after dequantization.
 func randomMXFP4(rnd *rand.Rand, name string, shape []int, weights []float32) []weightfile.Tensor {
 	numbers := []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
-	n, in, out := shape[0], shape[1], shape[2]
+	n, inputs, outputs := shape[0], shape[1], shape[2]
 	var blocks, scales []byte
-	for row := range n * out {
-		for k := 0; k < in; k += 2 {
+	for row := range n * outputs {
+		for k := 0; k < inputs; k += 2 {
 			if k%32 == 0 {
 				scales = append(scales, byte(121+rnd.IntN(3)))
 			}
 			scale := float32(math.Pow(2, float64(scales[len(scales)-1])-127))
 			low, high := rnd.IntN(16), rnd.IntN(16)
 			blocks = append(blocks, byte(low|high<<4))
-			at := (row/out*in+k)*out + row%out
-			weights[at], weights[at+out] = numbers[low]*scale, numbers[high]*scale
+			index := (row/outputs*inputs+k)*outputs + row%outputs
+			weights[index], weights[index+outputs] = numbers[low]*scale, numbers[high]*scale
 		}
 	}
-	return []weightfile.Tensor{{Name: name + "_blocks", DType: "U8", Shape: []int{n, out, in / 32, 16}, Data: blocks},
-		{Name: name + "_scales", DType: "U8", Shape: []int{n, out, in / 32}, Data: scales}}
+	return []weightfile.Tensor{{Name: name + "_blocks", DType: "U8", Shape: []int{n, outputs, inputs / 32, 16}, Data: blocks},
+		{Name: name + "_scales", DType: "U8", Shape: []int{n, outputs, inputs / 32}, Data: scales}}
 }
 
 // writeMXFP4 writes a model folder in gpt-oss's published form, and returns its path and its reference. The file has
@@ -186,7 +187,7 @@ func writeMXFP4(t *testing.T, change func(weightfile.Tensor) []weightfile.Tensor
 	dir := f.write(t)
 	rnd := rand.New(rand.NewPCG(8, 4))
 	f.save(t, dir, func(name string, shape []int) (changed []weightfile.Tensor) {
-		tensors := f.same(name, shape)
+		tensors := f.unchanged(name, shape)
 		if strings.Contains(name, ".experts.") && strings.HasSuffix(name, "_proj") {
 			tensors = randomMXFP4(rnd, name, shape, f.ref.w[name])
 		}

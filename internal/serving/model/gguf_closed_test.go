@@ -51,14 +51,14 @@ func openError(t *testing.T, data []byte) error {
 func TestGGUFBiasesAreUsed(t *testing.T) {
 	query, kv := ggufHeads*ggufDim, ggufKVHeads*ggufDim
 	qkv := map[string]int{"attn_q": query, "attn_k": kv, "attn_v": kv}
-	out := map[string]int{"attn_output": ggufHidden}
+	outputs := map[string]int{"attn_output": ggufHidden}
 	mlp := map[string]int{"ffn_gate": ggufHidden, "ffn_up": ggufHidden, "ffn_down": ggufHidden}
 	for _, test := range []struct {
 		name, family string
 		changes      []func(*ggufFile)
 	}{
-		{"all", "llama", []func(*ggufFile){biases(qkv), biases(out), biases(mlp)}},
-		{"of the output of Qwen2", "qwen2", []func(*ggufFile){biases(out)}},
+		{"all", "llama", []func(*ggufFile){biases(qkv), biases(outputs), biases(mlp)}},
+		{"of the output of Qwen2", "qwen2", []func(*ggufFile){biases(outputs)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			data := mixedGGUF(test.family, nil, test.changes...)
@@ -70,14 +70,14 @@ func TestGGUFBiasesAreUsed(t *testing.T) {
 	require.ErrorContains(t, err, `"blk.0.attn_k.bias" is missing`)
 }
 
-// Ensure that positions are divided by the scaling factor. The file can have its key with the current or with the older
-// name (llama.cpp's load_hparams).
+// Ensure that positions are divided by the scaling factor. A file states the factor under the key rope.scaling.factor, or
+// under its older name rope.scale_linear (llama.cpp's load_hparams).
 func TestGGUFLinearRopeScalingIsUsed(t *testing.T) {
 	const linear, factor, kind = "llama.rope.scale_linear", "llama.rope.scaling.factor", "llama.rope.scaling.type"
 	for _, test := range []struct {
-		name string
-		meta map[string]any
-		by   float64
+		name  string
+		meta  map[string]any
+		ratio float64
 	}{
 		{"its older name", map[string]any{linear: float32(4)}, 4},
 		{"without a type", map[string]any{factor: float32(4)}, 4},
@@ -90,7 +90,7 @@ func TestGGUFLinearRopeScalingIsUsed(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			c, err := model.ConfigFromGGUF(openGGUF(t, mixedGGUF("llama", nil, func(f *ggufFile) { maps.Copy(f.meta, test.meta) })))
 			require.NoError(t, err)
-			require.Equal(t, test.by, c.Rope.Linear)
+			require.Equal(t, test.ratio, c.Rope.Linear)
 		})
 	}
 }
@@ -130,7 +130,8 @@ func TestTensorsOfGGUFThatAreNotUsedAreRefusedByName(t *testing.T) {
 	}
 }
 
-// Ensure that each key of the architecture is read or refused, unless it changes nothing in llama.cpp either.
+// Ensure that the package refuses a key of the architecture that it does not read. It may ignore a key only if llama.cpp
+// ignores this key, too.
 func TestKeysOfGGUFThatAreNotUsedAreRefusedByName(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -171,15 +172,15 @@ func TestKeysThatAreMissingAreNamed(t *testing.T) {
 		change func(*weightfile.Tiny)
 		want   string
 	}{
-		{"llama", without("llama.context_length"), "the key llama.context_length is missing"},
-		{"llama", without("llama.block_count"), "the key llama.block_count is missing"},
-		{"llama", without("llama.embedding_length"), "the key llama.embedding_length is missing"},
-		{"llama", without("llama.feed_forward_length"), "the key llama.feed_forward_length is missing"},
-		{"llama", without("llama.attention.head_count"), "the key llama.attention.head_count is missing"},
-		{"llama", without("llama.attention.layer_norm_rms_epsilon"),
+		{"llama", removeKey("llama.context_length"), "the key llama.context_length is missing"},
+		{"llama", removeKey("llama.block_count"), "the key llama.block_count is missing"},
+		{"llama", removeKey("llama.embedding_length"), "the key llama.embedding_length is missing"},
+		{"llama", removeKey("llama.feed_forward_length"), "the key llama.feed_forward_length is missing"},
+		{"llama", removeKey("llama.attention.head_count"), "the key llama.attention.head_count is missing"},
+		{"llama", removeKey("llama.attention.layer_norm_rms_epsilon"),
 			"the key llama.attention.layer_norm_rms_epsilon is missing"},
-		{"llama", without("general.architecture"), "the key general.architecture is missing"},
-		{"gpt-oss", without("gpt-oss.attention.sliding_window"), "the key gpt-oss.attention.sliding_window is missing"},
+		{"llama", removeKey("general.architecture"), "the key general.architecture is missing"},
+		{"gpt-oss", removeKey("gpt-oss.attention.sliding_window"), "the key gpt-oss.attention.sliding_window is missing"},
 		{"llama", func(t *weightfile.Tiny) { t.Meta["llama.block_count"] = uint32(3) },
 			"the file has tensors of layer 3; llama.block_count is 3"},
 		{"llama", func(t *weightfile.Tiny) { t.Meta["llama.rope.freq_base"] = float32(0) }, "rope_theta is 0"},
@@ -208,6 +209,6 @@ func TestKeysThatAreMissingAreNamed(t *testing.T) {
 	}
 }
 
-func without(key string) func(*weightfile.Tiny) {
+func removeKey(key string) func(*weightfile.Tiny) {
 	return func(t *weightfile.Tiny) { delete(t.Meta, key) }
 }

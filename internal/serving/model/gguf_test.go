@@ -17,12 +17,12 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// ggufTypes has the types of GGUF. number identifies a type in files. elements and bytes are the size of a block, and
-// halves are the offsets of its numbers in F16.
+// ggufTypes has the types of GGUF. number identifies a type in files. elements and bytes are the size of a block. Some
+// numbers in a block, such as its scale, are in F16; f16Offsets has the offsets of these numbers in the block.
 var ggufTypes = map[string]struct {
 	number          uint32
 	elements, bytes int
-	halves          []int
+	f16Offsets      []int
 }{
 	"F32": {0, 1, 4, nil}, "F16": {1, 1, 2, []int{0}}, "BF16": {30, 1, 2, nil}, "Q4_0": {2, 32, 18, []int{0}},
 	"Q8_0": {8, 32, 34, []int{0}}, "Q4_K": {12, 256, 144, []int{0, 2}}, "Q6_K": {14, 256, 210, []int{208}},
@@ -54,8 +54,8 @@ func randomTensor(rnd *rand.Rand, name, kind string, rows, cols int) weightfile.
 			"Q4_0": 0.02, "Q8_0": 0.0015, "Q4_K": 0.0004, "Q6_K": 0.00005, "Q4_1": 0.01, "Q5_0": 0.01, "Q5_1": 0.005,
 			"Q2_K": 0.005, "Q3_K": 0.002, "Q5_K": 0.0002, "IQ4_NL": 0.001, "IQ4_XS": 0.0001,
 		}[kind]
-		for _, at := range k.halves {
-			binary.LittleEndian.PutUint16(block[at:], half.ToF16(float32(size*(0.5+rnd.Float64()))))
+		for _, offset := range k.f16Offsets {
+			binary.LittleEndian.PutUint16(block[offset:], half.ToF16(float32(size*(0.5+rnd.Float64()))))
 		}
 	}
 	return weightfile.Tensor{Name: name, Type: k.number, Shape: []int{rows, cols}, Data: data}
@@ -92,18 +92,18 @@ func mixedGGUF(family string, replace map[string]string, changes ...func(*ggufFi
 		ones("output_norm.weight", hidden),
 	}
 	for l := range ggufLayers {
-		at := fmt.Sprintf("blk.%d.", l)
-		tensors = append(tensors, ones(at+"attn_norm.weight", hidden), ones(at+"ffn_norm.weight", hidden),
-			random(at+"attn_q.weight", "Q8_0", heads*dim, hidden), random(at+"attn_k.weight", "Q4_0", kvHeads*dim, hidden),
-			random(at+"attn_v.weight", "Q6_K", kvHeads*dim, hidden), random(at+"attn_output.weight", "Q4_K", hidden, heads*dim),
-			random(at+"ffn_gate.weight", "Q4_K", hidden, hidden), random(at+"ffn_up.weight", "BF16", hidden, hidden),
-			random(at+"ffn_down.weight", []string{"Q6_K", "F16"}[l], hidden, hidden))
+		prefix := fmt.Sprintf("blk.%d.", l)
+		tensors = append(tensors, ones(prefix+"attn_norm.weight", hidden), ones(prefix+"ffn_norm.weight", hidden),
+			random(prefix+"attn_q.weight", "Q8_0", heads*dim, hidden), random(prefix+"attn_k.weight", "Q4_0", kvHeads*dim, hidden),
+			random(prefix+"attn_v.weight", "Q6_K", kvHeads*dim, hidden), random(prefix+"attn_output.weight", "Q4_K", hidden, heads*dim),
+			random(prefix+"ffn_gate.weight", "Q4_K", hidden, hidden), random(prefix+"ffn_up.weight", "BF16", hidden, hidden),
+			random(prefix+"ffn_down.weight", []string{"Q6_K", "F16"}[l], hidden, hidden))
 		if family == "qwen2" {
-			tensors = append(tensors, ones(at+"attn_q.bias", heads*dim), ones(at+"attn_k.bias", kvHeads*dim),
-				ones(at+"attn_v.bias", kvHeads*dim))
+			tensors = append(tensors, ones(prefix+"attn_q.bias", heads*dim), ones(prefix+"attn_k.bias", kvHeads*dim),
+				ones(prefix+"attn_v.bias", kvHeads*dim))
 		}
 		if family == "qwen3" {
-			tensors = append(tensors, ones(at+"attn_q_norm.weight", dim), ones(at+"attn_k_norm.weight", dim))
+			tensors = append(tensors, ones(prefix+"attn_q_norm.weight", dim), ones(prefix+"attn_k_norm.weight", dim))
 		}
 	}
 	f := &ggufFile{tensors: tensors, meta: map[string]any{
@@ -167,8 +167,8 @@ func logitErrors(t *testing.T, b *bench, ref *reference) (maxError, mean, size f
 	n := 0.0
 	for i, token := range tokens {
 		for j, want := range ref.next(token) {
-			off := math.Abs(want - float64(logits[i][j]))
-			maxError, mean, size, n = max(maxError, off), mean+off*off, size+want*want, n+1
+			diff := math.Abs(want - float64(logits[i][j]))
+			maxError, mean, size, n = max(maxError, diff), mean+diff*diff, size+want*want, n+1
 		}
 	}
 	return maxError, math.Sqrt(mean / n), math.Sqrt(size / n)
@@ -192,33 +192,33 @@ func published(g *weights.GGUF, pairs bool, dim int) map[string][]float32 {
 		w["lm_head.weight"] = head.Vector()
 	}
 	for l := 0; g.Get(fmt.Sprintf("blk.%d.attn_output.weight", l)) != nil; l++ {
-		for from, to := range parts {
+		for source, target := range parts {
 			for _, kind := range []string{".weight", ".bias"} {
-				t := g.Get(fmt.Sprintf("blk.%d.%s%s", l, from, kind))
+				t := g.Get(fmt.Sprintf("blk.%d.%s%s", l, source, kind))
 				if t == nil {
 					continue
 				}
 				v := t.Vector()
-				if pairs && (from == "attn_q" || from == "attn_k") {
+				if pairs && (source == "attn_q" || source == "attn_k") {
 					cols := t.Cols
 					if kind == ".bias" {
 						cols = 1
 					}
-					v = apart(v, cols, dim)
+					v = deinterleaved(v, cols, dim)
 				}
-				w[fmt.Sprintf("model.layers.%d.%s%s", l, to, kind)] = v
+				w[fmt.Sprintf("model.layers.%d.%s%s", l, target, kind)] = v
 			}
 		}
 	}
 	return w
 }
 
-func apart(v []float32, cols, dim int) []float32 {
+func deinterleaved(v []float32, cols, dim int) []float32 {
 	out := make([]float32, len(v))
 	for row := range len(v) / cols {
 		head, i := row/dim, row%dim
-		to := head*dim + i/2 + i%2*dim/2
-		copy(out[to*cols:(to+1)*cols], v[row*cols:(row+1)*cols])
+		index := head*dim + i/2 + i%2*dim/2
+		copy(out[index*cols:(index+1)*cols], v[row*cols:(row+1)*cols])
 	}
 	return out
 }

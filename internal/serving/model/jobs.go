@@ -6,8 +6,8 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// A productJob multiplies rows of activations by a linear. It is a parallel.Task; each of its tasks computes the
-// outputs of some panels.
+// A productJob multiplies rows of activations by the matrices of lin. It is a parallel.Task, which the pool divides
+// into tasks; each task computes the outputs of some panels.
 type productJob struct {
 	lin      *linear
 	dst      []float32
@@ -15,7 +15,7 @@ type productJob struct {
 	bias     []float32 // or nil
 	residual []float32 // if not nil, the result is added to it
 	rows     int
-	first    int // panels first to last-1
+	first    int // the panels [first, last) are computed
 	last     int
 	large    int      // panels of each worker's first task
 	small    int      // panels of the other tasks
@@ -30,10 +30,10 @@ func (r *Runner) multiply(lin *linear, dst, x []float32, rows int) {
 }
 
 // addProduct multiplies rows of x by lin and adds the products and lin's bias to rows of the residual stream. In a
-// group, each worker has some of the inputs, and the product is the sum over all workers. If after has weights, the
+// group, each worker has some of the inputs, and the product is the sum over all workers. If postNorm has weights, the
 // sum of product and bias is normalized before it is added.
-func (r *Runner) addProduct(lin *linear, after *norm, residual, x []float32, rows int) error {
-	if r.group == nil && after.weight == nil && r.model.ResidualScale == 0 {
+func (r *Runner) addProduct(lin *linear, postNorm *norm, residual, x []float32, rows int) error {
+	if r.group == nil && postNorm.weight == nil && r.model.ResidualScale == 0 {
 		r.product.residual, r.product.bias = residual, lin.bias
 		r.multiplyPanels(lin, r.sums, x, rows, 0, lin.panels())
 		return nil
@@ -41,7 +41,7 @@ func (r *Runner) addProduct(lin *linear, after *norm, residual, x []float32, row
 	if err := r.sumProduct(lin, r.sums, x, rows); err != nil {
 		return err
 	}
-	r.each(rows, rowJob{op: opAdd, residual: residual, bias: lin.bias, norm: after})
+	r.each(rows, rowJob{op: opAdd, residual: residual, bias: lin.bias, norm: postNorm})
 	return nil
 }
 
@@ -56,14 +56,14 @@ func (r *Runner) sumProduct(lin *linear, dst, x []float32, rows int) error {
 	return r.group.AllReduce(r.model.part.Rank, dst[:rows*lin.out])
 }
 
-func (r *Runner) multiplyPanels(lin *linear, dst, x []float32, rows, from, to int) {
+func (r *Runner) multiplyPanels(lin *linear, dst, x []float32, rows, start, end int) {
 	if rows == 0 {
 		return
 	}
 	j := &r.product
-	j.lin, j.dst, j.rows, j.first, j.last = lin, dst, rows, from, to
+	j.lin, j.dst, j.rows, j.first, j.last = lin, dst, rows, start, end
 	r.pack(j.x.Set(x, rows, lin.parts[0].In, lin.forms()))
-	tasks := j.share(to-from, len(j.scratch))
+	tasks := j.share(end-start, len(j.scratch))
 	if j.largest != nil {
 		j.largest.reset(tasks, rows)
 	}
@@ -101,19 +101,19 @@ func (r *Runner) pack(calls int) {
 // Do multiplies some panels; see parallel.Task.
 func (j *productJob) Do(worker, i int) {
 	workers := len(j.scratch)
-	from, n := j.first+i*j.large, j.large
+	start, n := j.first+i*j.large, j.large
 	if i >= workers {
-		from, n = j.first+workers*j.large+(i-workers)*j.small, j.small
+		start, n = j.first+workers*j.large+(i-workers)*j.small, j.small
 	}
-	to := min(from+n, j.last)
+	end := min(start+n, j.last)
 	if j.largest == nil {
-		j.panels(worker, from, to)
+		j.panels(worker, start, end)
 		return
 	}
-	for ; from < to; from += comparedPanels {
-		end := min(from+comparedPanels, to)
-		j.panels(worker, from, end)
-		first, last := j.lin.columns(from, end)
+	for ; start < end; start += comparedPanels {
+		groupEnd := min(start+comparedPanels, end)
+		j.panels(worker, start, groupEnd)
+		first, last := j.lin.columns(start, groupEnd)
 		for r := range j.rows {
 			j.config.FinishLogits(j.dst[r*j.lin.out:][first:last])
 			j.largest.compare(i, r, j.dst[r*j.lin.out:][first:last], first)
@@ -121,15 +121,15 @@ func (j *productJob) Do(worker, i int) {
 	}
 }
 
-func (j *productJob) panels(worker, from, to int) {
-	if from == to {
+func (j *productJob) panels(worker, start, end int) {
+	if start == end {
 		return
 	}
-	j.lin.product(j.dst, &j.x, from, to, j.scratch[worker])
+	j.lin.product(j.dst, &j.x, start, end, j.scratch[worker])
 	if j.bias == nil && j.residual == nil {
 		return
 	}
-	first, last := j.lin.columns(from, to)
+	first, last := j.lin.columns(start, end)
 	for r := range j.rows {
 		out := j.dst[r*j.lin.out:][first:last]
 		if j.bias != nil {
@@ -146,19 +146,19 @@ func (j *productJob) panels(worker, from, to int) {
 	}
 }
 
-// columns returns the range [first, last) of outputs that panels from to to-1 compute.
-func (l *linear) columns(from, to int) (first, last int) {
+// columns returns the range [first, last) of outputs that the panels [start, end) compute.
+func (l *linear) columns(start, end int) (first, last int) {
 	column := 0
 	first = -1
 	for _, m := range l.parts {
 		n := m.Panels()
-		if from < n && to > 0 {
+		if start < n && end > 0 {
 			if first < 0 {
-				first = column + max(from, 0)*matrix.Panel
+				first = column + max(start, 0)*matrix.Panel
 			}
-			last = column + min(to*matrix.Panel, m.Out)
+			last = column + min(end*matrix.Panel, m.Out)
 		}
-		from, to, column = from-n, to-n, column+m.Out
+		start, end, column = start-n, end-n, column+m.Out
 	}
 	return first, last
 }
@@ -169,7 +169,7 @@ const (
 	opNorm     rowOp = iota // x to normed
 	opSquares               // sums the squares of queries and keys
 	opRotate                // normalizes queries and keys with QKNorm, and rotates queries
-	opActivate              // up to act
+	opActivate              // gateUp to act
 	opRoute                 // logits of experts to chosen experts
 	opCombine               // results of experts to sums
 	opAdd                   // adds sums, after bias and norm if they are given, to the residual stream
@@ -290,16 +290,16 @@ func (r *Runner) addRow(j *rowJob, row int) {
 
 func (r *Runner) activateRow(row, width int) {
 	a := r.model.Activation
-	in := r.up[row*width:][:width]
+	gateUp := r.gateUp[row*width:][:width]
 	switch a {
 	case GELU:
-		gelu(r.act[row*width:][:width], in)
+		gelu(r.act[row*width:][:width], gateUp)
 	case ReLU:
-		relu(r.act[row*width:][:width], in)
+		relu(r.act[row*width:][:width], gateUp)
 	default:
 		n := width / 2
-		prepareGate(a, in[:n], in[n:])
-		matrix.SiLUMul(r.act[row*n:][:n], in[:n], in[n:])
+		prepareGate(a, gateUp[:n], gateUp[n:])
+		matrix.SiLUMul(r.act[row*n:][:n], gateUp[:n], gateUp[n:])
 	}
 }
 

@@ -24,9 +24,9 @@ func TestTheLargestLogitIsTheSameHoweverTheHeadIsCut(t *testing.T) {
 		}
 		l.reset(tasks, rows)
 		for _, task := range rnd.Perm(tasks) {
-			for from, to := vocab*task/tasks, vocab*(task+1)/tasks; from < to; from += 3 {
+			for start, end := vocab*task/tasks, vocab*(task+1)/tasks; start < end; start += 3 {
 				for r, x := range logits {
-					l.compare(task, r, x[from:min(from+3, to)], from)
+					l.compare(task, r, x[start:min(start+3, end)], start)
 				}
 			}
 		}

@@ -40,7 +40,7 @@ func (l *loader) head(m *Model) {
 		}
 		m.vocab = append(m.vocab, columns)
 	}
-	rows := span{m.vocab[l.part.Rank].From, m.vocab[l.part.Rank].To}
+	rows := span{m.vocab[l.part.Rank].Start, m.vocab[l.part.Rank].End}
 	if c.TieEmbeddings {
 		rows = span{0, c.VocabSize}
 	}
@@ -57,30 +57,30 @@ func (l *loader) head(m *Model) {
 
 func (l *loader) layer(i int) (layer layer) {
 	c, n := l.config, l.names
-	at := func(name string) string { return tensorName(name, i) }
+	named := func(name string) string { return tensorName(name, i) }
 	if c.NormPlace != NormAfter {
-		layer.attnNorm, layer.mlpNorm = l.norm(at(n.attnNorm)), l.norm(at(n.mlpNorm))
+		layer.attnNorm, layer.mlpNorm = l.norm(named(n.attnNorm)), l.norm(named(n.mlpNorm))
 	}
 	if c.NormPlace != NormBefore {
-		layer.attnPost, layer.mlpPost = l.norm(at(n.attnPost)), l.norm(at(n.mlpPost))
+		layer.attnPost, layer.mlpPost = l.norm(named(n.attnPost)), l.norm(named(n.mlpPost))
 	}
 	query, kv := c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
-	layer.qNorm, layer.kNorm = l.qkNorm(at(n.qNorm), query), l.qkNorm(at(n.kNorm), kv)
+	layer.qNorm, layer.kNorm = l.qkNorm(named(n.qNorm), query), l.qkNorm(named(n.kNorm), kv)
 	if c.Sinks {
-		layer.sinks = pick(l.vector(at(n.sinks), c.NumHeads), l.part.span(c.NumHeads))
+		layer.sinks = pick(l.vector(named(n.sinks), c.NumHeads), l.part.span(c.NumHeads))
 	}
-	qkv, s := []string{at(n.q)}, shape{in: c.HiddenSize, outs: []int{query + 2*kv},
+	qkv, s := []string{named(n.q)}, shape{inputs: c.HiddenSize, outputs: []int{query + 2*kv},
 		rows: [][]span{l.part.qkvRows(query, kv)}, bias: c.QKVBias}
 	if n.k != "" {
-		qkv, s.outs = []string{at(n.q), at(n.k), at(n.v)}, []int{query, kv, kv}
+		qkv, s.outputs = []string{named(n.q), named(n.k), named(n.v)}, []int{query, kv, kv}
 		s.rows = [][]span{{l.part.span(query)}, {l.part.span(kv)}, {l.part.span(kv)}}
 	}
 	layer.qkv = l.linear(s, qkv...)
-	layer.out = l.rowParallel(shape{in: query, outs: []int{c.HiddenSize}, bias: c.OutBias}, at(n.out))
+	layer.out = l.rowParallel(shape{inputs: query, outputs: []int{c.HiddenSize}, bias: c.OutBias}, named(n.out))
 	if c.mixture(i) {
 		l.mixture(&layer, i)
 	} else {
-		layer.mlp = l.mlp(mlpShape{1, 0, c.IntermediateSize, c.MLPBias}, at(n.gate), at(n.up), at(n.down))
+		layer.mlp = l.mlp(mlpShape{1, 0, c.IntermediateSize, c.MLPBias}, named(n.gate), named(n.upProj), named(n.downProj))
 	}
 	return layer
 }
@@ -111,28 +111,29 @@ type mlpShape struct {
 	bias                   bool
 }
 
-// mlp loads the part's share of an MLP or of an expert. If there is a gate projection and gate is "", the tensor up has
-// both projections. For each expert, it has first the rows of the gate and then those of the up projection.
-func (l *loader) mlp(m mlpShape, gate, up, down string) (both mlp) {
+// mlp loads the part's share of an MLP or of an expert. gate, upProj and downProj are the names of tensors. If the MLP
+// has a gate projection and gate is "", the tensor upProj has both projections. For each expert, this tensor has the
+// rows of the gate projection and then the rows of the up projection.
+func (l *loader) mlp(m mlpShape, gate, upProj, downProj string) (both mlp) {
 	c, inner := l.config, l.part.span(m.inter)
-	rows := func(from int) span { return span{from + inner.from, from + inner.to} }
+	rows := func(start int) span { return span{start + inner.start, start + inner.end} }
 	outs, first := m.experts*m.inter, m.expert*m.inter
-	tensors, s := []string{up}, shape{in: c.HiddenSize, outs: []int{outs}, rows: [][]span{{rows(first)}}, bias: m.bias}
+	tensors, s := []string{upProj}, shape{inputs: c.HiddenSize, outputs: []int{outs}, rows: [][]span{{rows(first)}}, bias: m.bias}
 	switch {
 	case c.Gated() && gate != "":
-		tensors, s.outs, s.rows = []string{gate, up}, []int{outs, outs}, [][]span{{rows(first)}, {rows(first)}}
+		tensors, s.outputs, s.rows = []string{gate, upProj}, []int{outs, outs}, [][]span{{rows(first)}, {rows(first)}}
 	case c.Gated():
-		s.outs, s.rows = []int{2 * outs}, [][]span{{rows(2 * first), rows(2*first + m.inter)}}
+		s.outputs, s.rows = []int{2 * outs}, [][]span{{rows(2 * first), rows(2*first + m.inter)}}
 		if l.names.paired {
 			s.paired = m.inter
 		}
 	}
-	both.up = l.linear(s, tensors...)
-	s = shape{in: m.inter, outs: []int{m.experts * c.HiddenSize}, bias: m.bias}
+	both.upProj = l.linear(s, tensors...)
+	s = shape{inputs: m.inter, outputs: []int{m.experts * c.HiddenSize}, bias: m.bias}
 	if m.experts > 1 {
 		s.rows = [][]span{{{m.expert * c.HiddenSize, (m.expert + 1) * c.HiddenSize}}}
 	}
-	both.down = l.rowParallel(s, down)
+	both.downProj = l.rowParallel(s, downProj)
 	return both
 }
 

@@ -32,22 +32,22 @@ func (l *linear) forms() matrix.Form {
 	return forms
 }
 
-// product sets dst to the outputs of panels from to to-1, without the bias; a panel has matrix.Panel outputs. Panel
-// numbers start at 0 in the first of l.parts, and continue from each part to the next.
-func (l *linear) product(dst []float32, x *matrix.Input, from, to int, s *matrix.Scratch) {
+// product sets dst to the outputs of the panels [start, end), without the bias. A panel has matrix.Panel outputs. The
+// panels of all l.parts are numbered consecutively from 0.
+func (l *linear) product(dst []float32, x *matrix.Input, start, end int, s *matrix.Scratch) {
 	column := 0
 	for _, m := range l.parts {
-		if n := m.Panels(); from < n && to > 0 {
-			m.Product(dst[column:], l.out, x, max(from, 0), min(to, n), s)
+		if n := m.Panels(); start < n && end > 0 {
+			m.Product(dst[column:], l.out, x, max(start, 0), min(end, n), s)
 		}
-		from, to = from-m.Panels(), to-m.Panels()
+		start, end = start-m.Panels(), end-m.Panels()
 		column += m.Out
 	}
 }
 
-// packedType returns the type of matrix to which the weights of t are packed. in is the number of inputs of the
+// packedType returns the type of matrix to which the weights of t are packed. inputs is the number of inputs of the
 // whole model's matrix.
-func (l *loader) packedType(t *weights.Tensor, in int) matrix.Type {
+func (l *loader) packedType(t *weights.Tensor, inputs int) matrix.Type {
 	switch l.rounding {
 	case matrix.Rounded:
 		if rounds := t.Rounds(); rounds != matrix.F32 {
@@ -56,7 +56,7 @@ func (l *loader) packedType(t *weights.Tensor, in int) matrix.Type {
 	case matrix.Shorts:
 		// W16A16 multiplies pairs of inputs. If the number of inputs is a multiple of 8, each of up to 4 workers has
 		// whole pairs.
-		if (t.DType == weights.F16 || t.DType == weights.BF16) && in%8 == 0 {
+		if (t.DType == weights.F16 || t.DType == weights.BF16) && inputs%8 == 0 {
 			return matrix.W16A16
 		}
 	}
@@ -77,8 +77,8 @@ func (t *transposed) Row(i int, dst []float32) {
 	}
 }
 
-// A paired is a source for the gate and up projections of experts, whose rows alternate in the tensor. Its own rows
-// are, for each expert, first those of the gate and then those of the up projection.
+// A paired is a source for the gate and up projections of experts. In the tensor, the rows of the two projections of an
+// expert alternate. In the source, an expert has the rows of the gate projection and then those of the up projection.
 type paired struct {
 	*weights.Tensor
 	inter int // rows of an expert's gate
@@ -102,14 +102,14 @@ func (l *loader) pack(src *stack) *matrix.Matrix {
 		return nil
 	}
 	first, c, out := src.tensors[0], src.cuts[0], src.rows()
-	kind, in, block := l.packedType(first, c.width), c.cols.len(), c.block
+	kind, inputs, block := l.packedType(first, c.width), c.cols.len(), c.block
 	if l.shapes || l.device != nil {
 		return l.inFile(kind, src)
 	}
-	m, err := l.weights.New(kind, out, in, block)
+	m, err := l.weights.New(kind, out, inputs, block)
 	if err == nil {
 		job := &packing{m: m, src: src, errs: make([]error, m.Panels())}
-		wave := max(1, waveBytes/(matrix.Panel*in*4))
+		wave := max(1, waveBytes/(matrix.Panel*inputs*4))
 		for job.first = 0; job.first < m.Panels(); job.first += wave {
 			n := min(wave, m.Panels()-job.first)
 			l.pool.Run(n, job)
@@ -141,36 +141,36 @@ func (p *packing) Do(_, i int) {
 	p.errs[i] = p.m.Pack(p.src, i, i+1)
 }
 
-// A shape says which rows and columns of its tensors a linear has. Each tensor has in inputs; tensor i has outs[i]
-// outputs.
+// A shape says which rows and columns of its tensors a linear has. All tensors have the same number of inputs. The
+// number of outputs of tensor i is outputs[i].
 type shape struct {
-	in     int
-	outs   []int
-	rows   [][]span // of each tensor; nil means all
-	cols   span     // inputs; empty means all
-	bias   bool
-	paired int // number of rows of an expert's gate if they alternate with those of the up projection, else 0
+	inputs  int
+	outputs []int
+	rows    [][]span // of each tensor; nil means all
+	cols    span     // inputs; empty means all
+	bias    bool
+	paired  int // number of rows of an expert's gate if they alternate with those of the up projection, else 0
 }
 
 // linear loads the matrices of the given tensors. It packs consecutive tensors of the same type as one matrix.
 func (l *loader) linear(s shape, tensors ...string) (lin linear) {
 	if s.cols.len() == 0 {
-		s.cols = span{0, s.in}
+		s.cols = span{0, s.inputs}
 	}
 	var group stack
 	for i, name := range tensors {
-		t := l.matrix(name, s.outs[i], s.in)
+		t := l.matrix(name, s.outputs[i], s.inputs)
 		if l.err != nil {
 			return lin
 		}
 		if len(group.tensors) > 0 && group.tensors[0].DType != t.DType {
 			lin.parts, group = append(lin.parts, l.pack(&group)), stack{}
 		}
-		rows := []span{{0, s.outs[i]}}
+		rows := []span{{0, s.outputs[i]}}
 		if s.rows != nil {
 			rows = s.rows[i]
 		}
-		c := &cut{source: t, rows: rows, width: s.in, cols: s.cols, block: t.Block()}
+		c := &cut{source: t, rows: rows, width: s.inputs, cols: s.cols, block: t.Block()}
 		if l.names.transposed {
 			c.block = 0
 			c.source = &transposed{tensor: t}
@@ -200,8 +200,8 @@ func (l *loader) biases(lin *linear, s *shape, tensors []string) {
 			return
 		case l.err != nil:
 			return
-		case t.Rows*t.Cols != s.outs[i]:
-			l.fail("the tensor %q is %d × %d, the configuration says %d", t.Name, t.Rows, t.Cols, s.outs[i])
+		case t.Rows*t.Cols != s.outputs[i]:
+			l.fail("the tensor %q is %d × %d, the configuration says %d", t.Name, t.Rows, t.Cols, s.outputs[i])
 			return
 		}
 		v := t.Vector()
@@ -224,15 +224,15 @@ func (l *loader) biases(lin *linear, s *shape, tensors []string) {
 // sums have the same bits.
 func (l *loader) rowParallel(s shape, tensor string) linear {
 	n := l.part.size()
-	s.cols = l.part.span(s.in)
+	s.cols = l.part.span(s.inputs)
 	lin := l.linear(s, tensor)
 	if l.err != nil {
 		return lin
 	}
 	m := lin.parts[0]
-	slices := matrix.Slices(s.in, m.Unit())
+	slices := matrix.Slices(s.inputs, m.Unit())
 	if slices < n {
-		l.fail("the %d inputs of %q cannot be shared out among %d workers: the share of each must be a multiple of %d", s.in,
+		l.fail("the %d inputs of %q cannot be shared out among %d workers: the share of each must be a multiple of %d", s.inputs,
 			tensor, n, m.Unit())
 	} else if err := m.Slice(slices / n); err != nil {
 		l.stop(err)

@@ -45,8 +45,8 @@ type layer struct {
 }
 
 type mlp struct {
-	up   linear // preceded by the gate if there is one
-	down linear
+	upProj   linear // preceded by the gate if there is one
+	downProj linear
 }
 
 func (m *Model) eachLinear(f func(*linear)) {
@@ -54,16 +54,16 @@ func (m *Model) eachLinear(f func(*linear)) {
 		l := &m.layers[i]
 		f(&l.qkv)
 		f(&l.out)
-		f(&l.mlp.up)
-		f(&l.mlp.down)
+		f(&l.mlp.upProj)
+		f(&l.mlp.downProj)
 		if l.experts == nil {
 			continue
 		}
 		f(&l.experts.router)
 		f(&l.experts.sharedRouter)
 		for i := range l.experts.all {
-			f(&l.experts.all[i].up)
-			f(&l.experts.all[i].down)
+			f(&l.experts.all[i].upProj)
+			f(&l.experts.all[i].downProj)
 		}
 	}
 	f(&m.head)
@@ -172,7 +172,7 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 	if gguf {
 		err = l.allUsed()
 	} else {
-		unused, err = l.unused()
+		unused, err = l.unusedNames()
 	}
 	if err != nil {
 		return nil, err
@@ -206,10 +206,10 @@ func (l *loader) findNames(gguf bool) {
 		l.names = folderNames(l.config)
 		l.prefix = prefixes[0]
 	}
-	if at := slices.IndexFunc(prefixes, func(p string) bool {
+	if i := slices.IndexFunc(prefixes, func(p string) bool {
 		return l.files.Get(p+l.names.embed+".weight") != nil
-	}); at >= 0 {
-		l.prefix = prefixes[at]
+	}); i >= 0 {
+		l.prefix = prefixes[i]
 	}
 }
 
@@ -225,12 +225,12 @@ var ErrNotQuantized = refused("its weights are not of a quantized type of GGUF, 
 // Products with other weights do not change. A model without quantized weights is refused with ErrNotQuantized.
 func Int8Activations(l *loader) { l.rounding = matrix.Rounded }
 
-// ErrNotHalves is the error if BF16Activations is used for a model for which it changes no product.
+// ErrNotHalves is the error if BF16Activations is used for a model in which no matrix product would change.
 var ErrNotHalves = refused("its weights are not F16 or BF16, which are multiplied by BF16 activations")
 
 // BF16Activations is an Option that rounds F16 weights, and the inputs of products with F16 and BF16 weights, to BF16.
-// Such a product multiplies BF16 and adds in float32. Products with other weights do not change. Neither do products if
-// the number of inputs is not a multiple of 8. If no product changes, the model is refused with ErrNotHalves.
+// Such a product multiplies BF16 and adds in float32. Products with other weights do not change, and products whose
+// number of inputs is not a multiple of 8 do not change. If no product changes, the model is refused with ErrNotHalves.
 func BF16Activations(l *loader) { l.rounding = matrix.Shorts }
 
 func (m *Model) forms() matrix.Form {
@@ -239,7 +239,8 @@ func (m *Model) forms() matrix.Form {
 	return forms
 }
 
-// PackedBytes estimates the size of a model's packed weights, without Options and for all parts together.
+// PackedBytes estimates the size of a model's packed weights if the model is loaded without Options. A model that is
+// divided into Parts has this size in total.
 func PackedBytes(files *weights.Tensors) int {
 	bytes := 0
 	for _, name := range files.Names() {
@@ -267,8 +268,8 @@ func (l *loader) tensor(name string) *weights.Tensor {
 			l.used[full] = true
 			return t
 		}
-		if what := l.files.DescribeOther(full); what != "" {
-			l.fail("the tensor %q is %s; vectors and matrices of F32, F16 and BF16 are read", full, what)
+		if description := l.files.DescribeOther(full); description != "" {
+			l.fail("the tensor %q is %s; vectors and matrices of F32, F16 and BF16 are read", full, description)
 			return nil
 		}
 	}
@@ -296,13 +297,15 @@ func (l *loader) allUsed() error {
 	return nil
 }
 
-// notReported matches the names of tensors that unused leaves out. Frequencies and masks are computed. Scales are read
-// with their weights or have no effect. The others are tensors for images.
+// notReported matches the names of tensors that Model.Unused does not report. The tensors of frequencies and masks are
+// not needed, because this package computes these numbers. Scales are read with their weights or have no effect. The
+// other tensors process images.
 var notReported = regexp.MustCompile(
 	`(inv_freq|masked_bias|_scale|_scale_inv|\.scales)$|vision_tower\.|multi_modal_projector\.`)
 
-// unused returns the names for Model.Unused, or an error if an unused bias is not 0 and would change the logits.
-func (l *loader) unused() (names []string, err error) {
+// unusedNames returns the names for Model.Unused. It returns an error if an unused bias is not 0, because such a bias
+// would change the logits.
+func (l *loader) unusedNames() (names []string, err error) {
 	for _, name := range l.files.Names() {
 		base, bias := strings.CutSuffix(name, ".bias")
 		tied := l.config.TieEmbeddings && strings.HasSuffix(name, l.names.head+".weight")
@@ -317,12 +320,12 @@ func (l *loader) unused() (names []string, err error) {
 	return names, nil
 }
 
-func (l *loader) matrix(name string, out, in int) *weights.Tensor {
+func (l *loader) matrix(name string, outputs, inputs int) *weights.Tensor {
 	t := l.tensor(name + ".weight")
 	if l.names.transposed {
-		out, in = in, out
+		outputs, inputs = inputs, outputs
 	}
-	l.expect(t, out, in)
+	l.expect(t, outputs, inputs)
 	return t
 }
 

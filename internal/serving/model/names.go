@@ -7,7 +7,7 @@ type names struct {
 	attnNorm, q, k, v, out, qNorm, kNorm string
 	sinks                                string // the complete name, including .weight if it has it
 	attnPost, mlpPost                    string // norms after attention and after the MLP
-	mlpNorm, gate, up, down              string
+	mlpNorm, gate, upProj, downProj      string
 	router                               string
 	expertGate, expertUp, expertDown     string // a second %d is the expert; without it, a tensor has all experts
 	sharedGate, sharedUp, sharedDown     string
@@ -30,12 +30,12 @@ func folderNames(c *Config) *names {
 
 // namesInGGUF returns the names of the tensors of a GGUF file. has reports whether the file has a tensor. Some files
 // have queries, keys and values in one tensor, or a tensor for each expert.
-func namesInGGUF(c *Config, has func(tensor string) bool) *names {
+func namesInGGUF(c *Config, hasTensor func(tensor string) bool) *names {
 	n := ggufNames
-	if has("blk.0.attn_qkv.weight") {
+	if hasTensor("blk.0.attn_qkv.weight") {
 		n.q, n.k, n.v = "blk.%d.attn_qkv", "", ""
 	}
-	if has("blk.0.ffn_gate.0.weight") { // Mixtral, before its experts were stacked
+	if hasTensor("blk.0.ffn_gate.0.weight") { // Mixtral, before its experts were stacked
 		n.expertGate, n.expertUp, n.expertDown = "blk.%d.ffn_gate.%d", "blk.%d.ffn_up.%d", "blk.%d.ffn_down.%d"
 	}
 	if f := familyOf(func(f *family) bool { return f.gguf.name == c.Family }); f != nil && f.gguf.names != nil {
@@ -51,7 +51,7 @@ var llamaNames = names{
 	v: "layers.%d.self_attn.v_proj", out: "layers.%d.self_attn.o_proj",
 	qNorm: "layers.%d.self_attn.q_norm", kNorm: "layers.%d.self_attn.k_norm",
 	mlpNorm: "layers.%d.post_attention_layernorm",
-	gate:    "layers.%d.mlp.gate_proj", up: "layers.%d.mlp.up_proj", down: "layers.%d.mlp.down_proj",
+	gate:    "layers.%d.mlp.gate_proj", upProj: "layers.%d.mlp.up_proj", downProj: "layers.%d.mlp.down_proj",
 	router:     "layers.%d.mlp.gate",
 	expertGate: "layers.%d.mlp.experts.%d.gate_proj", expertUp: "layers.%d.mlp.experts.%d.up_proj",
 	expertDown: "layers.%d.mlp.experts.%d.down_proj",
@@ -63,7 +63,7 @@ var ggufNames = names{
 	embed: "token_embd", norm: "output_norm", head: "output",
 	attnNorm: "blk.%d.attn_norm", q: "blk.%d.attn_q", k: "blk.%d.attn_k", v: "blk.%d.attn_v", out: "blk.%d.attn_output",
 	qNorm: "blk.%d.attn_q_norm", kNorm: "blk.%d.attn_k_norm",
-	mlpNorm: "blk.%d.ffn_norm", gate: "blk.%d.ffn_gate", up: "blk.%d.ffn_up", down: "blk.%d.ffn_down",
+	mlpNorm: "blk.%d.ffn_norm", gate: "blk.%d.ffn_gate", upProj: "blk.%d.ffn_up", downProj: "blk.%d.ffn_down",
 	sinks: "blk.%d.attn_sinks.weight", attnPost: "blk.%d.post_attention_norm", mlpPost: "blk.%d.post_ffw_norm",
 	router: "blk.%d.ffn_gate_inp", expertGate: "blk.%d.ffn_gate_exps", expertUp: "blk.%d.ffn_up_exps",
 	expertDown: "blk.%d.ffn_down_exps", sharedGate: "blk.%d.ffn_gate_shexp", sharedUp: "blk.%d.ffn_up_shexp",

@@ -24,19 +24,19 @@ import (
 type makeFamily func(name, kind string, heads, kvHeads, dim int, more map[string]any) family
 
 func newerFamilies(llama makeFamily) []family {
-	make := func(name, kind string, heads, kvHeads, dim int, shape layerShape, more map[string]any) family {
-		f := llama(name, kind, heads, kvHeads, dim, more)
+	make := func(name, kind string, heads, kvHeads, dim int, shape layerShape, extra map[string]any) family {
+		f := llama(name, kind, heads, kvHeads, dim, extra)
 		f.ref.shape = shape
-		if window, ok := more["sliding_window"].(int); ok {
+		if window, ok := extra["sliding_window"].(int); ok {
 			f.ref.window = window
 		}
-		if layers, ok := more["num_hidden_layers"].(int); ok {
+		if layers, ok := extra["num_hidden_layers"].(int); ok {
 			f.ref.layers = layers
 		}
 		return f
 	}
 	last := func(n int) func(int) bool { return func(l int) bool { return l%n == n-1 } }
-	gemma := layerShape{offset: 1, embed: math.Sqrt(48), attention: 1 / math.Sqrt(24), after: true, before: true, gelu: true,
+	gemma := layerShape{offset: 1, embed: math.Sqrt(48), attention: 1 / math.Sqrt(24), postNorm: true, preNorm: true, gelu: true,
 		full: last(2), cap: 5, logitCap: 3}
 	gemma2 := make("Gemma 2", "gemma2", 4, 2, 16, gemma, map[string]any{"hidden_activation": "gelu_pytorch_tanh", "hidden_act": nil,
 		"sliding_window": 9, "query_pre_attn_scalar": 24, "attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0,
@@ -63,7 +63,7 @@ func newerFamilies(llama makeFamily) []family {
 		ramp := min(1, float64(i)/6)
 		return (1 - ramp) + ramp/4
 	}
-	olmo3 := make("OLMo 3", "olmo3", 4, 2, 32, layerShape{after: true, widthNorm: true, full: last(4), localTheta: 1000},
+	olmo3 := make("OLMo 3", "olmo3", 4, 2, 32, layerShape{postNorm: true, widthNorm: true, full: last(4), localTheta: 1000},
 		map[string]any{"num_hidden_layers": 4, "sliding_window": 9, "rope_scaling": map[string]any{"rope_type": "yarn",
 			"factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 8.0}})
 	olmo3.ref.ropeFactor, olmo3.ref.stretch = yarn.ref.ropeFactor, yarn.ref.stretch
@@ -90,7 +90,7 @@ func newerFamilies(llama makeFamily) []family {
 	return []family{
 		gemma2, gemma3, make("Phi-3", "phi3", 4, 2, 16, layerShape{}, nil), partial, longrope, yarn, olmo3, dynamic, granite,
 		make("SmolLM3", "smollm3", 4, 2, 16, layerShape{noRope: last(4)}, map[string]any{"num_hidden_layers": 4, "tie_word_embeddings": true}),
-		make("OLMo 2", "olmo2", 4, 4, 16, layerShape{after: true, widthNorm: true}, nil),
+		make("OLMo 2", "olmo2", 4, 4, 16, layerShape{postNorm: true, widthNorm: true}, nil),
 		make("Mixtral", "mixtral", 4, 2, 16, mixtral, map[string]any{"num_local_experts": 5, "num_experts_per_tok": 2}),
 		make("Qwen2-MoE", "qwen2_moe", 4, 2, 16, qwen2, experts),
 		make("Qwen3-MoE", "qwen3_moe", 4, 4, 16, qwen3, normalized), gptOSS,
@@ -134,13 +134,13 @@ func tinyReference(g *weights.GGUF, t *weightfile.Tiny) *reference {
 	case "smollm3":
 		p.noRope = last(4)
 	case "olmo2", "olmo2, windows and yarn":
-		*p = layerShape{after: true, widthNorm: true, full: last(4), localTheta: 1000}
+		*p = layerShape{postNorm: true, widthNorm: true, full: last(4), localTheta: 1000}
 	case "granite":
 		*p = layerShape{embed: 3, residual: scale, attention: float64(float32(0.1)), logits: 4}
 	case "gemma2":
-		*p = layerShape{embed: 8, after: true, before: true, gelu: true, full: last(2), cap: 5, logitCap: 3}
+		*p = layerShape{embed: 8, postNorm: true, preNorm: true, gelu: true, full: last(2), cap: 5, logitCap: 3}
 	case "gemma3":
-		*p = layerShape{embed: 8, after: true, before: true, gelu: true, full: last(3), headNorm: true, localTheta: 100}
+		*p = layerShape{embed: 8, postNorm: true, preNorm: true, gelu: true, full: last(3), headNorm: true, localTheta: 100}
 		r.scale = func(f float64) float64 { return f / 2 }
 	case "gpt-oss", "gpt-oss, MXFP4":
 		p.clamped, p.full = true, last(2)
@@ -163,9 +163,9 @@ func tinyWeights(g *weights.GGUF, arch string) map[string][]float32 {
 	}
 	for l := range weightfile.TinyLayers {
 		for _, kind := range []string{".weight", ".bias"} {
-			for from, to := range parts {
-				if t := g.Get(fmt.Sprintf("blk.%d.%s%s", l, from, kind)); t != nil {
-					w[fmt.Sprintf("model.layers.%d.%s%s", l, to, kind)] = t.Vector()
+			for source, target := range parts {
+				if t := g.Get(fmt.Sprintf("blk.%d.%s%s", l, source, kind)); t != nil {
+					w[fmt.Sprintf("model.layers.%d.%s%s", l, target, kind)] = t.Vector()
 				}
 			}
 			for _, name := range []string{"gate", "up", "down"} {

@@ -64,19 +64,19 @@ func gelu(dst, x []float32) {
 	}
 }
 
-// prepareGate changes gate and up so that silu(gate) × up becomes the result of the gated activation a.
-func prepareGate(a Activation, gate, up []float32) {
+// prepareGate changes gate and factor so that silu(gate) × factor becomes the result of the gated activation a.
+func prepareGate(a Activation, gate, factor []float32) {
 	switch a {
 	case GatedGELU: // gelu(x) = x · sigmoid(x·t), approximated by tanh
 		const c, d = 1.5957691216057308, 0.044715 // c = 2·sqrt(2/π)
 		for i, x := range gate {
 			t := c * (1 + d*x*x)
-			gate[i], up[i] = x*t, up[i]/t
+			gate[i], factor[i] = x*t, factor[i]/t
 		}
 	case ClampedSwiGLU:
 		const limit, alpha = 7, 1.702
 		for i, x := range gate {
-			gate[i], up[i] = alpha*min(x, limit), (max(-limit, min(up[i], limit))+1)/alpha
+			gate[i], factor[i] = alpha*min(x, limit), (max(-limit, min(factor[i], limit))+1)/alpha
 		}
 	}
 }
@@ -103,12 +103,12 @@ func (c *Config) FinishLogits(x []float32) {
 	limit := float32(c.LogitCap)
 	var powers [256]float32 // e^(-2|x / limit|)
 	for ; len(x) > 0; x = x[min(len(x), len(powers)):] {
-		some := powers[:min(len(x), len(powers))]
-		for i := range some {
-			some[i] = -float32(math.Abs(float64(x[i])))
+		piece := powers[:min(len(x), len(powers))]
+		for i := range piece {
+			piece[i] = -float32(math.Abs(float64(x[i])))
 		}
-		matrix.Exp(some, 0, 2/limit)
-		for i, p := range some {
+		matrix.Exp(piece, 0, 2/limit)
+		for i, p := range piece {
 			x[i] = float32(math.Copysign(float64(limit*(1-p)/(1+p)), float64(x[i])))
 		}
 	}

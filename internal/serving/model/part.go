@@ -40,15 +40,16 @@ func (c *Config) local(p Part) Config {
 	return l
 }
 
-type span struct{ from, to int }
+type span struct{ start, end int }
 
-func (s span) len() int { return s.to - s.from }
+func (s span) len() int { return s.end - s.start }
 
-// qkvRows returns the part's rows of a matrix with the rows of queries, keys and values. query and kv are the
-// numbers of rows of queries and of keys in the whole matrix.
+// qkvRows returns which rows of a matrix belong to the part. The whole matrix has rows for queries, then rows for keys,
+// then rows for values. query is the number of rows for queries; kv is the number of rows for keys, and of those for
+// values.
 func (p Part) qkvRows(query, kv int) []span {
 	q, k := p.span(query), p.span(kv)
-	return []span{q, {query + k.from, query + k.to}, {query + kv + k.from, query + kv + k.to}}
+	return []span{q, {query + k.start, query + k.end}, {query + kv + k.start, query + kv + k.end}}
 }
 
 func count(spans []span) int {
@@ -60,14 +61,14 @@ func count(spans []span) int {
 }
 
 // pick returns the concatenated values in spans, or nil if v is nil.
-func pick(v []float32, spans ...span) (some []float32) {
+func pick(v []float32, spans ...span) (picked []float32) {
 	if v == nil {
 		return nil
 	}
 	for _, s := range spans {
-		some = append(some, v[s.from:s.to]...)
+		picked = append(picked, v[s.start:s.end]...)
 	}
-	return some
+	return picked
 }
 
 // A cut is some columns of some rows of a source.
@@ -85,7 +86,7 @@ func (c *cut) row(i int) int {
 		i -= c.rows[s].len()
 		s++
 	}
-	return c.rows[s].from + i
+	return c.rows[s].start + i
 }
 
 type rowBuffer struct {
@@ -104,7 +105,7 @@ func (c *cut) Row(i int, dst []float32) {
 	b := rowBuffers.Get().(*rowBuffer)
 	b.values = grow(b.values, c.width)
 	c.source.Row(c.row(i), b.values)
-	copy(dst, b.values[c.cols.from:c.cols.to])
+	copy(dst, b.values[c.cols.start:c.cols.end])
 	rowBuffers.Put(b)
 }
 
@@ -117,8 +118,8 @@ func (c *cut) Quantized(i int, q []int8, scales []matrix.Scale) {
 	b, blocks := rowBuffers.Get().(*rowBuffer), c.width/c.block
 	b.q, b.scales = grow(b.q, c.width), grow(b.scales, blocks)
 	source.Quantized(c.row(i), b.q, b.scales)
-	copy(q, b.q[c.cols.from:c.cols.to])
-	copy(scales, b.scales[c.cols.from/c.block:c.cols.to/c.block])
+	copy(q, b.q[c.cols.start:c.cols.end])
+	copy(scales, b.scales[c.cols.start/c.block:c.cols.end/c.block])
 	rowBuffers.Put(b)
 }
 
@@ -136,7 +137,8 @@ func (s *stack) rows() int {
 	return n
 }
 
-func (s *stack) at(i int) (*cut, int) {
+// find returns the cut that has row i of the stack, and the row's index in the cut.
+func (s *stack) find(i int) (*cut, int) {
 	c := 0
 	for n := count(s.cuts[c].rows); i >= n; n = count(s.cuts[c].rows) {
 		i -= n
@@ -145,18 +147,18 @@ func (s *stack) at(i int) (*cut, int) {
 	return s.cuts[c], i
 }
 
-// release tells the system that the memory of rows [from, to) in the files is not needed. The rows will not be read
-// again.
-func (s *stack) release(from, to int) {
-	for i := from; i < to; i++ {
-		c, row := s.at(i)
+// release tells the system that the memory of the rows [start, end) in the files is not needed. The rows will not be
+// read again.
+func (s *stack) release(start, end int) {
+	for i := start; i < end; i++ {
+		c, row := s.find(i)
 		t, ok := c.source.(*weights.Tensor)
 		if !ok || c.cols.len() < c.width {
 			continue // another part will read the rest
 		}
 		// All rows that are consecutive in the tensor.
 		first, n := c.row(row), 1
-		for i+n < to && row+n < count(c.rows) && c.row(row+n) == first+n {
+		for i+n < end && row+n < count(c.rows) && c.row(row+n) == first+n {
 			n++
 		}
 		t.ReleaseRows(first, first+n)
@@ -165,12 +167,12 @@ func (s *stack) release(from, to int) {
 }
 
 func (s *stack) Row(i int, dst []float32) {
-	c, row := s.at(i)
+	c, row := s.find(i)
 	c.Row(row, dst)
 }
 
 func (s *stack) Quantized(i int, q []int8, scales []matrix.Scale) {
-	c, row := s.at(i)
+	c, row := s.find(i)
 	c.Quantized(row, q, scales)
 }
 
@@ -187,30 +189,30 @@ type Group interface {
 	Gather(rank int, dst []float32, stride int, part []float32, columns []Columns) error
 }
 
-// Columns are columns From to To-1 of a matrix.
-type Columns struct{ From, To int }
+// Columns are the columns [Start, End) of a matrix.
+type Columns struct{ Start, End int }
 
 // CopyFrom copies part to dst. part has only these columns of some rows, without gaps; rows of dst are stride values
 // apart.
 func (c Columns) CopyFrom(part, dst []float32, stride int) {
-	width := c.To - c.From
+	width := c.End - c.Start
 	for r := 0; r*width < len(part); r++ {
-		copy(dst[r*stride+c.From:][:width], part[r*width:])
+		copy(dst[r*stride+c.Start:][:width], part[r*width:])
 	}
 }
 
 // Workers is a Group in one process.
 type Workers struct {
-	size  int
-	share [][]float32
-	sum   []float32
-	to    []float32
-	all   *parallel.Barrier
+	size    int
+	share   [][]float32
+	sum     []float32
+	dst     []float32
+	barrier *parallel.Barrier
 }
 
 // NewWorkers returns a Group of n workers: 1, 2 or 4.
 func NewWorkers(n int) *Workers {
-	return &Workers{size: n, share: make([][]float32, n), all: parallel.NewBarrier(n)}
+	return &Workers{size: n, share: make([][]float32, n), barrier: parallel.NewBarrier(n)}
 }
 
 // AllReduce implements Group. Each worker sums its share of the values.
@@ -219,34 +221,34 @@ func (w *Workers) AllReduce(rank int, x []float32) error {
 	if rank == 0 {
 		w.sum = grow(w.sum, len(x))
 	}
-	w.all.Wait(rank)
-	from, to := len(x)*rank/w.size, len(x)*(rank+1)/w.size
-	sum := w.sum[from:to]
+	w.barrier.Wait(rank)
+	start, end := len(x)*rank/w.size, len(x)*(rank+1)/w.size
+	sum := w.sum[start:end]
 	switch s := w.share; w.size {
 	case 2:
-		a, b := s[0][from:to], s[1][from:to]
+		a, b := s[0][start:end], s[1][start:end]
 		for i := range sum {
 			sum[i] = a[i] + b[i]
 		}
 	case 4:
-		a, b, c, d := s[0][from:to], s[1][from:to], s[2][from:to], s[3][from:to]
+		a, b, c, d := s[0][start:end], s[1][start:end], s[2][start:end], s[3][start:end]
 		for i := range sum {
 			sum[i] = (a[i] + b[i]) + (c[i] + d[i])
 		}
 	}
-	w.all.Wait(rank)
+	w.barrier.Wait(rank)
 	copy(x, w.sum)
-	w.all.Wait(rank)
+	w.barrier.Wait(rank)
 	return nil
 }
 
 // Gather implements Group.
 func (w *Workers) Gather(rank int, dst []float32, stride int, part []float32, columns []Columns) error {
 	if rank == 0 {
-		w.to = dst
+		w.dst = dst
 	}
-	w.all.Wait(rank)
-	columns[rank].CopyFrom(part, w.to, stride)
-	w.all.Wait(rank)
+	w.barrier.Wait(rank)
+	columns[rank].CopyFrom(part, w.dst, stride)
+	w.barrier.Wait(rank)
 	return nil
 }

@@ -51,9 +51,9 @@ func requireSameBits(t *testing.T, one, many group) {
 	for _, b := range many {
 		b.runner.SetMLPRows(10)
 	}
-	table, beside := randomTable(1, 0, 8), randomTable(2, 20, 8)
+	table, otherTable := randomTable(1, 0, 8), randomTable(2, 20, 8)
 	for _, ends := range [][2]int{{0, 20}, {20, 33}, {33, 34}, {34, 35}, {35, 40}} {
-		parts := []part{{other, 0, beside}, {tokens[ends[0]:ends[1]], ends[0], table}}
+		parts := []part{{other, 0, otherTable}, {tokens[ends[0]:ends[1]], ends[0], table}}
 		want := one.step(t, parts...)
 		require.Equal(t, want, many.step(t, parts...), "tokens from %d to %d", ends[0], ends[1])
 	}
@@ -81,7 +81,8 @@ func TestPartsTogetherComputeTheBitsOfTheWhole(t *testing.T) {
 	require.GreaterOrEqual(t, shared[4], 1)
 }
 
-// Ensure that parts of quantized models compute the bits of the whole model, also with rounded activations.
+// Ensure that the parts of a quantized model together compute the same logits as the whole model, bit for bit. The same
+// must hold if activations are rounded.
 func TestPartsOfQuantizedWeightsComputeTheBitsOfTheWhole(t *testing.T) {
 	for _, test := range []struct {
 		replace map[string]string

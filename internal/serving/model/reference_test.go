@@ -29,7 +29,7 @@ type reference struct {
 
 type layerShape struct {
 	offset, embed, residual, attention, cap, logits, logitCap float64 // 0: none
-	after, before, headNorm, widthNorm, gelu, clamped         bool
+	postNorm, preNorm, headNorm, widthNorm, gelu, clamped     bool
 	full, noRope                                              func(layer int) bool // nil: no layer
 	localTheta                                                float64              // of layers with a window
 	experts, perToken, expertInter, sharedInter               int
@@ -40,19 +40,19 @@ type layerShape struct {
 
 // times returns the product of x and a matrix of the shape [out, in] (in GPT-2 [in, out]), plus the bias if there is
 // one.
-func (r *reference) times(name string, x []float64, out int) []float64 {
+func (r *reference) times(name string, x []float64, outputs int) []float64 {
 	w, ok := r.w[name+".weight"]
 	if !ok {
 		panic(name)
 	}
 	bias := r.w[name+".bias"]
-	y := make([]float64, out)
+	y := make([]float64, outputs)
 	if round := r.rounds[name]; round != nil {
 		x = round(x)
 	}
 	if r.family == "gpt2" && name != "transformer.wte" {
 		for i, v := range x {
-			for o, weight := range w[i*out:][:out] {
+			for o, weight := range w[i*outputs:][:outputs] {
 				y[o] += float64(weight) * v
 			}
 		}
@@ -189,7 +189,7 @@ func (r *reference) attend(l int, q, k, v []float64) []float64 {
 		first = max(0, len(r.keys[l])-r.window)
 	}
 	for h := range r.heads {
-		at := h / (r.heads / r.kvHeads) * r.dim
+		start := h / (r.heads / r.kvHeads) * r.dim
 		var weights []float64
 		sum := 0.0
 		if sinks := r.w[fmt.Sprintf("model.layers.%d.self_attn.sinks.weight", l)]; sinks != nil {
@@ -198,7 +198,7 @@ func (r *reference) attend(l int, q, k, v []float64) []float64 {
 		for t := first; t < len(r.keys[l]); t++ {
 			dot := 0.0
 			for i := range r.dim {
-				dot += q[h*r.dim+i] * r.keys[l][t][at+i]
+				dot += q[h*r.dim+i] * r.keys[l][t][start+i]
 			}
 			if r.shape.attention != 0 {
 				dot *= r.shape.attention
@@ -213,7 +213,7 @@ func (r *reference) attend(l int, q, k, v []float64) []float64 {
 		}
 		for i, p := range weights {
 			for j := range r.dim {
-				out[h*r.dim+j] += p / sum * r.values[l][first+i][at+j]
+				out[h*r.dim+j] += p / sum * r.values[l][first+i][start+j]
 			}
 		}
 	}
@@ -229,32 +229,32 @@ func plus(a, b []float64) []float64 {
 }
 
 func (r *reference) llamaLayer(l int, x []float64, position int) []float64 {
-	at := func(name string) string { return fmt.Sprintf("model.layers.%d.%s", l, name) }
+	named := func(name string) string { return fmt.Sprintf("model.layers.%d.%s", l, name) }
 	p := &r.shape
 	n, second, secondPost := x, "post_attention_layernorm", "post_feedforward_layernorm"
-	if p.after && p.before {
+	if p.postNorm && p.preNorm {
 		second = "pre_feedforward_layernorm"
 	}
-	if !p.after || p.before {
-		n = r.norm(at("input_layernorm"), x)
+	if !p.postNorm || p.preNorm {
+		n = r.norm(named("input_layernorm"), x)
 	}
 	var q, k, v []float64
-	if query, kv := r.heads*r.dim, r.kvHeads*r.dim; r.w[at("self_attn.qkv_proj.weight")] != nil {
-		all := r.times(at("self_attn.qkv_proj"), n, query+2*kv)
+	if query, kv := r.heads*r.dim, r.kvHeads*r.dim; r.w[named("self_attn.qkv_proj.weight")] != nil {
+		all := r.times(named("self_attn.qkv_proj"), n, query+2*kv)
 		q, k, v = all[:query], all[query:query+kv], all[query+kv:]
 	} else {
-		q, k, v = r.times(at("self_attn.q_proj"), n, query), r.times(at("self_attn.k_proj"), n, kv), r.times(at("self_attn.v_proj"), n, kv)
+		q, k, v = r.times(named("self_attn.q_proj"), n, query), r.times(named("self_attn.k_proj"), n, kv), r.times(named("self_attn.v_proj"), n, kv)
 	}
 	if r.family == "qwen3" || p.headNorm {
 		for h := range r.heads {
-			copy(q[h*r.dim:], r.norm(at("self_attn.q_norm"), q[h*r.dim:(h+1)*r.dim]))
+			copy(q[h*r.dim:], r.norm(named("self_attn.q_norm"), q[h*r.dim:(h+1)*r.dim]))
 		}
 		for h := range r.kvHeads {
-			copy(k[h*r.dim:], r.norm(at("self_attn.k_norm"), k[h*r.dim:(h+1)*r.dim]))
+			copy(k[h*r.dim:], r.norm(named("self_attn.k_norm"), k[h*r.dim:(h+1)*r.dim]))
 		}
 	}
 	if p.widthNorm {
-		q, k = r.norm(at("self_attn.q_norm"), q), r.norm(at("self_attn.k_norm"), k)
+		q, k = r.norm(named("self_attn.q_norm"), q), r.norm(named("self_attn.k_norm"), k)
 	}
 	if p.noRope == nil || !p.noRope(l) {
 		theta, scaled := r.theta, true
@@ -265,8 +265,8 @@ func (r *reference) llamaLayer(l int, x []float64, position int) []float64 {
 		r.rope(k, position, theta, scaled)
 	}
 	add := func(x, y []float64, norm string) []float64 {
-		if p.after {
-			y = r.norm(at(norm), y)
+		if p.postNorm {
+			y = r.norm(named(norm), y)
 		}
 		if p.residual != 0 {
 			for i := range y {
@@ -275,46 +275,46 @@ func (r *reference) llamaLayer(l int, x []float64, position int) []float64 {
 		}
 		return plus(x, y)
 	}
-	x = add(x, r.times(at("self_attn.o_proj"), r.attend(l, q, k, v), r.hidden), "post_attention_layernorm")
+	x = add(x, r.times(named("self_attn.o_proj"), r.attend(l, q, k, v), r.hidden), "post_attention_layernorm")
 	n = x
-	if !p.after || p.before {
-		n = r.norm(at(second), x)
+	if !p.postNorm || p.preNorm {
+		n = r.norm(named(second), x)
 	}
 	if p.experts > 0 {
 		return plus(x, r.mixture(l, n))
 	}
-	return add(x, r.mlp(n, r.inter, at("mlp.gate_proj"), at("mlp.up_proj"), at("mlp.down_proj")), secondPost)
+	return add(x, r.mlp(n, r.inter, named("mlp.gate_proj"), named("mlp.up_proj"), named("mlp.down_proj")), secondPost)
 }
 
 // mlp returns the output of an MLP or of an expert. names are the tensors of gate, up and down projection; gate and
 // up may also be in one tensor.
 func (r *reference) mlp(x []float64, inter int, names ...string) []float64 {
-	var gate, up []float64
+	var gate, upProj []float64
 	if both := strings.Replace(names[1], ".up_proj", ".gate_up_proj", 1); both != names[1] && r.w[both+".weight"] != nil {
 		all := r.times(both, x, 2*inter)
-		gate, up = all[:inter], all[inter:]
+		gate, upProj = all[:inter], all[inter:]
 	} else {
-		gate, up = r.times(names[0], x, inter), r.times(names[1], x, inter)
+		gate, upProj = r.times(names[0], x, inter), r.times(names[1], x, inter)
 	}
 	for i, g := range gate {
 		switch {
 		case r.shape.gelu:
-			up[i] *= g / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g)))
+			upProj[i] *= g / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g)))
 		case r.shape.clamped:
 			g = min(g, 7)
-			up[i] = (max(-7, min(up[i], 7)) + 1) * g / (1 + math.Exp(-1.702*g))
+			upProj[i] = (max(-7, min(upProj[i], 7)) + 1) * g / (1 + math.Exp(-1.702*g))
 		default:
-			up[i] *= g / (1 + math.Exp(-g))
+			upProj[i] *= g / (1 + math.Exp(-g))
 		}
 	}
-	return r.times(names[2], up, r.hidden)
+	return r.times(names[2], upProj, r.hidden)
 }
 
 // mixture returns the output of a layer's experts, including the shared expert if there is one.
 func (r *reference) mixture(l int, x []float64) []float64 {
 	p, sum, taken := &r.shape, 0.0, 0.0
-	at := fmt.Sprintf("model.layers.%d.", l)
-	probability := r.times(at+p.router, x, p.experts)
+	prefix := fmt.Sprintf("model.layers.%d.", l)
+	probability := r.times(prefix+p.router, x, p.experts)
 	order := make([]int, p.experts)
 	for i := range order {
 		order[i] = i
@@ -330,14 +330,14 @@ func (r *reference) mixture(l int, x []float64) []float64 {
 	}
 	all := make([]float64, r.hidden)
 	for _, e := range order[:p.perToken] {
-		name := at + fmt.Sprintf(p.expertNames, e)
+		name := prefix + fmt.Sprintf(p.expertNames, e)
 		y := r.mlp(x, p.expertInter, name+p.expertMLP[0], name+p.expertMLP[1], name+p.expertMLP[2])
 		for i, v := range y {
 			all[i] += probability[e] / sum * v
 		}
 	}
 	if p.sharedInter > 0 {
-		shared := at + "mlp.shared_expert"
+		shared := prefix + "mlp.shared_expert"
 		gate := r.times(shared+"_gate", x, 1)[0]
 		for i, v := range r.mlp(x, p.sharedInter, shared+".gate_proj", shared+".up_proj", shared+".down_proj") {
 			all[i] += v / (1 + math.Exp(-gate))
@@ -347,26 +347,26 @@ func (r *reference) mixture(l int, x []float64) []float64 {
 }
 
 func (r *reference) gpt2Layer(l int, x []float64) []float64 {
-	at := func(name string) string { return fmt.Sprintf("transformer.h.%d.%s", l, name) }
-	qkv := r.times(at("attn.c_attn"), r.norm(at("ln_1"), x), 3*r.hidden)
+	named := func(name string) string { return fmt.Sprintf("transformer.h.%d.%s", l, name) }
+	qkv := r.times(named("attn.c_attn"), r.norm(named("ln_1"), x), 3*r.hidden)
 	a := r.attend(l, qkv[:r.hidden], qkv[r.hidden:2*r.hidden], qkv[2*r.hidden:])
-	x = plus(x, r.times(at("attn.c_proj"), a, r.hidden))
-	up := r.times(at("mlp.c_fc"), r.norm(at("ln_2"), x), r.inter)
-	for i, v := range up {
-		up[i] = v / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(v+0.044715*v*v*v)))
+	x = plus(x, r.times(named("attn.c_proj"), a, r.hidden))
+	upProj := r.times(named("mlp.c_fc"), r.norm(named("ln_2"), x), r.inter)
+	for i, v := range upProj {
+		upProj[i] = v / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(v+0.044715*v*v*v)))
 	}
-	return plus(x, r.times(at("mlp.c_proj"), up, r.hidden))
+	return plus(x, r.times(named("mlp.c_proj"), upProj, r.hidden))
 }
 
 func (r *reference) optLayer(l int, x []float64) []float64 {
-	at := func(name string) string { return fmt.Sprintf("model.decoder.layers.%d.%s", l, name) }
-	n := r.norm(at("self_attn_layer_norm"), x)
-	q, k, v := r.times(at("self_attn.q_proj"), n, r.hidden), r.times(at("self_attn.k_proj"), n, r.hidden),
-		r.times(at("self_attn.v_proj"), n, r.hidden)
-	x = plus(x, r.times(at("self_attn.out_proj"), r.attend(l, q, k, v), r.hidden))
-	up := r.times(at("fc1"), r.norm(at("final_layer_norm"), x), r.inter)
-	for i, v := range up {
-		up[i] = max(v, 0)
+	named := func(name string) string { return fmt.Sprintf("model.decoder.layers.%d.%s", l, name) }
+	n := r.norm(named("self_attn_layer_norm"), x)
+	q, k, v := r.times(named("self_attn.q_proj"), n, r.hidden), r.times(named("self_attn.k_proj"), n, r.hidden),
+		r.times(named("self_attn.v_proj"), n, r.hidden)
+	x = plus(x, r.times(named("self_attn.out_proj"), r.attend(l, q, k, v), r.hidden))
+	upProj := r.times(named("fc1"), r.norm(named("final_layer_norm"), x), r.inter)
+	for i, v := range upProj {
+		upProj[i] = max(v, 0)
 	}
-	return plus(x, r.times(at("fc2"), up, r.hidden))
+	return plus(x, r.times(named("fc2"), upProj, r.hidden))
 }

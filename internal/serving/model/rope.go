@@ -21,10 +21,10 @@ type Rope struct {
 // Yarn has the settings of rope_type "yarn".
 type Yarn struct {
 	Factor, OriginalLength float64
-	// Pairs that make more than BetaFast turns over OriginalLength positions keep their frequency. The frequencies of
-	// pairs that make fewer than BetaSlow turns are divided by Factor. Those of pairs in between are interpolated.
+	// Pairs that rotate more than BetaFast times over OriginalLength positions keep their frequency. The frequencies of
+	// pairs that rotate fewer than BetaSlow times are divided by Factor. Those of pairs in between are interpolated.
 	BetaFast, BetaSlow float64
-	Exact              bool // the indices of pairs with exactly BetaFast and BetaSlow turns are not rounded
+	Exact              bool // the indices of pairs with exactly BetaFast and BetaSlow rotations are not rounded
 }
 
 // LongRope has the settings of rope_type "longrope". The factors are Short if the server's maximum sequence length
@@ -138,25 +138,27 @@ func (r *Rope) frequencies(headDim int) []float64 {
 	return f
 }
 
-// scale returns the scaled frequency for f. Frequencies with many turns over OriginalLength positions stay the same.
-// Those with few turns are divided by Factor, and those in between are interpolated.
+// scale returns the scaled frequency for f. A frequency is not changed if its pair rotates more than HighFreqFactor times
+// over OriginalLength positions. If its pair rotates fewer than LowFreqFactor times, the frequency is divided by Factor.
+// Frequencies in between are interpolated.
 func (l *Llama3) scale(f float64) float64 {
-	turns := l.OriginalLength * f / (2 * math.Pi)
+	rotations := l.OriginalLength * f / (2 * math.Pi)
 	switch {
-	case turns < l.LowFreqFactor:
+	case rotations < l.LowFreqFactor:
 		return f / l.Factor
-	case turns > l.HighFreqFactor:
+	case rotations > l.HighFreqFactor:
 		return f
 	}
-	smooth := (turns - l.LowFreqFactor) / (l.HighFreqFactor - l.LowFreqFactor)
+	smooth := (rotations - l.LowFreqFactor) / (l.HighFreqFactor - l.LowFreqFactor)
 	return (1-smooth)*f/l.Factor + smooth*f
 }
 
-// frequencyFactor returns the factor for the frequency of pair i. It is 1 for many turns over OriginalLength positions, 1 /
-// Factor for few turns, and a value between them otherwise. size is the number of rotated elements.
+// frequencyFactor returns the factor for the frequency of pair i. The factor is 1 if the pair rotates often over
+// OriginalLength positions, 1 / Factor if it rotates seldom, and a value between these two in other cases. size is the
+// number of rotated elements.
 func (y *Yarn) frequencyFactor(i, size int, theta float64) float64 {
-	pair := func(turns float64) float64 { // the index of the pair with this many turns
-		return float64(size) * math.Log(y.OriginalLength/(turns*2*math.Pi)) / (2 * math.Log(theta))
+	pair := func(rotations float64) float64 { // the index of the pair that rotates so many times
+		return float64(size) * math.Log(y.OriginalLength/(rotations*2*math.Pi)) / (2 * math.Log(theta))
 	}
 	low, high := pair(y.BetaFast), pair(y.BetaSlow)
 	if !y.Exact {
@@ -167,8 +169,8 @@ func (y *Yarn) frequencyFactor(i, size int, theta float64) float64 {
 	return ramp/y.Factor + 1 - ramp
 }
 
-// yarnAttention returns the number by which YaRN multiplies cosines and sines. factor is the scaling of positions,
-// scale is mscale.
+// yarnAttention returns the number by which YaRN multiplies cosines and sines. factor is the factor of rope_scaling in
+// config.json. scale is its mscale or mscale_all_dim. Unless rope_scaling has both, scale is 1.
 func yarnAttention(factor, scale float64) float64 {
 	if factor <= 1 {
 		return 1

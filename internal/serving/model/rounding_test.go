@@ -17,7 +17,7 @@ import (
 // the sequences are short, and a quarter of the tokens may differ.
 func requireRoundedLogits(t *testing.T, b *bench, ref *reference) {
 	const sequences, tokens = 24, 3
-	off := 0
+	differing := 0
 	for seed := range uint64(sequences) {
 		ref.keys, ref.values = nil, nil
 		prompt := randomTokens(seed, tokens)
@@ -29,12 +29,12 @@ func requireRoundedLogits(t *testing.T, b *bench, ref *reference) {
 			}
 			require.Less(t, maxError, 0.5)
 			if maxError > 1e-4 {
-				off++
+				differing++
 			}
 		}
 	}
-	t.Logf("%d of %d tokens are off", off, sequences*tokens)
-	require.Less(t, off, sequences*tokens/4)
+	t.Logf("%d of %d tokens are off", differing, sequences*tokens)
+	require.Less(t, differing, sequences*tokens/4)
 }
 
 // Ensure that Int8Activations rounds activations and nothing else. The logits must equal those of a reference with
@@ -87,8 +87,8 @@ func TestInt8ActivationsChangeLogitsLittle(t *testing.T) {
 	}
 }
 
-// halves maps quantized types to 16-bit types. A file with these replacements has only matrices in F16 and BF16, whose
-// products BF16Activations changes. It does not change products with quantized weights.
+// halves maps quantized types to 16-bit types. A file with these replacements has only matrices in F16 and BF16, so
+// BF16Activations changes all of its products. BF16Activations does not change products with quantized weights.
 var halves = map[string]string{"Q8_0": "F16", "Q6_K": "BF16", "Q4_0": "BF16", "Q4_K": "F16"}
 
 func shortened(x []float64) []float64 {

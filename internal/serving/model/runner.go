@@ -32,9 +32,11 @@ type Batch struct {
 	Placeholders []Placeholder
 }
 
-// A Placeholder says which token of a batch is not known before the previous batch is computed. Tokens[Token] stands
-// for the token with the largest logit in the logits that element Logits[Logits] of the previous batch requests.
-type Placeholder struct{ Token, Logits int32 }
+// A Placeholder is a token of a batch that is not known before the previous batch is computed.
+type Placeholder struct {
+	Token  int32 // index of the token in Batch.Tokens
+	Logits int32 // index in Batch.Logits of the previous batch; these logits are largest for the token
+}
 
 // Blocks says where the keys and values of a group of layers are. The block table of sequence s is
 // BlockTables[s*TableStride:(s+1)*TableStride]; unused entries are ignored.
@@ -69,11 +71,11 @@ type Runner struct {
 	attend  *attention.Runner
 	scratch []*matrix.Scratch
 
-	x, normed, qkv, attended, sums, up, act, logits, part []float32
-	squares                                               []float32 // of queries and keys of each row
+	x, normed, qkv, attended, sums, gateUp, act, logits, part []float32
+	squares                                                   []float32 // of queries and keys of each row
 
-	maxMLPRows int // limit of the rows of up and act
-	upWidth    int // widths of up and act, the largest of all layers
+	maxMLPRows int // limit of the rows of gateUp and act
+	upWidth    int // widths of gateUp and act, the largest of all layers
 	actWidth   int
 	routing    routing
 
@@ -109,8 +111,8 @@ func (c *Config) KVShapeOf(p Part, blockSize int, dtype attention.DType) attenti
 }
 
 // NewRunner makes a Runner. The store must have the shape of m's keys and values. If m is a part of a model, group
-// is required, and its other workers must compute the same batches at the same time. Without places, all layers are
-// in group 0, and layer i uses layer i of the store.
+// is required, and its other workers must compute the same batches at the same time. places has the place of each layer.
+// If there are no places, all layers have the same block table, and layer i uses layer i of the store.
 func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group, places ...Place) (*Runner, error) {
 	s, local := store.Config(), m.local(m.part)
 	if places == nil && s.Layers == m.NumLayers {
@@ -141,8 +143,8 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group,
 	r.product.scratch, r.product.config = r.scratch, &m.Config
 	for i := range m.layers {
 		widest := func(m *mlp) {
-			if m.up.parts != nil {
-				r.upWidth, r.actWidth = max(r.upWidth, m.up.out), max(r.actWidth, m.down.parts[0].In)
+			if m.upProj.parts != nil {
+				r.upWidth, r.actWidth = max(r.upWidth, m.upProj.out), max(r.actWidth, m.downProj.parts[0].In)
 			}
 		}
 		l := &m.layers[i]
@@ -178,7 +180,7 @@ func (r *Runner) Forward(b *Batch) error {
 	r.x, r.normed = grow(r.x, n*m.HiddenSize), grow(r.normed, n*m.HiddenSize)
 	r.qkv, r.attended = grow(r.qkv, n*width), grow(r.attended, n*query)
 	r.sums = grow(r.sums, n*m.HiddenSize)
-	r.up, r.act = grow(r.up, r.mlpRows(n)*r.upWidth), grow(r.act, r.mlpRows(n)*r.actWidth)
+	r.gateUp, r.act = grow(r.gateUp, r.mlpRows(n)*r.upWidth), grow(r.act, r.mlpRows(n)*r.actWidth)
 	r.prepare(b, query, width)
 	r.embed(b)
 	for i := range m.layers {
@@ -295,21 +297,21 @@ func (r *Runner) layer(i int, b *Batch) error {
 		return err
 	}
 	normed := r.normalized(&l.mlpNorm, n)
-	for from := 0; from < n; {
-		rows := r.mlpRows(n - from)
-		x, in := r.x[from*m.HiddenSize:], normed[from*m.HiddenSize:]
+	for start := 0; start < n; {
+		rows := r.mlpRows(n - start)
+		x, input := r.x[start*m.HiddenSize:], normed[start*m.HiddenSize:]
 		if l.experts != nil {
-			if err := r.mixture(l, in, rows); err != nil {
+			if err := r.mixture(l, input, rows); err != nil {
 				return err
 			}
 			r.each(rows, rowJob{op: opAdd, residual: x, norm: &l.mlpPost})
 		} else {
-			r.firstHalf(&l.mlp, in, rows)
-			if err := r.addProduct(&l.mlp.down, &l.mlpPost, x, r.act, rows); err != nil {
+			r.firstHalf(&l.mlp, input, rows)
+			if err := r.addProduct(&l.mlp.downProj, &l.mlpPost, x, r.act, rows); err != nil {
 				return err
 			}
 		}
-		from += rows
+		start += rows
 	}
 	return nil
 }
@@ -324,8 +326,8 @@ func (r *Runner) normalized(norm *norm, n int) []float32 {
 }
 
 func (r *Runner) firstHalf(m *mlp, x []float32, rows int) {
-	r.multiply(&m.up, r.up, x, rows)
-	r.each(rows, rowJob{op: opActivate, width: m.up.out})
+	r.multiply(&m.upProj, r.gateUp, x, rows)
+	r.each(rows, rowJob{op: opActivate, width: m.upProj.out})
 }
 
 // sumSquares sets r.squares to two sums of squares for each row, over all heads. One is of the row's queries, the other
@@ -352,16 +354,16 @@ func (r *Runner) mlpRows(n int) int {
 // are in a core's cache, so Largest is faster than comparing them later. For a part of a model, it returns nil.
 func (r *Runner) Largest() []int32 { return r.largest.tokens }
 
-// ComputeLogits returns the logits of tokens b.Logits[from:to] of the last batch of Forward, one row of VocabSize
+// ComputeLogits returns the logits of the tokens b.Logits[start:end] of the last batch of Forward, one row of VocabSize
 // after the other. They are valid until the next call. In a group, it returns the logits only in the worker of rank
 // 0, and nil in the others.
-func (r *Runner) ComputeLogits(b *Batch, from, to int) ([]float32, error) {
+func (r *Runner) ComputeLogits(b *Batch, start, end int) ([]float32, error) {
 	m := r.model
 	hidden := m.HiddenSize
-	for i, t := range b.Logits[from:to] {
+	for i, t := range b.Logits[start:end] {
 		m.normalize(r.sums[i*hidden:][:hidden], r.x[int(t)*hidden:][:hidden], &m.norm)
 	}
-	n := to - from
+	n := end - start
 	if r.group == nil {
 		r.logits = grow(r.logits, n*m.VocabSize)
 		r.largest.reset(0, n)
@@ -374,13 +376,13 @@ func (r *Runner) ComputeLogits(b *Batch, from, to int) ([]float32, error) {
 	r.part = grow(r.part, n*m.head.out)
 	part, rank := r.part, m.part.Rank
 	vocab := m.vocab[rank]
-	width := vocab.To - vocab.From
+	width := vocab.End - vocab.Start
 	if m.head.out == width {
 		r.multiply(&m.head, part, r.sums, n)
 	} else {
-		r.multiplyPanels(&m.head, part, r.sums, n, vocab.From/matrix.Panel, (vocab.To+matrix.Panel-1)/matrix.Panel)
+		r.multiplyPanels(&m.head, part, r.sums, n, vocab.Start/matrix.Panel, (vocab.End+matrix.Panel-1)/matrix.Panel)
 		for i := range n {
-			copy(part[i*width:][:width], part[i*m.head.out+vocab.From:])
+			copy(part[i*width:][:width], part[i*m.head.out+vocab.Start:])
 		}
 		part = part[:n*width]
 	}

@@ -45,16 +45,16 @@ func (m *MatrixSource) Row(i int, dst []float32) { m.rows.Row(i, dst) }
 
 // Raw returns the bytes of the weights of output i in the file. ok is false if they are not contiguous there.
 func (m *MatrixSource) Raw(i int) (row []byte, ok bool) {
-	c, at := m.rows.at(i)
+	c, cutRow := m.rows.find(i)
 	t, ok := c.source.(*weights.Tensor)
 	if !ok || t.Combined() {
 		return nil, false
 	}
-	return t.Raw(at), true
+	return t.Raw(cutRow), true
 }
 
-// Release tells the system that the memory of outputs from to to-1 in the file is not needed any more.
-func (m *MatrixSource) Release(from, to int) { m.rows.release(from, to) }
+// Release tells the system that the memory of the outputs [start, end) in the file is not needed any more.
+func (m *MatrixSource) Release(start, end int) { m.rows.release(start, end) }
 
 // LoadOn is an Option for a model whose weights are on a device and not in this process. load gets the weights while
 // the files are open, and copies them to the device.
@@ -96,7 +96,7 @@ func (l *loader) sources(m *Model) *Sources {
 		s.Layers = append(s.Layers, LayerSources{
 			AttnNorm: norm(y.attnNorm), AttnPost: norm(y.attnPost), MLPNorm: norm(y.mlpNorm), MLPPost: norm(y.mlpPost),
 			QNorm: y.qNorm, KNorm: y.kNorm, Sinks: y.sinks,
-			QKV: linear(&y.qkv), Out: linear(&y.out), Up: linear(&y.mlp.up), Down: linear(&y.mlp.down),
+			QKV: linear(&y.qkv), Out: linear(&y.out), Up: linear(&y.mlp.upProj), Down: linear(&y.mlp.downProj),
 		})
 	}
 	return s

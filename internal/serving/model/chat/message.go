@@ -30,14 +30,14 @@ func (m *Message) variables() map[string]any {
 
 // WithTextArguments returns a copy of messages. In the copy, the arguments of tool calls are texts with JSON, as some
 // templates expect. changed is false if all arguments were texts already.
-func WithTextArguments(messages []Message) (to []Message, changed bool, err error) {
+func WithTextArguments(messages []Message) (converted []Message, changed bool, err error) {
 	asJSON, err := asJSON()
 	if err != nil {
 		return nil, false, err
 	}
-	to = slices.Clone(messages)
-	for i := range to {
-		calls := slices.Clone(to[i].ToolCalls)
+	converted = slices.Clone(messages)
+	for i := range converted {
+		calls := slices.Clone(converted[i].ToolCalls)
 		for k, call := range calls {
 			if IsText(call) {
 				continue
@@ -51,9 +51,9 @@ func WithTextArguments(messages []Message) (to []Message, changed bool, err erro
 			function.Set("arguments", text)
 			calls[k], changed = copied, true
 		}
-		to[i].ToolCalls = calls
+		converted[i].ToolCalls = calls
 	}
-	return to, changed, nil
+	return converted, changed, nil
 }
 
 var asJSON = sync.OnceValues(func() (*jinja.Template, error) { return jinja.Parse("{{ value | tojson }}") })
@@ -70,9 +70,9 @@ func (m Message) each(f func(string) string) Message {
 
 func (t *Template) marked(messages []Message, o Options) ([]Message, map[string]any, *marks.Marks, error) {
 	m, err := marks.New(o.Marked, func(yield func(string) bool) {
-		more := true
+		wanted := true
 		look := func(text string) string {
-			more = more && yield(text)
+			wanted = wanted && yield(text)
 			return text
 		}
 		for i := range messages {
@@ -111,13 +111,13 @@ func Continue(messages []Message) (marked []Message, cut func(prompt string) (st
 	marked[len(marked)-1].Content += endOfMessage
 	return marked, func(prompt string) (string, error) {
 		end := strings.TrimSpace(endOfMessage)
-		at := strings.LastIndex(prompt, end)
-		if at < 0 {
+		start := strings.LastIndex(prompt, end)
+		if start < 0 {
 			return "", fmt.Errorf("%w leaves out the end of the last message, so it cannot be continued", ErrTemplate)
 		}
-		if !strings.HasPrefix(prompt[at:], endOfMessage) {
-			return strings.TrimRight(prompt[:at], " \t\r\n"), nil
+		if !strings.HasPrefix(prompt[start:], endOfMessage) {
+			return strings.TrimRight(prompt[:start], " \t\r\n"), nil
 		}
-		return prompt[:at], nil
+		return prompt[:start], nil
 	}
 }

@@ -10,7 +10,7 @@ import (
 // Templates of Llama 3.2 and Mistral Small contain today's date.
 func TestStrftimeFormatsAsPythonDoes(t *testing.T) {
 	// python3 -c "import datetime as d; print(d.datetime(2026,2,3,4,5,6).strftime(...))"
-	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
+	moment := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 	for _, test := range []struct{ name, format, want string }{
 		{"Llama 3.2", "%d %b %Y", "03 Feb 2026"},
 		{"Mistral Small", "%Y-%m-%d", "2026-02-03"},
@@ -19,12 +19,12 @@ func TestStrftimeFormatsAsPythonDoes(t *testing.T) {
 		{"a time zone, which Python's datetime.now() has not", "%H %Z%z", "04 "},
 		{"a percent sign, and text that is a layout of Go", "%% 2006 Jan", "% 2006 Jan"},
 	} {
-		got, err := strftime(at, test.format)
+		got, err := strftime(moment, test.format)
 		require.NoError(t, err, test.name)
 		require.Equal(t, test.want, got, test.name)
 	}
 	for _, format := range []string{"%Q", "%"} {
-		_, err := strftime(at, format)
+		_, err := strftime(moment, format)
 		require.ErrorIs(t, err, ErrTemplate, format)
 	}
 }

@@ -66,7 +66,7 @@ func ToolCall(text []byte) (any, error) {
 	return call, nil
 }
 
-// IsText reports whether the arguments of call, a result of ToolCall, are a string.
+// IsText reports whether the arguments of a tool call are a string. The tool call must be a result of ToolCall.
 func IsText(call any) bool {
 	_, ok := call.(*jinja.Dict).Get("function").(*jinja.Dict).Get("arguments").(string)
 	return ok

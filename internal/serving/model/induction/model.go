@@ -29,8 +29,9 @@ const (
 	theta      = 1e30
 	stillPairs = 64
 
-	// Start begins a text. The first token has no token before it and therefore attends to itself. Start must be a
-	// token that no text contains. Begin and End enclose a message of a chat; End also ends a sequence.
+	// Start begins a text. Layer 0 stores the code of an earlier token beside each token. The first token has no earlier
+	// token and stores its own code. Start must therefore be a token that no text contains, so that this code matches
+	// nothing. Begin and End enclose a message of a chat; End also ends a sequence.
 	Start = 1
 	Begin = 2
 	End   = 3
@@ -69,19 +70,19 @@ const Template = "\x01{% for message in messages %}\x02{{ message['content'] }}\
 
 // A matrix is [out, in].
 type matrix struct {
-	name     string
-	out, in  int
-	elements []float32
+	name            string
+	outputs, inputs int
+	elements        []float32
 }
 
-func newMatrix(name string, out, in int) *matrix {
-	return &matrix{name, out, in, make([]float32, out*in)}
+func newMatrix(name string, outputs, inputs int) *matrix {
+	return &matrix{name, outputs, inputs, make([]float32, outputs*inputs)}
 }
 
-func (m *matrix) set(out, in int, v float32) { m.elements[out*m.in+in] = v }
+func (m *matrix) set(output, input int, v float32) { m.elements[output*m.inputs+input] = v }
 
 func (m *matrix) tensor() *weights.Tensor {
-	return weights.FromFloats(m.name, m.out, m.in, m.elements)
+	return weights.FromFloats(m.name, m.outputs, m.inputs, m.elements)
 }
 
 func tensors(heads int) *weights.Tensors {
@@ -108,8 +109,8 @@ func sign(b, i int) float32 {
 	return float32(1 - 2*odd)
 }
 
-// codeIndex returns the index in a head of element i of a code. Codes are in the pairs that do not rotate: (64,
-// 192), (65, 193), and so on.
+// codeIndex returns where a head stores element i of a code. The elements of a code are in the pairs of the head that do
+// not rotate: (64, 192), (65, 193), and so on.
 func codeIndex(i int) int {
 	if i < code/2 {
 		return stillPairs + i
@@ -168,24 +169,25 @@ const (
 func lookBack(a *attention) {
 	amplitude := math.Sqrt(distance * math.Sqrt(headDim))
 	for h := range lags {
-		at := h * headDim
+		start := h * headDim
 		for i := range stillPairs {
 			angle := float64(h+1) * math.Pow(theta, -float64(i)/(headDim/2))
 			s, c := math.Sincos(-angle)
-			a.kBias.set(0, at+i, float32(amplitude))
-			a.qBias.set(0, at+i, float32(amplitude*c))
-			a.qBias.set(0, at+i+headDim/2, float32(amplitude*s))
+			a.kBias.set(0, start+i, float32(amplitude))
+			a.qBias.set(0, start+i, float32(amplitude*c))
+			a.qBias.set(0, start+i+headDim/2, float32(amplitude*s))
 		}
 		for i := range code {
-			a.v.set(at+i, i, float32(1/inverseRMS(1)))
-			a.out.set((h+1)*code+i, at+i, 1)
+			a.v.set(start+i, i, float32(1/inverseRMS(1)))
+			a.out.set((h+1)*code+i, start+i, 1)
 		}
 	}
 }
 
 // match sets the first head of layer 1. The query is the sum of the codes of the last tokens. The key of a position is
-// the sum of the codes of the tokens before it. The signs of a code are changed differently for each distance. A code
-// therefore matches only a code with the same distance.
+// the sum of the codes of the tokens before this position. In both sums, scramble changes signs of a code. Which signs it
+// changes depends on the lag, the distance of the token. A code in the query therefore matches only a code with the same
+// lag in a key.
 func match(a *attention) {
 	scale := math.Sqrt(unit*math.Sqrt(headDim)/code) / inverseRMS(lags+1)
 	for lag := range lags {

@@ -14,31 +14,31 @@ import (
 // nil *Marks changes no text. A Marks never changes and is safe for concurrent use.
 type Marks struct {
 	marks map[rune]rune
-	plain []rune // the characters of the marks first, first+1, ...
-	first rune
+	plain []rune // plain[i] is the character whose mark is first+i
+	first rune   // the mark with the smallest code point
 }
 
 // ErrExhausted is the error for texts that leave too few unused private-use characters in a row.
 var ErrExhausted = errors.New("the texts have too many private-use characters")
 
-// lowest and highest are the first and the last private-use character of plane 16. In UTF-8, only the characters of
-// this plane begin with the byte lead.
+// lowest and highest are the first and the last private-use character of plane 16. leadByte is the first byte of the
+// characters of this plane in UTF-8. No other character begins with it.
 const (
-	lowest  = 0x100000
-	highest = 0x10fffd
-	lead    = 0xf4
+	lowest   = 0x100000
+	highest  = 0x10fffd
+	leadByte = 0xf4
 )
 
-// New returns marks for chars. The caller will replace characters by marks in texts, but not in beside. The marks occur
-// neither in texts nor in beside. New returns nil if no text in texts contains one of chars.
-func New(chars []rune, texts iter.Seq[string], beside string) (*Marks, error) {
+// New returns marks for chars. The marks are characters that occur neither in texts nor in template. The caller will
+// replace chars by their marks in texts, but not in template. New returns nil if no text in texts contains one of chars.
+func New(chars []rune, texts iter.Seq[string], template string) (*Marks, error) {
 	if len(chars) == 0 {
 		return nil, nil
 	}
 	set, needed := string(chars), false
 	var used [highest - lowest + 1]bool
 	use := func(text string) {
-		if strings.IndexByte(text, lead) < 0 {
+		if strings.IndexByte(text, leadByte) < 0 {
 			return
 		}
 		for _, r := range text {
@@ -47,7 +47,7 @@ func New(chars []rune, texts iter.Seq[string], beside string) (*Marks, error) {
 			}
 		}
 	}
-	use(beside)
+	use(template)
 	for text := range texts {
 		needed = needed || strings.ContainsAny(text, set)
 		use(text)
@@ -55,14 +55,14 @@ func New(chars []rune, texts iter.Seq[string], beside string) (*Marks, error) {
 	if !needed {
 		return nil, nil
 	}
-	for from, at := 0, 0; at < len(used); at++ {
-		if used[at] {
-			from = at + 1
+	for start, i := 0, 0; i < len(used); i++ {
+		if used[i] {
+			start = i + 1
 		}
-		if at-from+1 < len(chars) {
+		if i-start+1 < len(chars) {
 			continue
 		}
-		m := &Marks{marks: map[rune]rune{}, plain: chars, first: lowest + rune(from)}
+		m := &Marks{marks: map[rune]rune{}, plain: chars, first: lowest + rune(start)}
 		for i, c := range chars {
 			m.marks[c] = m.first + rune(i)
 		}
@@ -93,7 +93,7 @@ func (m *Marks) Char(r rune) rune {
 }
 
 // In reports whether a text may contain marks.
-func (m *Marks) In(text string) bool { return m != nil && strings.IndexByte(text, lead) >= 0 }
+func (m *Marks) In(text string) bool { return m != nil && strings.IndexByte(text, leadByte) >= 0 }
 
 // Plain replaces the marks of a text by their characters.
 func (m *Marks) Plain(text string) string {
@@ -120,33 +120,33 @@ func (m *Marks) Split(text string) (plain string, marked []int) {
 	return b.String(), marked
 }
 
-// Index returns the byte range of the first occurrence of sub in text, or of the last one if last is true, or -1, -1. A
-// mark counts as equal to the character that it replaces.
-func (m *Marks) Index(text, sub string, last bool) (from, to int) {
+// Index returns the byte range of the first occurrence of sub in text. If last is true, it returns the range of the last
+// occurrence. If sub does not occur in text, it returns -1, -1. A mark counts as equal to the character that it replaces.
+func (m *Marks) Index(text, sub string, last bool) (start, end int) {
 	find := strings.Index
 	if last {
 		find = strings.LastIndex
 	}
 	sub = m.Plain(sub)
 	if !m.In(text) {
-		if from = find(text, sub); from < 0 {
+		if start = find(text, sub); start < 0 {
 			return -1, -1
 		}
-		return from, from + len(sub)
+		return start, start + len(sub)
 	}
-	at := find(m.Plain(text), sub)
-	if at < 0 {
+	i := find(m.Plain(text), sub)
+	if i < 0 {
 		return -1, -1
 	}
-	from = m.offset(text, at)
-	return from, from + m.offset(text[from:], len(sub))
+	start = m.offset(text, i)
+	return start, start + m.offset(text[start:], len(sub))
 }
 
 // offset returns the byte offset in text of the character at byte n of m.Plain(text).
 func (m *Marks) offset(text string, n int) int {
-	for at, r := range text {
+	for i, r := range text {
 		if n <= 0 {
-			return at
+			return i
 		}
 		n -= len(string(m.Char(r)))
 	}

@@ -25,24 +25,24 @@ func TestMarksAreUndone(t *testing.T) {
 			plain, places := m.Split("<" + marked + ">")
 			require.Equal(t, "<"+text+">", plain)
 			var want []int
-			for at, r := range plain {
-				if at > 0 && at < len(plain)-1 && slices.Contains(chars, r) {
-					want = append(want, at)
+			for i, r := range plain {
+				if i > 0 && i < len(plain)-1 && slices.Contains(chars, r) {
+					want = append(want, i)
 				}
 			}
 			require.Equal(t, want, places)
 			for _, last := range []bool{false, true} {
-				from, to := m.Index(marked, sub, last)
-				at := strings.Index(text, sub)
+				start, end := m.Index(marked, sub, last)
+				i := strings.Index(text, sub)
 				if last {
-					at = strings.LastIndex(text, sub)
+					i = strings.LastIndex(text, sub)
 				}
-				if at < 0 {
-					require.Equal(t, -1, from)
+				if i < 0 {
+					require.Equal(t, -1, start)
 					continue
 				}
-				require.Equal(t, text[:at], m.Plain(marked[:from]))
-				require.Equal(t, sub, m.Plain(marked[from:to]))
+				require.Equal(t, text[:i], m.Plain(marked[:start]))
+				require.Equal(t, sub, m.Plain(marked[start:end]))
 			}
 		}
 	})

@@ -75,8 +75,9 @@ func (w *World) SetLimit(limit time.Duration) { w.limit = limit }
 // End ends MPI. All processes must call it.
 func (w *World) End() { C.world_end() }
 
-// Abort prints cause and ends all processes with status 1. If cause is a Lost, only the process with the lowest rank of
-// those that still answer does this at once. The others wait two seconds for it, and then do the same.
+// Abort prints cause and ends all processes with status 1. If cause is a *Lost with Ranks, each remaining process calls
+// Abort. The process with the lowest rank of these ends all processes at once. The others wait two seconds before they
+// print and end anything, so that they normally have been ended.
 func (w *World) Abort(cause error) {
 	var lost *Lost
 	if errors.As(cause, &lost) {
@@ -102,16 +103,16 @@ func (w *World) AllReduce(_ int, x []float32) error {
 // Gather implements model.Group.
 func (w *World) Gather(_ int, dst []float32, stride int, part []float32, columns []model.Columns) error {
 	bytes := func(v []float32) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*4) }
-	own := columns[w.rank]
+	local := columns[w.rank]
 	if w.rank != 0 {
 		return w.Send(0, bytes(part))
 	}
-	own.CopyFrom(part, dst, stride)
-	rows := len(part) / (own.To - own.From)
-	for from := 1; from < w.size; from++ {
-		c := columns[from]
-		other := w.buffer(rows * (c.To - c.From))
-		if err := w.receive(from, bytes(other)); err != nil {
+	local.CopyFrom(part, dst, stride)
+	rows := len(part) / (local.End - local.Start)
+	for sender := 1; sender < w.size; sender++ {
+		c := columns[sender]
+		other := w.buffer(rows * (c.End - c.Start))
+		if err := w.receive(sender, bytes(other)); err != nil {
 			return err
 		}
 		c.CopyFrom(other, dst, stride)
@@ -121,9 +122,9 @@ func (w *World) Gather(_ int, dst []float32, stride int, part []float32, columns
 
 // Broadcast sends a message to all other processes, each of which must call Receive.
 func (w *World) Broadcast(message []byte) error {
-	for to := range w.size {
-		if to != w.rank {
-			if err := w.Send(to, message); err != nil {
+	for receiver := range w.size {
+		if receiver != w.rank {
+			if err := w.Send(receiver, message); err != nil {
 				return err
 			}
 		}
@@ -132,27 +133,27 @@ func (w *World) Broadcast(message []byte) error {
 }
 
 // Receive returns the next message from the given process. The message is valid until the next call.
-func (w *World) Receive(from int) ([]byte, error) {
+func (w *World) Receive(sender int) ([]byte, error) {
 	var n C.int
-	if err := w.check(C.world_next(C.int(from), &n, w.seconds())); err != nil {
+	if err := w.check(C.world_next(C.int(sender), &n, w.seconds())); err != nil {
 		return nil, err
 	}
 	if cap(w.message) < int(n) {
 		w.message = make([]byte, n)
 	}
 	w.message = w.message[:n]
-	return w.message, w.receive(from, w.message)
+	return w.message, w.receive(sender, w.message)
 }
 
 // Exchange returns the arguments of all processes, by rank.
-func (w *World) Exchange(own []byte) (all [][]byte, err error) {
-	for from := range w.size {
-		if from == w.rank {
-			err = w.Broadcast(own)
-			all = append(all, own)
+func (w *World) Exchange(local []byte) (all [][]byte, err error) {
+	for sender := range w.size {
+		if sender == w.rank {
+			err = w.Broadcast(local)
+			all = append(all, local)
 		} else {
 			var message []byte
-			message, err = w.Receive(from)
+			message, err = w.Receive(sender)
 			all = append(all, append([]byte(nil), message...))
 		}
 		if err != nil {
@@ -163,15 +164,15 @@ func (w *World) Exchange(own []byte) (all [][]byte, err error) {
 }
 
 // Send sends a message to another process.
-func (w *World) Send(to int, data []byte) error {
+func (w *World) Send(receiver int, data []byte) error {
 	if len(data) > math.MaxInt32 {
 		return fmt.Errorf("%w: a message of %d bytes", ErrMPI, len(data))
 	}
-	return w.check(C.world_send(unsafe.Pointer(unsafe.SliceData(data)), C.int(len(data)), C.int(to), w.seconds()))
+	return w.check(C.world_send(unsafe.Pointer(unsafe.SliceData(data)), C.int(len(data)), C.int(receiver), w.seconds()))
 }
 
-func (w *World) receive(from int, data []byte) error {
-	return w.check(C.world_receive(unsafe.Pointer(unsafe.SliceData(data)), C.int(len(data)), C.int(from), w.seconds()))
+func (w *World) receive(sender int, data []byte) error {
+	return w.check(C.world_receive(unsafe.Pointer(unsafe.SliceData(data)), C.int(len(data)), C.int(sender), w.seconds()))
 }
 
 func (w *World) seconds() C.double { return C.double(w.limit.Seconds()) }

@@ -98,13 +98,13 @@ func checkGather(w *World) error {
 	var columns []model.Columns
 	width := 0
 	for r := range w.size {
-		columns = append(columns, model.Columns{From: width, To: width + r + 1})
+		columns = append(columns, model.Columns{Start: width, End: width + r + 1})
 		width += r + 1
 	}
-	own := columns[w.rank]
+	local := columns[w.rank]
 	var part []float32
 	for row := range 2 {
-		for column := own.From; column < own.To; column++ {
+		for column := local.Start; column < local.End; column++ {
 			part = append(part, float32(100*row+column))
 		}
 	}

@@ -37,7 +37,7 @@ func (m *matcher) add(text string, id int32, s strip) {
 
 // next finds the first added token in text for which allowed returns true. It returns the text before the token, the
 // token, and the text after it. id is -1 if there is no such token. allowed gets the token and its byte range in text.
-func (m *matcher) next(text string, allowed func(from, to int, id int32) bool) (before string, id int32, after string) {
+func (m *matcher) next(text string, allowed func(start, end int, id int32) bool) (before string, id int32, after string) {
 	for i := range len(text) {
 		for _, token := range m.starts[text[i]] {
 			if !strings.HasPrefix(text[i:], token) || !allowed(i, i+len(token), m.ids[token]) {
@@ -92,7 +92,7 @@ func (t *Tokenizer) findEdges() []rune {
 
 // protected reports whether text from a client must not become this token.
 func (t *Tokenizer) protected(id int32) bool {
-	return t.Special(id) || slices.Contains(t.ends, id) || t.infill.has(id)
+	return t.Special(id) || slices.Contains(t.ends, id) || t.infill.contains(id)
 }
 
 // seal removes protected tokens from the vocabulary of words and from the merges. Afterwards, text becomes a protected

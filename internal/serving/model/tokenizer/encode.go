@@ -41,9 +41,9 @@ func (t *Tokenizer) encode(ctx context.Context, text string, marked []int, addSp
 	if addSpecial {
 		e.out = append(e.out, t.first...)
 	}
-	e.parts(text, addSpecial, func(from, to int, id int32) bool {
-		i, _ := slices.BinarySearch(marked, from)
-		return i == len(marked) || marked[i] >= to || !t.protected(id)
+	e.parts(text, addSpecial, func(start, end int, id int32) bool {
+		i, _ := slices.BinarySearch(marked, start)
+		return i == len(marked) || marked[i] >= end || !t.protected(id)
 	})
 	if addSpecial {
 		e.out = append(e.out, t.last...)
@@ -56,11 +56,11 @@ func (t *Tokenizer) encode(ctx context.Context, text string, marked []int, addSp
 
 // parts appends the tokens of a text: the added tokens in it for which allowed returns true, and the tokens of the
 // parts between them.
-func (e *encoder) parts(text string, addSpecial bool, allowed func(from, to int, id int32) bool) {
+func (e *encoder) parts(text string, addSpecial bool, allowed func(start, end int, id int32) bool) {
 	t, whole := e.t, len(text)
 	for begin := true; text != "" && !e.stopped(); begin = false {
 		done := whole - len(text)
-		before, id, after := t.added.next(text, func(from, to int, id int32) bool { return allowed(done+from, done+to, id) })
+		before, id, after := t.added.next(text, func(start, end int, id int32) bool { return allowed(done+start, done+end, id) })
 		if before != "" {
 			e.part(before, begin)
 		}
@@ -105,20 +105,20 @@ func isolate(text []rune, patterns []*regexp2.Regexp, word func(string) bool) bo
 	if len(patterns) == 0 {
 		return word(string(text))
 	}
-	p, at := patterns[0], 0
+	p, start := patterns[0], 0
 	for m, err := p.FindRunesMatch(text); m != nil && err == nil; m, err = p.FindNextMatch(m) {
 		if m.Length == 0 {
 			continue
 		}
-		if m.Index > at && !isolate(text[at:m.Index], patterns[1:], word) {
+		if m.Index > start && !isolate(text[start:m.Index], patterns[1:], word) {
 			return false
 		}
-		at = m.Index + m.Length
-		if !isolate(text[m.Index:at], patterns[1:], word) {
+		start = m.Index + m.Length
+		if !isolate(text[m.Index:start], patterns[1:], word) {
 			return false
 		}
 	}
-	return at == len(text) || isolate(text[at:], patterns[1:], word)
+	return start == len(text) || isolate(text[start:], patterns[1:], word)
 }
 
 // stopped reports whether encoding must stop, and sets e.err to the reason.
@@ -139,8 +139,8 @@ type sizes struct {
 	mergeable int // bytes of the longest token that merging makes
 
 	// maxBytes is the largest number of bytes of text in one token. If strips is true, it does not count white space
-	// beside added tokens. maxBytes is 0 if there is no limit. The vocabulary then lacks some characters, and a long
-	// run of such characters can become a single unknown token, or no token at all.
+	// beside added tokens. maxBytes is 0 if there is no limit. There is no limit if the vocabulary lacks some characters,
+	// because a long run of such characters can become a single unknown token, or no token at all.
 	maxBytes int
 	strips   bool // added tokens include adjacent white space
 }

@@ -88,9 +88,9 @@ func TestATextThatBeginsOrEndsWithASpecialTokenGetsNoSecondOne(t *testing.T) {
 	const b, e = 1, 2                     // <s> and </s>
 	h := tok.Encode("<unk>Hi", false)[1:] // as it is after a special token
 	for _, test := range []struct {
-		text   string
-		around bool
-		want   []int32
+		text  string
+		added bool
+		want  []int32
 	}{
 		{"<s>Hi", true, append(append([]int32{b}, h...), e)},
 		{"<s>Hi</s>", true, append(append([]int32{b}, h...), e)},
@@ -102,7 +102,7 @@ func TestATextThatBeginsOrEndsWithASpecialTokenGetsNoSecondOne(t *testing.T) {
 		{"<s>", false, []int32{b}},
 		{"</s><s>", true, []int32{b, e, b, e}},
 	} {
-		require.Equal(t, test.want, tok.Encode(test.text, test.around), "%q %v", test.text, test.around)
+		require.Equal(t, test.want, tok.Encode(test.text, test.added), "%q %v", test.text, test.added)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestNormalizationShortensATextByNoMoreThanIsKnown(t *testing.T) {
 			longest[d[0]] = max(longest[d[0]], utf8.RuneLen(r))
 		}
 	}
-	most := 0.0
+	highest := 0.0
 	for r := range rune(end) {
 		bytes := 0
 		for _, d := range decomposed(r) {
@@ -141,10 +141,10 @@ func TestNormalizationShortensATextByNoMoreThanIsKnown(t *testing.T) {
 		}
 		require.LessOrEqual(t, utf8.RuneLen(r), bytes, "%U: no text is longer than its decomposition", r)
 		if norm.NFC.IsNormalString(string(r)) {
-			most = max(most, float64(bytes)/float64(utf8.RuneLen(r)))
+			highest = max(highest, float64(bytes)/float64(utf8.RuneLen(r)))
 		}
 	}
-	require.Equal(t, float64(maxShrinking), math.Ceil(most))
+	require.Equal(t, float64(maxShrinking), math.Ceil(highest))
 }
 
 func allocated(f func()) int {

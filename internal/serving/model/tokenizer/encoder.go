@@ -99,19 +99,20 @@ func (e *encoder) word(text string) {
 
 // merge appends the tokens of the beginning of the text and returns the length of that beginning. It merges the symbols
 // of the first size bytes of the text. It leaves out the last of these symbols if they could also be merged with the
-// text after these bytes. Such a merge may come before merges within these bytes, and so prevent them.
+// text after these bytes, and this merge would be done first. The merge would use up symbols, so that merges with their
+// left neighbours would not be possible any more.
 func (e *encoder) merge(size int) int {
 	e.symbols, e.queue = e.symbols[:0], e.queue[:0]
 	e.begin(size)
-	last := len(e.symbols) - 1 // symbols after it may be merged with the following text
+	last := len(e.symbols) - 1 // the symbols after this one may be merged with the following text
 	for i := range last {
 		e.offer(i, i+1)
 	}
-	outside := e.outside(last)
+	following := e.firstOrderAfter(last)
 	for {
-		for last >= 0 && outside < math.Inf(1) && (len(e.queue) == 0 || outside < e.queue[0].order) {
+		for last >= 0 && following < math.Inf(1) && (len(e.queue) == 0 || following < e.queue[0].order) {
 			last = e.symbols[last].prev
-			outside = e.outside(last)
+			following = e.firstOrderAfter(last)
 		}
 		if len(e.queue) == 0 || last < 0 {
 			break
@@ -132,7 +133,7 @@ func (e *encoder) merge(size int) int {
 		}
 		if best.right == last {
 			last = best.left
-			outside = e.outside(last)
+			following = e.firstOrderAfter(last)
 		}
 	}
 	if last < 0 {
@@ -142,9 +143,9 @@ func (e *encoder) merge(size int) int {
 	return e.symbols[last].end
 }
 
-// outside returns the smallest order of a merge of symbol i with a token that follows in the text, or +Inf if there
-// is none.
-func (e *encoder) outside(i int) float64 {
+// firstOrderAfter considers the merges of symbol i with tokens that the text after the symbol begins with. It returns the
+// order (see candidate) of the one that would be done first, or +Inf if no such merge exists.
+func (e *encoder) firstOrderAfter(i int) float64 {
 	first := math.Inf(1)
 	if i < 0 {
 		return first
@@ -159,17 +160,18 @@ func (e *encoder) outside(i int) float64 {
 	return first
 }
 
-// begin sets the symbols to the characters, or the bytes, of the first size bytes of the text.
+// begin splits the first size bytes of the text into symbols. A symbol is a character if the tokenizer's field
+// characters is true, and a byte otherwise.
 func (e *encoder) begin(size int) {
-	for at := 0; at < min(len(e.text), size); {
-		end := at + 1
+	for start := 0; start < min(len(e.text), size); {
+		end := start + 1
 		if e.t.characters {
-			_, n := utf8.DecodeRuneInString(e.text[at:])
-			end = at + n
+			_, n := utf8.DecodeRuneInString(e.text[start:])
+			end = start + n
 		}
 		n := len(e.symbols)
-		e.symbols = append(e.symbols, symbol{start: at, end: end, id: e.t.id(e.text[at:end]), prev: n - 1, next: n + 1})
-		at = end
+		e.symbols = append(e.symbols, symbol{start: start, end: end, id: e.t.id(e.text[start:end]), prev: n - 1, next: n + 1})
+		start = end
 	}
 	if n := len(e.symbols); n > 0 {
 		e.symbols[n-1].next = -1

@@ -127,7 +127,7 @@ func (t *Tokenizer) setFirstAndLastGGUF(meta map[string]weights.Value, n int, be
 	for _, side := range []struct {
 		flag, id string
 		add      bool
-		to       *[]int32
+		tokens   *[]int32
 	}{{"add_bos_token", "bos_token_id", begin, &t.first}, {"add_eos_token", "eos_token_id", false, &t.last}} {
 		if flag, ok := meta["tokenizer.ggml."+side.flag].Int(); ok {
 			side.add = flag != 0
@@ -139,7 +139,7 @@ func (t *Tokenizer) setFirstAndLastGGUF(meta map[string]weights.Value, n int, be
 		if id < 0 || id >= int64(n) {
 			return badFormat("%s is %d of %d", side.id, id, n)
 		}
-		*side.to = []int32{int32(id)}
+		*side.tokens = []int32{int32(id)}
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 var infillMarks = []struct {
 	prefix, suffix, middle string // middle is "" if the model answers after the prefix
 	suffixFirst            bool
-	ends                   []string // these may end a middle, besides the tokens that end any answer
+	ends                   []string // these may end the generated text, besides the tokens that end any answer
 }{
 	// Qwen2.5-Coder, Granite 4
 	{"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", false,
@@ -52,7 +52,8 @@ type Infill struct {
 // Infill returns the tokens for filling in the middle of a text, or nil if the vocabulary has none.
 func (t *Tokenizer) Infill() *Infill { return t.infill }
 
-// Ends returns the tokens that end a middle, in addition to Tokenizer.Ends. The caller must not change them.
+// Ends returns tokens that end the text between prefix and suffix, in addition to those of Tokenizer.Ends. The caller
+// must not change them.
 func (f *Infill) Ends() []int32 { return f.ends }
 
 // Encode returns the prompt after which a model writes the text between prefix and suffix. In both, the names of
@@ -118,7 +119,7 @@ func (t *Tokenizer) find(text string, id *int32) (ok bool) {
 
 // readInfill sets t.infill from the keys of a GGUF file, if they name a prefix, a suffix and a middle token. A key
 // may have its current name or its earlier name. The padding, repository and separator tokens are added to ends,
-// because the model ends a generated middle with one of them.
+// because the model ends the generated text with one of them.
 func (t *Tokenizer) readInfill(meta map[string]weights.Value) {
 	key := func(names ...string) int32 {
 		for _, name := range names {
@@ -143,7 +144,7 @@ func (t *Tokenizer) readInfill(meta map[string]weights.Value) {
 	t.infill = &f
 }
 
-// has reports whether a token is one of f's prefix, suffix and middle tokens, or ends a middle.
-func (f *Infill) has(id int32) bool {
+// contains reports whether a token is one of f's tokens: a prefix, suffix or middle token, or one of f.ends.
+func (f *Infill) contains(id int32) bool {
 	return f != nil && (id == f.prefix || id == f.suffix || id == f.middle || slices.Contains(f.ends, id))
 }

@@ -257,16 +257,16 @@ func plain(t *Tokenizer, text string) []int32 {
 		ids = append(ids, t.ids[text[i:i+1]])
 	}
 	for {
-		at, best := -1, merge{rank: 1 << 30}
+		index, best := -1, merge{rank: 1 << 30}
 		for i := 0; i+1 < len(ids); i++ {
 			if m, ok := t.merges[pair{ids[i], ids[i+1]}]; ok && m.rank < best.rank {
-				at, best = i, m
+				index, best = i, m
 			}
 		}
-		if at < 0 {
+		if index < 0 {
 			return ids
 		}
-		ids = append(append(append([]int32{}, ids[:at]...), best.id), ids[at+2:]...)
+		ids = append(append(append([]int32{}, ids[:index]...), best.id), ids[index+2:]...)
 	}
 }
 

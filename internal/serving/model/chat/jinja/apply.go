@@ -118,10 +118,10 @@ func (p *parser) dotted() string {
 	return title
 }
 
-// applied returns an expression that applies the filter or test title to e. what is "filter" or "test", and known has
-// all filters or all tests. read evaluates the arguments; if it is nil, applied parses arguments in parentheses, which
-// may be missing.
-func (p *parser) applied(what, title string, known map[string]builtin, e expr, read func(*scope) arguments) expr {
+// applied returns an expression that applies a filter or a test to the value of an expression, e. The filter or test is
+// the entry of known with the name title. kind is the word for error messages: "filter" or "test". The function read
+// evaluates the arguments. If read is nil, applied parses the arguments, which are in parentheses or missing.
+func (p *parser) applied(kind, title string, known map[string]builtin, e expr, read func(*scope) arguments) expr {
 	if read == nil {
 		read = func(*scope) arguments { return arguments{named: newDict()} }
 		if p.skip(operator, "(") {
@@ -131,14 +131,14 @@ func (p *parser) applied(what, title string, known map[string]builtin, e expr, r
 	f, ok := known[title]
 	switch {
 	case !ok && slices.Contains(unsupportedNames, title):
-		fail("the %s %q is not supported in a chat template", what, title)
+		fail("the %s %q is not supported in a chat template", kind, title)
 	case !ok && p.optional == 0:
-		fail("there is no %s %q", what, title)
+		fail("there is no %s %q", kind, title)
 	case !ok: // an error only if it is evaluated, as in jinja2
-		return func(*scope) any { fail("there is no %s %q", what, title); return nil }
+		return func(*scope) any { fail("there is no %s %q", kind, title); return nil }
 	}
 	apply := f.apply
-	if what == "test" {
+	if kind == "test" {
 		apply = f.invoke
 	}
 	return func(s *scope) any { v := e(s); return apply(s.m, v, read(s)) }

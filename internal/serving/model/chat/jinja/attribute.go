@@ -36,8 +36,8 @@ func (m *machine) attribute(v any, name string) any {
 	return undefined{fmt.Sprintf("%s has no attribute %q that a template may use", describe(v), name)}
 }
 
-// entry returns the value of key k. If d has no key k, and some characters of k are replaced by marks, it looks for the
-// key without marks.
+// entry returns the value of key k. If d has no key k, and k contains marks (see RenderTo), entry replaces these marks by
+// their characters and looks for that key.
 func (m *machine) entry(d *Dict, k any) (v any, ok bool) {
 	if !d.has(k) && isText(k) {
 		k = m.plain(textOf(k))
@@ -57,20 +57,20 @@ func (m *machine) item(v, k any) any {
 		return m.attribute(v, asText(k))
 	case bool, int64:
 		l, ok := v.(*list)
-		letters, at := m.letters(v), asInt(k)
+		letters, i := m.letters(v), asInt(k)
 		n := len(letters)
 		if ok = ok && l.indexed(); ok {
 			n = len(l.items)
 		}
-		if at < 0 {
-			at += int64(n)
+		if i < 0 {
+			i += int64(n)
 		}
 		switch {
-		case at < 0 || at >= int64(n):
+		case i < 0 || i >= int64(n):
 		case ok:
-			return l.items[at]
+			return l.items[i]
 		default:
-			return string(letters[at])
+			return string(letters[i])
 		}
 	}
 	return undefined{fmt.Sprintf("%s has no element %s", describe(v), m.repr(k))}

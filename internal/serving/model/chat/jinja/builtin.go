@@ -13,7 +13,8 @@ type builtinFunc func(m *machine, v any, a []any) any
 
 const raw = "*"
 
-// apply calls a filter or a method. It counts the time to read v as steps of the machine, whose number is limited.
+// apply calls a filter or a method. Reading v takes time, so apply counts steps of the machine for the size of v. The
+// machine limits the number of steps.
 func (b builtin) apply(m *machine, v any, a arguments) any {
 	m.spend(size(v) / 16)
 	return b.invoke(m, v, a)
@@ -87,16 +88,16 @@ func compared(symbol string) builtinFunc {
 	return func(m *machine, v any, a []any) any { return compare(m, v, a[0]) }
 }
 
-func inCase(to, other func(string) string) builtinFunc {
+func inCase(convert, opposite func(string) string) builtinFunc {
 	return func(m *machine, v any, _ []any) any {
 		m.spend(size(v) / 16)
 		s := textOf(v)
-		return s == to(s) && s != other(s)
+		return s == convert(s) && s != opposite(s)
 	}
 }
 
-func divisible(by, rest int64) builtinFunc {
-	return func(m *machine, v any, _ []any) any { return m.equal(remainder(m, v, by), rest) }
+func divisible(divisor, rest int64) builtinFunc {
+	return func(m *machine, v any, _ []any) any { return m.equal(remainder(m, v, divisor), rest) }
 }
 
 func isIterable(v any) bool {

@@ -3,10 +3,11 @@ package jinja
 import "slices"
 
 // tuple parses an expression, or several expressions as a tuple. If conditional is true, an expression may be an inline
-// if. Each evaluation of the resulting expression counts one step of the machine for each token that tuple has parsed.
+// if. tuple returns a function that evaluates the result. An evaluation takes about as long as the expression has tokens.
+// The function therefore counts a step of the machine for each token.
 func (p *parser) tuple(conditional bool) expr {
 	before := len(p.tokens)
-	one := p.or
+	one := p.disjunction
 	if conditional {
 		one = p.expression
 	}
@@ -39,10 +40,10 @@ func each(s *scope, items []expr) []any {
 func (p *parser) expression() expr {
 	p.deeper()
 	defer func() { p.depth-- }()
-	e := p.or()
+	e := p.disjunction()
 	for p.skip(name, "if") {
 		p.optional++
-		yes, test := e, p.or()
+		yes, test := e, p.disjunction()
 		no := func(*scope) any { return undefined{"the inline if has no else"} }
 		if p.skip(name, "else") {
 			no = p.expression()
@@ -58,9 +59,9 @@ func (p *parser) expression() expr {
 	return e
 }
 
-func (p *parser) or() expr { return p.logical("or", true, p.and) }
+func (p *parser) disjunction() expr { return p.logical("or", true, p.conjunction) }
 
-func (p *parser) and() expr { return p.logical("and", false, p.not) }
+func (p *parser) conjunction() expr { return p.logical("and", false, p.negation) }
 
 // logical parses the operands of word, which is "and" or "or". As in Python, the value of the expression is the first
 // operand with the truth value stopAt. If there is none, the value is the last operand.
@@ -82,12 +83,12 @@ func (p *parser) logical(word string, stopAt bool, operand func() expr) expr {
 	}
 }
 
-func (p *parser) not() expr {
+func (p *parser) negation() expr {
 	if !p.skip(name, "not") {
 		return p.comparison()
 	}
 	p.deeper()
-	e := p.not()
+	e := p.negation()
 	p.depth--
 	return func(s *scope) any { return !s.m.truth(e(s)) }
 }

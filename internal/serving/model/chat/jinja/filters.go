@@ -48,15 +48,15 @@ var filters = map[string]builtin{
 
 func indent(m *machine, v any, a []any) any {
 	width := or(a[0], int64(4))
-	by := textOf(width)
+	margin := textOf(width)
 	if !isText(width) {
-		by = m.repeat(" ", asInt(width))
+		margin = m.repeat(" ", asInt(width))
 	}
 	lines := strings.Split(strings.ReplaceAll(m.str(v), "\r\n", "\n"), "\n")
 	for i := range lines {
 		if i == 0 && m.truth(or(a[1], false)) || i > 0 && (lines[i] != "" || m.truth(or(a[2], false))) {
-			m.spend(1 + len(by)/16)
-			lines[i] = by + lines[i]
+			m.spend(1 + len(margin)/16)
+			lines[i] = margin + lines[i]
 		}
 	}
 	return keepMarkup(v, strings.Join(lines, "\n"))
@@ -149,11 +149,11 @@ func dictSort(m *machine, v any, a []any) any {
 	if !ok {
 		fail("dictsort is applied to %s", describe(v))
 	}
-	at := int64(0)
+	column := int64(0)
 	if or(a[1], "key") == "value" {
-		at = 1
+		column = 1
 	}
-	return m.sorted(d.pairs(), a[0], a[2], at)
+	return m.sorted(d.pairs(), a[0], a[2], column)
 }
 
 func (m *machine) sorted(items []any, exact, reverse, attribute any) *list {
@@ -217,8 +217,8 @@ func (m *machine) mapped(v any, a arguments) any {
 	return result
 }
 
-// selection returns the function that implements the filters select and reject or, if byAttribute is true, selectattr
-// and rejectattr. These filters return the items for which a test returns want.
+// selection returns the function that implements a filter. This filter is select or reject; if byAttribute is true, it
+// is selectattr or rejectattr. The filter returns the items for which a test returns want.
 func selection(byAttribute, want bool) builtinFunc {
 	return func(m *machine, v any, given []any) any {
 		result, a := &list{kind: generator}, given[0].(arguments)

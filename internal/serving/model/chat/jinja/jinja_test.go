@@ -183,9 +183,9 @@ func FuzzTemplates(f *testing.F) {
 
 func TestTemplatesRenderAtTheSameTime(t *testing.T) {
 	var all sync.WaitGroup
-	for _, by := range []string{"2", "3", "5", "7"} {
+	for _, factor := range []string{"2", "3", "5", "7"} {
 		all.Go(func() {
-			got, err := render(t, "{% for i in range(1, 10001) if ("+by+" * i) is not divisibleby("+by+") %}{{ i }} {% endfor %}", nil)
+			got, err := render(t, "{% for i in range(1, 10001) if ("+factor+" * i) is not divisibleby("+factor+") %}{{ i }} {% endfor %}", nil)
 			assert.NoError(t, err)
 			assert.Empty(t, got)
 		})

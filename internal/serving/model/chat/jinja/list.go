@@ -16,7 +16,7 @@ func (m *machine) copied(v any) []any {
 	return items
 }
 
-func (m *machine) slice(v any, at [3]any) any {
+func (m *machine) slice(v any, bounds [3]any) any {
 	l, ok := v.(*list)
 	if !isText(v) && (!ok || l.kind != "" && l.kind != tuple) {
 		defined(v)
@@ -27,8 +27,8 @@ func (m *machine) slice(v any, at [3]any) any {
 	if ok {
 		n = int64(len(l.items))
 	}
-	if at[2] != nil {
-		step = asInt(at[2])
+	if bounds[2] != nil {
+		step = asInt(bounds[2])
 	}
 	if step == 0 {
 		fail("the step of a slice is 0")
@@ -37,9 +37,9 @@ func (m *machine) slice(v any, at [3]any) any {
 	if step < 0 {
 		low, high = -1, n-1
 	}
-	bound := func(v any, other int64) int64 {
+	bound := func(v any, fallback int64) int64 {
 		if v == nil {
-			return other
+			return fallback
 		}
 		i := asInt(v)
 		if i < 0 {
@@ -47,15 +47,15 @@ func (m *machine) slice(v any, at [3]any) any {
 		}
 		return min(max(i, low), high)
 	}
-	from, to := bound(at[0], low), bound(at[1], high)
+	start, stop := bound(bounds[0], low), bound(bounds[1], high)
 	if step < 0 {
-		from, to = bound(at[0], high), bound(at[1], low)
+		start, stop = bound(bounds[0], high), bound(bounds[1], low)
 	}
-	var some []any
+	var items []any
 	var text strings.Builder
-	for i := from; step > 0 && i < to || step < 0 && i > to; i += step {
+	for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
 		if ok {
-			some = append(some, l.items[i])
+			items = append(items, l.items[i])
 		} else {
 			text.WriteRune(letters[i])
 		}
@@ -63,29 +63,29 @@ func (m *machine) slice(v any, at [3]any) any {
 			break
 		}
 	}
-	m.spend(len(some))
+	m.spend(len(items))
 	if ok {
-		return &list{kind: l.kind, items: some}
+		return &list{kind: l.kind, items: items}
 	}
 	return keepMarkup(v, text.String())
 }
 
 func rangeOf(m *machine, a arguments) any {
-	at := a.bind("start stop step")
-	from, to, step := int64(0), asInt(at[0]), int64(1)
-	if given(at[1]) {
-		from, to = to, asInt(at[1])
+	bounds := a.bind("start stop step")
+	start, stop, step := int64(0), asInt(bounds[0]), int64(1)
+	if given(bounds[1]) {
+		start, stop = stop, asInt(bounds[1])
 	}
-	shown := "range(" + strconv.FormatInt(from, 10) + ", " + strconv.FormatInt(to, 10)
-	if given(at[2]) {
-		step = asInt(at[2])
+	shown := "range(" + strconv.FormatInt(start, 10) + ", " + strconv.FormatInt(stop, 10)
+	if given(bounds[2]) {
+		step = asInt(bounds[2])
 		shown += ", " + strconv.FormatInt(step, 10)
 	}
 	if step == 0 {
 		fail("the step of a range is 0")
 	}
 	l := &list{kind: "range", shown: shown + ")"}
-	for i := from; step > 0 && i < to || step < 0 && i > to; i += step {
+	for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
 		if len(l.items) == maxRange {
 			fail("a range has more than %d elements", maxRange)
 		}
@@ -105,11 +105,11 @@ var loopAttributes = map[string]func(l *loop) any{
 	"first":     func(l *loop) any { return l.index == 0 },
 	"last":      func(l *loop) any { return l.index == len(l.items)-1 },
 	"length":    func(l *loop) any { return int64(len(l.items)) },
-	"previtem":  func(l *loop) any { return l.at(l.index - 1) },
-	"nextitem":  func(l *loop) any { return l.at(l.index + 1) },
+	"previtem":  func(l *loop) any { return l.item(l.index - 1) },
+	"nextitem":  func(l *loop) any { return l.item(l.index + 1) },
 }
 
-func (l *loop) at(i int) any {
+func (l *loop) item(i int) any {
 	if i < 0 || i >= len(l.items) {
 		return undefined{"there is no item before the first or after the last"}
 	}
@@ -182,11 +182,11 @@ func dictOf(m *machine, a arguments) *Dict {
 	if len(a.list) > 1 {
 		fail("dict has more than one argument without a name")
 	}
-	for _, from := range a.list {
-		if d, ok := from.(*Dict); ok {
-			from = &list{items: d.pairs()}
+	for _, source := range a.list {
+		if d, ok := source.(*Dict); ok {
+			source = &list{items: d.pairs()}
 		}
-		for _, pair := range m.items(from) {
+		for _, pair := range m.items(source) {
 			both := m.items(pair)
 			if len(both) != 2 {
 				fail("dict takes pairs only")

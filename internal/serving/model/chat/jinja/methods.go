@@ -18,8 +18,8 @@ var textMethods = map[string]builtin{
 	"rstrip":       {"chars", stripped(strings.TrimRightFunc)},
 	"startswith":   {"affix", withAffix(strings.HasPrefix)},
 	"endswith":     {"affix", withAffix(strings.HasSuffix)},
-	"removeprefix": {"prefix", without(false)},
-	"removesuffix": {"suffix", without(true)},
+	"removeprefix": {"prefix", removeAffix(false)},
+	"removesuffix": {"suffix", removeAffix(true)},
 	"split":        {"sep maxsplit", splitText(false)},
 	"rsplit":       {"sep maxsplit", splitText(true)},
 	"splitlines":   {"", splitLines},
@@ -55,26 +55,26 @@ func stripped(trim func(string, func(rune) bool) string) builtinFunc {
 	return func(m *machine, v any, a []any) any { return keepMarkup(v, trim(m.str(v), m.cut(a[0]))) }
 }
 
-func withAffix(has func(s, affix string) bool) builtinFunc {
+func withAffix(hasAffix func(s, affix string) bool) builtinFunc {
 	return func(m *machine, v any, a []any) any {
 		s := m.plain(asText(v))
 		if l, ok := a[0].(*list); ok && l.kind == tuple {
-			return slices.ContainsFunc(l.items, func(one any) bool { return has(s, m.plain(asText(one))) })
+			return slices.ContainsFunc(l.items, func(one any) bool { return hasAffix(s, m.plain(asText(one))) })
 		}
-		return has(s, m.plain(asText(a[0])))
+		return hasAffix(s, m.plain(asText(a[0])))
 	}
 }
 
-// without returns a method that removes an affix: removesuffix if suffix is true, else removeprefix.
-func without(suffix bool) builtinFunc {
+// removeAffix returns a method that removes an affix: removesuffix if suffix is true, else removeprefix.
+func removeAffix(suffix bool) builtinFunc {
 	return func(m *machine, v any, a []any) any {
 		s := asText(v)
-		from, to := m.index(s, asText(a[0]), suffix)
+		start, end := m.index(s, asText(a[0]), suffix)
 		switch {
-		case suffix && to == len(s):
-			return s[:from]
-		case !suffix && from == 0:
-			return s[to:]
+		case suffix && end == len(s):
+			return s[:start]
+		case !suffix && start == 0:
+			return s[end:]
 		}
 		return s
 	}
@@ -97,8 +97,8 @@ func splitLines(m *machine, v any, _ []any) any {
 
 // findText returns an index in characters, as Python does.
 func findText(m *machine, v any, a []any) any {
-	at, _ := m.index(asText(v), asText(a[0]), false)
-	return int64(utf8.RuneCountInString(asText(v)[:max(at, 0)]) + min(at, 0))
+	index, _ := m.index(asText(v), asText(a[0]), false)
+	return int64(utf8.RuneCountInString(asText(v)[:max(index, 0)]) + min(index, 0))
 }
 
 func replacing(text func(m *machine, v any) string) builtinFunc {

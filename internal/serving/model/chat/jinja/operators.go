@@ -248,14 +248,14 @@ func order(m *machine, a, b any) int {
 	return 0
 }
 
-func contains(m *machine, v, in any) bool {
-	if isText(in) {
-		m.spend(size(in) / 16)
-		return strings.Contains(m.plain(asText(in)), m.plain(asText(v)))
+func contains(m *machine, v, container any) bool {
+	if isText(container) {
+		m.spend(size(container) / 16)
+		return strings.Contains(m.plain(asText(container)), m.plain(asText(v)))
 	}
-	if d, ok := in.(*Dict); ok {
+	if d, ok := container.(*Dict); ok {
 		_, found := m.entry(d, v)
 		return found
 	}
-	return slices.ContainsFunc(m.items(in), func(item any) bool { return m.equal(item, v) })
+	return slices.ContainsFunc(m.items(container), func(item any) bool { return m.equal(item, v) })
 }

@@ -64,9 +64,9 @@ func (p *parser) deeper() {
 	}
 }
 
-// until parses statements up to a tag whose name is in ends. It does not read this name, so that the caller can. The
-// name "" in ends means the end of the template.
-func (p *parser) until(ends ...string) (b block) {
+// statements parses statements up to a tag whose name is in ends. It does not read this name, so that the caller can.
+// The name "" in ends means the end of the template.
+func (p *parser) statements(ends ...string) (b block) {
 	p.deeper()
 	defer func() { p.depth-- }()
 	for {
@@ -77,11 +77,11 @@ func (p *parser) until(ends ...string) (b block) {
 		case t.kind == output:
 			e := p.tuple(true)
 			p.closed()
-			b = append(b, t.at(func(s *scope) flow { s.m.write(s.m.str(e(s))); return next }))
+			b = append(b, t.atLine(func(s *scope) flow { s.m.write(s.m.str(e(s))); return next }))
 		case t.kind == tag && slices.Contains(ends, p.peek().text):
 			return b
 		case t.kind == tag:
-			b = append(b, t.at(p.statement()))
+			b = append(b, t.atLine(p.statement()))
 		case t.kind == end && slices.Contains(ends, ""):
 			return b
 		default:
@@ -90,9 +90,9 @@ func (p *parser) until(ends ...string) (b block) {
 	}
 }
 
-// at returns st as a statement on the line of t. The statement first sets the machine's line for errors and counts a
+// atLine returns st as a statement on the line of t. The statement first sets the machine's line for errors and counts a
 // step of the machine. Then it runs st.
-func (t token) at(st stmt) stmt {
+func (t token) atLine(st stmt) stmt {
 	return func(s *scope) flow {
 		s.m.line = t.line
 		s.m.spend(1)
@@ -136,12 +136,12 @@ func (p *parser) statement() stmt {
 	}
 }
 
-// bodyUntil parses statements up to the tag name, and that tag. A break or continue in these statements cannot refer
-// to a loop outside of them.
+// bodyUntil parses the statements before a tag with the given name, such as endfilter, and then this tag. A break or
+// continue in these statements cannot refer to a loop outside of them.
 func (p *parser) bodyUntil(name string) block {
 	outer := p.loops
 	p.loops = 0
-	b := p.until(name)
+	b := p.statements(name)
 	p.take()
 	p.closed()
 	p.loops = outer
@@ -162,9 +162,9 @@ func (p *parser) ifs() stmt {
 		}
 		p.closed()
 		if tag == "else" {
-			b.body = p.until("endif")
+			b.body = p.statements("endif")
 		} else {
-			b.body = p.until("elif", "else", "endif")
+			b.body = p.statements("elif", "else", "endif")
 		}
 		branches = append(branches, b)
 		if tag = p.name(); tag == "endif" {
@@ -194,12 +194,12 @@ func (p *parser) loop() stmt {
 	}
 	p.closed()
 	p.loops++
-	body := p.until("endfor", "else")
+	body := p.statements("endfor", "else")
 	p.loops--
-	var other block
+	var otherwise block
 	if p.name() == "else" {
 		p.closed()
-		other = p.until("endfor")
+		otherwise = p.statements("endfor")
 		p.take()
 	}
 	p.closed()
@@ -209,10 +209,10 @@ func (p *parser) loop() stmt {
 			all := list
 			list = nil
 			for _, v := range all {
-				at := s.inner()
-				target(at, v)
+				inner := s.inner()
+				target(inner, v)
 				s.m.spend(round)
-				if s.m.truth(test(at)) {
+				if s.m.truth(test(inner)) {
 					list = append(list, v)
 				}
 			}
@@ -220,15 +220,15 @@ func (p *parser) loop() stmt {
 		l := &loop{items: list}
 		for l.index = range list {
 			s.m.spend(round)
-			at := s.inner()
-			at.vars["loop"] = l
-			target(at, list[l.index])
-			if body.run(at) == breaks {
+			inner := s.inner()
+			inner.vars["loop"] = l
+			target(inner, list[l.index])
+			if body.run(inner) == breaks {
 				break
 			}
 		}
 		if len(list) == 0 {
-			return other.run(s.inner())
+			return otherwise.run(s.inner())
 		}
 		return next
 	}
@@ -301,9 +301,9 @@ const bodyVariable = "{% set %}"
 func bodyOf(s *scope) any { return s.vars[bodyVariable] }
 
 func (b block) captured(s *scope) *scope {
-	at := s.inner()
-	at.vars[bodyVariable] = s.m.captured(func() { b.run(s.inner()) })
-	return at
+	inner := s.inner()
+	inner.vars[bodyVariable] = s.m.captured(func() { b.run(s.inner()) })
+	return inner
 }
 
 type parameter struct {
@@ -337,7 +337,7 @@ func (p *parser) macro(title string, parameters []parameter, ends string) func(*
 	return func(s *scope) *function {
 		return &function{name: title, call: func(m *machine, a arguments) any {
 			m.spend(round)
-			at := s.inner()
+			inner := s.inner()
 			if !used["caller"] && a.named.has("caller") {
 				fail("the macro %s is called with a body, which it does not use", title)
 			}
@@ -345,19 +345,19 @@ func (p *parser) macro(title string, parameters []parameter, ends string) func(*
 			for i, one := range parameters {
 				var v any = undefined{fmt.Sprintf("the parameter %q is not given", one.name)}
 				if one.standard != nil && i >= len(a.list) && !a.named.has(one.name) {
-					v = one.standard(at)
+					v = one.standard(inner)
 				}
-				if at.vars[one.name] = a.named.pop(one.name, v); i < len(a.list) {
-					at.vars[one.name] = a.list[i]
+				if inner.vars[one.name] = a.named.pop(one.name, v); i < len(a.list) {
+					inner.vars[one.name] = a.list[i]
 				}
 			}
-			more := a.list[min(len(a.list), len(parameters)):]
-			if len(more) > 0 && !used["varargs"] || len(a.named.keys) > 0 && !used["kwargs"] {
+			rest := a.list[min(len(a.list), len(parameters)):]
+			if len(rest) > 0 && !used["varargs"] || len(a.named.keys) > 0 && !used["kwargs"] {
 				fail("the macro %s is called with more arguments than it takes", title)
 			}
-			at.vars["caller"], at.vars["varargs"], at.vars["kwargs"] = caller, &list{kind: tuple, items: more}, a.named
+			inner.vars["caller"], inner.vars["varargs"], inner.vars["kwargs"] = caller, &list{kind: tuple, items: rest}, a.named
 			var text string
-			m.nested(func() { text = m.captured(func() { body.run(at) }) })
+			m.nested(func() { text = m.captured(func() { body.run(inner) }) })
 			return text
 		}}
 	}
@@ -377,9 +377,9 @@ func (p *parser) call() stmt {
 	*p.last = true
 	caller := p.macro("caller", parameters, "endcall")
 	return func(s *scope) flow {
-		at := s.inner()
-		at.vars[callerVariable] = caller(s)
-		s.m.write(s.m.str(called(at)))
+		inner := s.inner()
+		inner.vars[callerVariable] = caller(s)
+		s.m.write(s.m.str(called(inner)))
 		return next
 	}
 }

@@ -50,8 +50,9 @@ func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f 
 
 func blanks(s string) int { return len(s) - len(strings.TrimLeftFunc(s, isSpace)) }
 
-// tagLength returns the length of the end of a tag. rest begins with this end, whose text is end. If end has the sign
-// -, the tag also removes the white space after it, and the result includes that.
+// tagLength returns how many bytes of rest belong to the end of a tag. rest begins with the string end, such as %} or
+// -%}. If this string has the sign -, the tag also removes the white space after it, and the result includes this white
+// space.
 func tagLength(end, rest string) int {
 	if strings.Contains(end, "-%}") || strings.Contains(end, "-}}") {
 		return len(end) + blanks(rest[len(end):])
@@ -71,27 +72,27 @@ type scanner struct {
 func scan(source string, line *int) []token {
 	s := &scanner{rest: strings.TrimSuffix(newlines.ReplaceAllString(source, "\n"), "\n"), line: line, starts: true}
 	for s.rest != "" {
-		at := tagBegin.FindStringIndex(s.rest)
-		if at == nil {
+		bounds := tagBegin.FindStringIndex(s.rest)
+		if bounds == nil {
 			s.data(len(s.rest), '+', false)
 			break
 		}
-		opening, sign, width := s.rest[at[0]+1], byte(0), at[1]-at[0]
+		opening, sign, width := s.rest[bounds[0]+1], byte(0), bounds[1]-bounds[0]
 		if width == 3 {
-			sign = s.rest[at[0]+2]
+			sign = s.rest[bounds[0]+2]
 		}
-		s.data(at[0], sign, opening != '{')
+		s.data(bounds[0], sign, opening != '{')
 		switch {
 		case opening == '#':
 			s.comment(width)
 		case opening == '{':
 			s.emit(output, "{{", nil)
 			s.skip(width)
-			s.inside(outputEnd)
+			s.scanTag(outputEnd)
 		case !s.raw():
 			s.emit(tag, "{%", nil)
 			s.skip(width)
-			s.inside(tagEnd)
+			s.scanTag(tagEnd)
 		}
 	}
 	s.emit(end, "the end of the template", nil)
@@ -160,11 +161,11 @@ func (s *scanner) comment(n int) {
 	s.skip(stop)
 }
 
-func (s *scanner) inside(ends *regexp.Regexp) {
-	open := ""
+func (s *scanner) scanTag(ends *regexp.Regexp) {
+	unclosed := ""
 	for {
 		s.skip(blanks(s.rest))
-		if stop := ends.FindString(s.rest); stop != "" && open == "" {
+		if stop := ends.FindString(s.rest); stop != "" && unclosed == "" {
 			s.emit(closing, "the end of the tag", nil)
 			s.skip(tagLength(stop, s.rest))
 			return
@@ -180,7 +181,7 @@ func (s *scanner) inside(ends *regexp.Regexp) {
 		} else if found = texts.FindString(s.rest); found != "" {
 			s.emit(text, found, unescape(found[1:len(found)-1]))
 		} else if found = operators.FindString(s.rest); found != "" {
-			open = brackets(open, found)
+			unclosed = brackets(unclosed, found)
 			s.emit(operator, found, nil)
 		} else if s.rest == "" {
 			fail("a tag has no end")
@@ -203,17 +204,17 @@ func integer(s string) int64 {
 	return i
 }
 
-func brackets(open, operator string) string {
+func brackets(unclosed, operator string) string {
 	switch operator {
 	case "(", "[", "{":
-		return open + operator
+		return unclosed + operator
 	case ")", "]", "}":
-		if open == "" || strings.IndexByte("([{", open[len(open)-1]) != strings.Index(")]}", operator) {
+		if unclosed == "" || strings.IndexByte("([{", unclosed[len(unclosed)-1]) != strings.Index(")]}", operator) {
 			fail("%q closes nothing", operator)
 		}
-		return open[:len(open)-1]
+		return unclosed[:len(unclosed)-1]
 	}
-	return open
+	return unclosed
 }
 
 var (

@@ -308,17 +308,17 @@ func EachText(v any, f func(string) string) any {
 	case string:
 		return f(v)
 	case *list:
-		to := &list{kind: v.kind}
+		copied := &list{kind: v.kind}
 		for _, item := range v.items {
-			to.items = append(to.items, EachText(item, f))
+			copied.items = append(copied.items, EachText(item, f))
 		}
-		return to
+		return copied
 	case *Dict:
-		to := newDict()
+		copied := newDict()
 		for _, k := range v.keys {
-			to.put(EachText(k, f), EachText(v.values[key(k)], f))
+			copied.put(EachText(k, f), EachText(v.values[key(k)], f))
 		}
-		return to
+		return copied
 	}
 	return v
 }

@@ -50,7 +50,7 @@ func Parse(source string) (t *Template, err error) {
 	defer caught(&err, &p.line)
 	p.tokens = scan(source, &p.line)
 	p.line = 1
-	return &Template{p.until("")}, nil
+	return &Template{p.statements("")}, nil
 }
 
 // Render renders a template. A variable may have the type nil, bool, int, int64, float64, string, []any,
@@ -70,13 +70,13 @@ func (t *Template) Render(variables map[string]any) (string, error) {
 // If mk is not nil, some characters of the variables' texts may be replaced by marks of mk. The template's
 // operations treat a mark as its character, and the rendered text keeps the marks.
 func (t *Template) RenderTo(write func(piece string) error, variables map[string]any, mk *marks.Marks) (err error) {
-	m := &machine{line: 1, steps: maxSteps, to: write, marks: mk, filters: filters}
+	m := &machine{line: 1, steps: maxSteps, output: write, marks: mk, filters: filters}
 	defer caught(&err, &m.line)
 	s := &scope{m: m, vars: maps.Clone(globals)}
 	for name, v := range variables {
 		s.vars[name] = m.value(v)
 	}
-	t.body.run(&scope{m: m, vars: map[string]any{}, up: s})
+	t.body.run(&scope{m: m, vars: map[string]any{}, outer: s})
 	return nil
 }
 
@@ -84,8 +84,8 @@ func (t *Template) RenderTo(write func(piece string) error, variables map[string
 type machine struct {
 	line, steps, depth int
 	filters            map[string]builtin // for the filter map, because the table cannot refer to itself
-	to                 func(piece string) error
-	out                *strings.Builder // captures the output; if nil, it goes to to
+	output             func(piece string) error
+	capture            *strings.Builder // captures the output; if nil, it goes to the field output
 	marks              *marks.Marks
 }
 
@@ -102,7 +102,7 @@ func (m *machine) spend(n int) {
 }
 
 func (m *machine) give(piece string) {
-	if err := m.to(piece); err != nil {
+	if err := m.output(piece); err != nil {
 		panic(failure{err})
 	}
 }
@@ -142,26 +142,26 @@ func (m *machine) nested(f func()) {
 }
 
 func (m *machine) captured(f func()) string {
-	outer := m.out
-	m.out = new(strings.Builder)
+	outer := m.capture
+	m.capture = new(strings.Builder)
 	f()
-	text := m.out.String()
-	m.out = outer
+	text := m.capture.String()
+	m.capture = outer
 	return text
 }
 
 // A scope has the variables that a template, a macro or an iteration of a loop has set, and the scope around it.
 type scope struct {
-	m    *machine
-	vars map[string]any
-	up   *scope
+	m     *machine
+	vars  map[string]any
+	outer *scope
 }
 
-func (s *scope) inner() *scope { return &scope{m: s.m, vars: map[string]any{}, up: s} }
+func (s *scope) inner() *scope { return &scope{m: s.m, vars: map[string]any{}, outer: s} }
 
 func (s *scope) lookup(name string) any {
-	for at := s; at != nil; at = at.up {
-		if v, ok := at.vars[name]; ok {
+	for current := s; current != nil; current = current.outer {
+		if v, ok := current.vars[name]; ok {
 			return v
 		}
 	}
@@ -192,9 +192,9 @@ func (b block) run(s *scope) flow {
 
 func (m *machine) write(s string) {
 	m.spend(1 + len(s)/16)
-	if m.out == nil {
+	if m.capture == nil {
 		m.give(s)
 		return
 	}
-	m.out.WriteString(s)
+	m.capture.WriteString(s)
 }

@@ -18,9 +18,9 @@ func (m *machine) plain(s string) string {
 	return m.marks.Plain(s)
 }
 
-// index returns the byte range of the first occurrence of sub in s, or of the last one if last is true, or -1, -1. A
-// mark counts as equal to the character that it replaces.
-func (m *machine) index(s, sub string, last bool) (from, to int) {
+// index returns the byte range of the first occurrence of sub in s. If last is true, it returns the range of the last
+// occurrence. If sub does not occur in s, it returns -1, -1. A mark counts as equal to the character that it replaces.
+func (m *machine) index(s, sub string, last bool) (start, end int) {
 	if m.marks.In(s) {
 		m.spend(1 + len(s)/16)
 	}
@@ -83,23 +83,23 @@ func (m *machine) join(separator string, items []any, str func(any) string) stri
 	return strings.Join(parts, separator)
 }
 
-func (m *machine) replaced(s, from, to string, count any) string {
+func (m *machine) replaced(s, old, replacement string, count any) string {
 	n := int64(-1)
 	if count != nil {
 		n = asInt(count)
 	}
-	from = m.plain(from)
-	if m.marks.In(s) && from != "" {
+	old = m.plain(old)
+	if m.marks.In(s) && old != "" {
 		var parts []string
-		for _, part := range m.split(s, from, n, false) {
+		for _, part := range m.split(s, old, n, false) {
 			parts = append(parts, part.(string))
 		}
-		m.spend(len(parts) * (1 + len(to)/16))
-		return strings.Join(parts, to)
+		m.spend(len(parts) * (1 + len(replacement)/16))
+		return strings.Join(parts, replacement)
 	}
-	found := min(uint64(n), uint64(strings.Count(s, from)))
-	m.spend(int(found) * (1 + len(to)/16))
-	return strings.Replace(s, from, to, int(n))
+	found := min(uint64(n), uint64(strings.Count(s, old)))
+	m.spend(int(found) * (1 + len(replacement)/16))
+	return strings.Replace(s, old, replacement, int(n))
 }
 
 func (m *machine) cut(chars any) func(rune) bool {
@@ -114,33 +114,33 @@ func (m *machine) cut(chars any) func(rune) bool {
 // split splits s at most n times at separator, or at white space if separator is nil. A negative n means no limit.
 // If fromRight is true, the splits are made at the last separators.
 func (m *machine) split(s string, separator any, n int64, fromRight bool) (items []any) {
-	by, spaces := "", separator == nil
+	sep, spaces := "", separator == nil
 	if spaces {
 		if s = strings.TrimFunc(s, isSpace); s == "" {
 			return nil
 		}
-	} else if by = asText(separator); by == "" {
+	} else if sep = asText(separator); sep == "" {
 		fail("the separator is empty")
 	}
 	for ; n != 0; n-- {
-		at, to := 0, 0
+		start, stop := 0, 0
 		switch {
 		case !spaces:
-			at, to = m.index(s, by, fromRight)
+			start, stop = m.index(s, sep, fromRight)
 		case fromRight:
-			at = strings.LastIndexFunc(s, isSpace)
+			start = strings.LastIndexFunc(s, isSpace)
 		default:
-			at = strings.IndexFunc(s, isSpace)
+			start = strings.IndexFunc(s, isSpace)
 		}
-		if at < 0 {
+		if start < 0 {
 			break
 		}
 		m.spend(1)
 		if spaces {
-			_, width := utf8.DecodeRuneInString(s[at:])
-			to = at + width
+			_, width := utf8.DecodeRuneInString(s[start:])
+			stop = start + width
 		}
-		head, tail := s[:at], s[to:]
+		head, tail := s[:start], s[stop:]
 		if spaces {
 			head, tail = strings.TrimRightFunc(head, isSpace), strings.TrimLeftFunc(tail, isSpace)
 		}
@@ -167,14 +167,14 @@ func capitalize(s string) string {
 	return upper(s[:n]) + lower(s[n:])
 }
 
-// titled returns Python's s.title(), except that no letter becomes two. A letter after another letter with a case
-// becomes lower case. All others become title case.
+// titled returns Python's s.title(): a letter after another letter with a case becomes lower case, and all others become
+// title case. In contrast to Python, a letter is never replaced by several letters.
 func titled(s string) string {
 	before := ' '
 	return strings.Map(func(r rune) rune {
-		inside := unicode.In(before, unicode.Lu, unicode.Ll, unicode.Lt, unicode.Other_Uppercase, unicode.Other_Lowercase)
+		inWord := unicode.In(before, unicode.Lu, unicode.Ll, unicode.Lt, unicode.Other_Uppercase, unicode.Other_Lowercase)
 		before = r
-		if inside {
+		if inWord {
 			return unicode.ToLower(r)
 		}
 		return unicode.ToTitle(r)

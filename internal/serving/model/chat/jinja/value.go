@@ -8,7 +8,7 @@ import (
 
 // Values are nil (None), bool, int64, float64, string, and these.
 type (
-	undefined struct{ why string }
+	undefined struct{ reason string }
 	markup    string // text that needs no escaping, from safe or escape; + escapes a string that it appends
 	// A list is a Python list, tuple, view of a dict, range or generator.
 	list struct {
@@ -72,7 +72,7 @@ func (m *machine) value(v any) any {
 func describe(v any) string {
 	switch v := v.(type) {
 	case undefined:
-		return "an undefined value (" + v.why + ")"
+		return "an undefined value (" + v.reason + ")"
 	case nil:
 		return "None"
 	case bool:
@@ -98,7 +98,7 @@ func isUndefined(v any) bool { _, ok := v.(undefined); return ok }
 // defined fails if v is undefined.
 func defined(v any) {
 	if u, ok := v.(undefined); ok {
-		fail("%s", u.why)
+		fail("%s", u.reason)
 	}
 }
 
