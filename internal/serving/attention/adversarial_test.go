@@ -155,11 +155,11 @@ func (p *problem) poisonUnused(v float32, element int) {
 func (p *problem) poison(slot int, v float32, element int, value bool) {
 	c := &p.cache
 	block, offset := slot/c.BlockSize, slot%c.BlockSize
-	data, at := c.Key, c.KeyOffset(block, 0, offset, element)
+	data, i := c.Key, c.KeyOffset(block, 0, offset, element)
 	if value {
-		data, at = c.Value, c.ValueOffset(block, 0, offset, element)
+		data, i = c.Value, c.ValueOffset(block, 0, offset, element)
 	}
-	c.DType.Store(unsafe.Pointer(&data[at]), v)
+	c.DType.Store(unsafe.Pointer(&data[i]), v)
 }
 
 func TestMinusInfinityWeighsNothing(t *testing.T) {

@@ -71,6 +71,7 @@ func (b *Batch) queries(seq int) (first, n, position int) {
 	return first, n, int(b.SeqLens[seq]) - n
 }
 
+// attended returns the range [start, end) of tokens to which the query token at position attends.
 func (b *Batch) attended(position int) (start, end int) {
 	if b.SlidingWindow > 0 {
 		start = max(0, position+1-b.SlidingWindow)

@@ -140,7 +140,9 @@ func attendedByAny(rows []row, part int) (start, end int) {
 	return start, end
 }
 
-func (r *row) attendedIn(part int) (from, to int) {
-	start := part * partitionSize
-	return max(0, r.start-start), min(partitionSize, r.end-start)
+// attendedIn returns the range [start, end) of tokens of the partition to which the row attends. If there are none,
+// start is at least end.
+func (r *row) attendedIn(part int) (start, end int) {
+	first := part * partitionSize
+	return max(0, r.start-first), min(partitionSize, r.end-first)
 }
