@@ -213,14 +213,14 @@ func (s *Scheduler) preempt(it *serve.Iteration, index int32) error {
 // insert adds a request to a queue, which is sorted by arrival. It searches from the head, because a preempted request
 // has arrived before most waiting ones.
 func (s *Scheduler) insert(q *reqtable.Queue, index int32) {
-	before := reqtable.None
+	prev := reqtable.None
 	for next := range q.All() {
 		if s.requests.At(next).arrival > s.requests.At(index).arrival {
 			break
 		}
-		before = next
+		prev = next
 	}
-	q.InsertAfter(index, before)
+	q.InsertAfter(index, prev)
 }
 
 func (s *Scheduler) swapIn(it *serve.Iteration) error {

@@ -94,13 +94,13 @@ func (m *Manager) checkSeq(s *Seq) error {
 func (m *Manager) checkPrefix() error {
 	p := m.prefix
 	n := 0
-	before := reqtable.None
+	prev := reqtable.None
 	for id := range p.evictor.All() {
 		b := &p.blocks[id]
-		if n++; n > m.config.NumGPUBlocks || m.gpu.Count(id) != 0 || b.tokens == 0 || p.evictor.Prev(id) != before {
+		if n++; n > m.config.NumGPUBlocks || m.gpu.Count(id) != 0 || b.tokens == 0 || p.evictor.Prev(id) != prev {
 			return invariants.Broken("block %d is evictable with the count %d and a prefix of %d tokens, after %d", id, m.gpu.Count(id), b.tokens, p.evictor.Prev(id))
 		}
-		before = id
+		prev = id
 	}
 	if n != p.evictor.Len() {
 		return invariants.Broken("%d blocks are evictable, but %d are counted", n, p.evictor.Len())

@@ -117,11 +117,11 @@ func (m *Manager) inUse(s *Seq) int {
 	return n
 }
 
-// walkKeys calls f with the keys of full blocks of s until f returns false. It starts with block number first and ends
-// before token end. parent is the key of the block before first.
-func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func(key *blockhash.Hash) bool) {
+// walkKeys calls f with the keys of full blocks of s until f returns false. It starts with the block with index
+// firstBlock, and ends before token end. parent is the key of the block before firstBlock.
+func (m *Manager) walkKeys(s *Seq, firstBlock, end int, parent blockhash.Hash, f func(key *blockhash.Hash) bool) {
 	size := m.config.BlockSize
-	for start := first * size; start+size <= end; start += size {
+	for start := firstBlock * size; start+size <= end; start += size {
 		m.prefix.hash.Sum(&parent, &parent, s.Tokens[start:start+size], nil)
 		if !f(&parent) {
 			return

@@ -200,7 +200,7 @@ func (x *traffic) swap(t *rapid.T) {
 
 // runsOut reports whether f panics because no blocks are free. It calls f with copies of the manager and the
 // sequences, so that the real ones do not change.
-func (x *traffic) runsOut(f func(m *Manager, seqs []*Seq)) (out bool) {
+func (x *traffic) runsOut(f func(m *Manager, seqs []*Seq)) (panicked bool) {
 	m := *x.m
 	m.gpu, m.cpu = m.gpu.Clone(), m.cpu.Clone()
 	if m.prefix != nil {
@@ -217,7 +217,7 @@ func (x *traffic) runsOut(f func(m *Manager, seqs []*Seq)) (out bool) {
 	for s := range x.seqs {
 		seqs = append(seqs, cloneSeq(s))
 	}
-	defer func() { out = recover() != nil }()
+	defer func() { panicked = recover() != nil }()
 	f(&m, seqs)
 	return false
 }

@@ -108,17 +108,17 @@ func (c *Cache) makeSets() {
 		eagle := g.Eagle || c.Config.Eagle && !marked
 		spec := g.Group
 		spec.Eagle = false
-		at := slices.IndexFunc(c.sets, func(s set) bool {
+		index := slices.IndexFunc(c.sets, func(s set) bool {
 			other := s.spec.Group
 			other.Eagle = false
 			return other == spec
 		})
-		if at < 0 {
+		if index < 0 {
 			c.sets = append(c.sets, set{spec: g})
-			at = len(c.sets) - 1
+			index = len(c.sets) - 1
 		}
-		c.sets[at].groups = append(c.sets[at].groups, i)
-		c.sets[at].eagle = c.sets[at].eagle || eagle
+		c.sets[index].groups = append(c.sets[index].groups, i)
+		c.sets[index].eagle = c.sets[index].eagle || eagle
 	}
 	sort.SliceStable(c.sets, func(i, j int) bool { return c.sets[i].spec.Kind == Full && c.sets[j].spec.Kind != Full })
 	if !c.Config.EnablePrefixCaching {

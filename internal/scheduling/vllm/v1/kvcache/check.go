@@ -71,10 +71,10 @@ func (c *Cache) checkRequest(r *Request) error {
 		if n != r.NumTokens()/c.Config.HashBlockSize {
 			return invariants.Broken("a request of %d tokens has %d hashes of %d", r.NumTokens(), n, c.Config.HashBlockSize)
 		}
-		again := r.content
-		again.Hashes = nil
-		again.Extend(c.Config.Hash, c.Config.HashBlockSize)
-		if !slices.Equal(again.Hashes, r.content.Hashes) && len(r.content.Extras.Items) == 0 {
+		rehashed := r.content
+		rehashed.Hashes = nil
+		rehashed.Extend(c.Config.Hash, c.Config.HashBlockSize)
+		if !slices.Equal(rehashed.Hashes, r.content.Hashes) && len(r.content.Extras.Items) == 0 {
 			return invariants.Broken("the hashes are not those of the tokens")
 		}
 	}

@@ -101,8 +101,8 @@ func (c *Cache) shared(id int32) bool {
 func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {
 	n := 0
 	ids := r.tables[g.id].ids
-	for at := start / g.BlockSize; at < min(len(ids), ceil(slots, g.BlockSize)); at++ {
-		if c.shared(ids[at]) {
+	for index := start / g.BlockSize; index < min(len(ids), ceil(slots, g.BlockSize)); index++ {
+		if c.shared(ids[index]) {
 			n++
 		}
 	}
@@ -115,9 +115,9 @@ func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {
 func (c *Cache) unshare(r *Request, i int, d *demand, blocks []int32) {
 	g := &c.groups[i]
 	ids := r.tables[i].ids
-	for at := d.local / g.BlockSize; len(blocks) > 0; at++ {
-		if c.shared(ids[at]) {
-			c.copyOnWrite(r, i, at, blocks[0])
+	for index := d.local / g.BlockSize; len(blocks) > 0; index++ {
+		if c.shared(ids[index]) {
+			c.copyOnWrite(r, i, index, blocks[0])
 			blocks = blocks[1:]
 		}
 	}

@@ -173,8 +173,8 @@ func (c *Cache) leaveWindows(r *Request, settled int) {
 	}
 	for i := range c.groups {
 		g, t := &c.groups[i], &r.tables[i]
-		if outside := g.skipped(settled); outside > 0 {
-			end := min(outside/g.BlockSize, len(t.ids))
+		if skipped := g.skipped(settled); skipped > 0 {
+			end := min(skipped/g.BlockSize, len(t.ids))
 			start := end
 			for start > 0 && t.ids[start-1] != pool.Null { // those before were freed already
 				start--

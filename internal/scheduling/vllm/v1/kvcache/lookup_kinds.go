@@ -45,7 +45,7 @@ func (c *Cache) lookupWindow(s *set, r *Request, hit *Hit, limit int, drop bool)
 		}
 		if run == 0 {
 			end = i + 1
-			if after := end - eagleBlock(drop); after*size%unit != 0 {
+			if hitEnd := end - eagleBlock(drop); hitEnd*size%unit != 0 {
 				continue // the hit would not end on a boundary
 			}
 		}

@@ -89,9 +89,9 @@ func (c *Cache) extendAligned(r *Request, i int, d *demand, blocks []int32) {
 	}
 	if !first {
 		for k := range reused(g, length, running) {
-			at := length - g.NumSpeculativeBlocks + k
-			t.ids = append(t.ids, t.ids[at])
-			t.ids[at] = pool.Null
+			index := length - g.NumSpeculativeBlocks + k
+			t.ids = append(t.ids, t.ids[index])
+			t.ids[index] = pool.Null
 		}
 	}
 	if p.private > 0 {
@@ -153,13 +153,13 @@ func (c *Cache) leaveState(g *group, t *table, settled int) {
 // registerPromptState allows it and this step computes no later token.
 func (c *Cache) registerStates(r *Request, i, oldRegistered, tokens, end int) {
 	g, t := &c.groups[i], &r.tables[i]
-	after := t.registered
+	registered := t.registered
 	if g.Align && tokens == end {
 		if key, ok := c.registerPromptState(r, i, tokens); ok {
 			g.justStored = append(g.justStored, key)
 		}
 	}
-	for _, id := range t.ids[min(oldRegistered, after):after] {
+	for _, id := range t.ids[min(oldRegistered, registered):registered] {
 		if key, _, ok := c.Pool.Primary(id); ok {
 			g.justStored = append(g.justStored, key)
 		}
@@ -175,13 +175,13 @@ func (c *Cache) registerPromptState(r *Request, i, tokens int) (key pool.Key, ok
 	if g.BlockSize == unit || tokens%g.BlockSize == 0 || tokens != floorTo(r.NumPromptTokens, unit) {
 		return key, false
 	}
-	at := tokens / g.BlockSize
-	if at >= len(t.ids) {
+	index := tokens / g.BlockSize
+	if index >= len(t.ids) {
 		return key, false
 	}
-	if key, ok = c.pool.RegisterPart(&r.content, t.ids[at], tokens, g.id); ok {
-		t.partial = at
-		t.registered = at
+	if key, ok = c.pool.RegisterPart(&r.content, t.ids[index], tokens, g.id); ok {
+		t.partial = index
+		t.registered = index
 		t.tail = tokens
 	}
 	return key, ok

@@ -188,15 +188,15 @@ func (c *Cache) needBlocks(g *group, t *table, d *demand) int {
 		return max(required-len(t.ids), 0)
 	}
 	hits := d.hit(int(g.id))
-	outside := g.skipped(d.computed) / g.BlockSize
-	n := max(required-max(outside, len(hits)+len(t.ids)), 0)
+	skip := g.skipped(d.computed) / g.BlockSize
+	n := max(required-max(skip, len(hits)+len(t.ids)), 0)
 	if d.partial(g, hits) {
 		if c.Config.CopyWritten && c.Pool.InsertedNow(hits[len(hits)-1]) {
 			return c.Pool.NumBlocks() + 1 // too many, so that r waits: the step makes copies before it writes the block
 		}
 		n++ // the copy of the block that the hit ends in
 	}
-	return n + c.evictable(hits[min(max(0, outside-len(t.ids)), len(hits)):])
+	return n + c.evictable(hits[min(max(0, skip-len(t.ids)), len(hits)):])
 }
 
 // blocks returns how many blocks a group needs for all tokens of the demand. It does not apply to Mamba groups in

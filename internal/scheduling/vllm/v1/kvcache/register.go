@@ -22,7 +22,7 @@ func (c *Cache) register(r *Request, tokens, end int) {
 
 func (c *Cache) registerGroup(r *Request, i, tokens, end int) {
 	g, t := &c.groups[i], &r.tables[i]
-	before := t.registered
+	oldRegistered := t.registered
 	if tokens >= (t.registered+1)*g.BlockSize {
 		full := tokens / g.BlockSize
 		mask := c.retained(r, g, t.registered, full)
@@ -31,7 +31,7 @@ func (c *Cache) registerGroup(r *Request, i, tokens, end int) {
 		t.tracked = true
 	}
 	if g.Kind == Mamba {
-		c.registerStates(r, i, before, tokens, end)
+		c.registerStates(r, i, oldRegistered, tokens, end)
 	} else if g.Kind == Full && g.BlockSize != c.Config.HashBlockSize {
 		c.registerTail(r, i, tokens)
 	}
@@ -58,8 +58,8 @@ func (c *Cache) Store(r *Request, tokens int) error {
 		return fmt.Errorf("%w: %d tokens to store of %d", ErrRequest, tokens, r.NumTokens())
 	}
 	for i := range r.tables {
-		if has := len(r.tables[i].ids); has < tokens/c.groups[i].BlockSize {
-			return fmt.Errorf("%w: %d tokens to store in %d blocks of %d", ErrRequest, tokens, has, c.groups[i].BlockSize)
+		if numBlocks := len(r.tables[i].ids); numBlocks < tokens/c.groups[i].BlockSize {
+			return fmt.Errorf("%w: %d tokens to store in %d blocks of %d", ErrRequest, tokens, numBlocks, c.groups[i].BlockSize)
 		}
 	}
 	c.register(r, tokens, r.NumComputedTokens)

@@ -12,13 +12,13 @@ type Stats struct {
 func (r *Request) Readmitted() bool { return r.NumPreemptions > 0 || r.recorded }
 
 func (c *Cache) record(r *Request, hit int) {
-	again := r.Readmitted()
+	readmitted := r.Readmitted()
 	r.recorded = true
 	if !c.Config.EnablePrefixCaching || r.noRead {
 		return
 	}
 	s := &c.Stats
-	if again {
+	if readmitted {
 		s.Preempted++
 		s.PreemptedQueries += r.NumTokens()
 		s.Rehits += hit

@@ -91,14 +91,14 @@ func project(groups []Group, w Worker, sizes []int, packed bool, blocks int) (*P
 	}
 	p := &Plan{}
 	for _, g := range groups {
-		own := Group{Group: g.Group}
+		local := Group{Group: g.Group}
 		for _, l := range g.Layers {
 			if _, found := slices.BinarySearch(w.Layers, l); found {
-				own.Layers = append(own.Layers, l)
+				local.Layers = append(local.Layers, l)
 			}
 		}
-		own.Eagle = g.Eagle && len(own.Layers) > 0
-		p.Groups = append(p.Groups, own)
+		local.Eagle = g.Eagle && len(local.Layers) > 0
+		p.Groups = append(p.Groups, local)
 	}
 	perBlock := 0
 	if packed {

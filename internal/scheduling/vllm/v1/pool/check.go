@@ -25,7 +25,7 @@ func (v View) Check() error {
 func (v View) checkQueue() error {
 	p := v.p
 	queued := make([]bool, p.config.NumGPUBlocks)
-	n, before := 0, p.end()
+	n, prev := 0, p.end()
 	for id := range v.Queue() {
 		switch {
 		case id <= Null || int(id) >= p.config.NumGPUBlocks:
@@ -34,15 +34,15 @@ func (v View) checkQueue() error {
 			return invariants.Broken("block %d is in the queue twice", id)
 		case p.recs[id].count != 0:
 			return invariants.Broken("block %d is in the queue with the count %d", id, p.recs[id].count)
-		case p.recs[id].prev != before:
-			return invariants.Broken("block %d follows block %d in the queue, but its link is to %d", id, before, p.recs[id].prev)
+		case p.recs[id].prev != prev:
+			return invariants.Broken("block %d follows block %d in the queue, but its link is to %d", id, prev, p.recs[id].prev)
 		}
 		queued[id] = true
-		before = id
+		prev = id
 		n++
 	}
-	if n != p.free || p.recs[p.end()].prev != before {
-		return invariants.Broken("the queue has %d blocks and ends with %d, recorded are %d and %d", n, before, p.free, p.recs[p.end()].prev)
+	if n != p.free || p.recs[p.end()].prev != prev {
+		return invariants.Broken("the queue has %d blocks and ends with %d, recorded are %d and %d", n, prev, p.free, p.recs[p.end()].prev)
 	}
 	for id := range queued {
 		if count := p.recs[id].count; id != int(Null) && (count < 0 || count == 0 != queued[id]) {
@@ -62,8 +62,8 @@ func (p *Pool) checkRings() (nodes int, err error) {
 		used++
 		head := s.head - 1
 		first := p.entry(head)
-		if at, found := p.find(&first.hash, first.group, tagOf(&first.hash, first.group)); !found || int(at) != i {
-			return 0, invariants.Broken("slot %d holds a key that is found at %d (%t)", i, at, found)
+		if slot, found := p.find(&first.hash, first.group, tagOf(&first.hash, first.group)); !found || int(slot) != i {
+			return 0, invariants.Broken("slot %d holds a key that is found at %d (%t)", i, slot, found)
 		}
 		size := 0
 		for node := head; ; {

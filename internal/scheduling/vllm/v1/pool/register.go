@@ -30,9 +30,9 @@ func (p *Pool) Register(c *Content, table []int32, start, end, blockSize int, gr
 		}
 		tokens := (i + 1) * blockSize
 		h := &c.Hashes[(i+1)*scale-1]
-		if had := int(p.recs[id].tokens); had != 0 && !p.hasKey(id, h, group) { // a fork may have registered it
-			if had >= tokens {
-				panic(fmt.Sprintf("block %d has a key for %d tokens, and is full with %d", id, had, tokens))
+		if oldTokens := int(p.recs[id].tokens); oldTokens != 0 && !p.hasKey(id, h, group) { // a fork may have registered it
+			if oldTokens >= tokens {
+				panic(fmt.Sprintf("block %d has a key for %d tokens, and is full with %d", id, oldTokens, tokens))
 			}
 			p.forget(id, p.config.EnableEvents)
 		}
@@ -53,7 +53,7 @@ func (p *Pool) RegisterPart(c *Content, block int32, tokens int, group uint32) (
 	n := tokens / p.config.HashBlockSize
 	h := &c.Hashes[n-1]
 	known := p.hasKey(block, h, group)
-	if had := int(p.recs[block].tokens); !known && had != 0 && had < tokens {
+	if oldTokens := int(p.recs[block].tokens); !known && oldTokens != 0 && oldTokens < tokens {
 		p.forget(block, p.config.EnableEvents)
 	}
 	p.insert(block, h, group, tokens)
@@ -70,9 +70,9 @@ func (p *Pool) RegisterPart(c *Content, block int32, tokens int, group uint32) (
 // Extend computes the hashes of the complete blocks of size tokens that have no hash yet (vllm/v1/RULES.md §3).
 func (c *Content) Extend(f blockhash.Function, size int) {
 	n := len(c.Hashes)
-	at := blockhash.Last
+	cursor := blockhash.Last
 	if n == 0 {
-		at = 0
+		cursor = 0
 	}
 	// Sum writes directly into c.Hashes, because a local variable would be allocated on the heap.
 	for ; (n+1)*size <= len(c.Tokens); n++ {
@@ -84,7 +84,7 @@ func (c *Content) Extend(f blockhash.Function, size int) {
 		} else {
 			*h = f.Root()
 		}
-		extra := c.Extras.Block(n*size, (n+1)*size, &at)
+		extra := c.Extras.Block(n*size, (n+1)*size, &cursor)
 		f.Sum(h, parent, c.Tokens[n*size:(n+1)*size], extra)
 	}
 }

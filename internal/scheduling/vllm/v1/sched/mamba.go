@@ -68,8 +68,8 @@ func (m *mambaSplit) clip(q *request, start, n int) int {
 func (m *mambaSplit) stops(r *kvcache.Request, start, end int) [4]int {
 	var stops [4]int
 	for _, size := range m.sizes {
-		if at := (start/size + 1) * size; start%size != 0 && (stops[0] == 0 || at < stops[0]) {
-			stops[0] = at
+		if blockEnd := (start/size + 1) * size; start%size != 0 && (stops[0] == 0 || blockEnd < stops[0]) {
+			stops[0] = blockEnd
 		}
 	}
 	last := r.NumTokens() - r.NumTokens()%m.block

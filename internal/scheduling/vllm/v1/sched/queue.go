@@ -5,14 +5,14 @@ import (
 	"sort"
 )
 
-// A queue has waiting requests in the order of their admission. The indexes of list before first are free, so that
+// A queue has waiting requests in the order of their admission. The indexes of list before firstUsed are free, so that
 // requests leave and return at the front without moving other requests. If order.less is nil, the index of a request
 // that leaves from the middle stays free, too.
 type queue struct {
-	order *order
-	list  []*request // nil: a free index
-	first int
-	free  int // number of free indexes
+	order     *order
+	list      []*request // nil: a free index
+	firstUsed int
+	free      int // number of free indexes
 }
 
 func (q *queue) all() []*request { return withoutFree(slices.Clone(q.list)) }
@@ -23,10 +23,10 @@ func withoutFree(list []*request) []*request {
 
 // head returns the first request, or nil.
 func (q *queue) head() *request {
-	if q.first == len(q.list) {
+	if q.firstUsed == len(q.list) {
 		return nil
 	}
-	return q.list[q.first]
+	return q.list[q.firstUsed]
 }
 
 // push adds r in the order of order.less. r comes after all requests that are equal to r in this order.
@@ -42,17 +42,17 @@ func (q *queue) pushFront(r *request) {
 
 // search returns the index of the first request for which f is true. f must be true for all requests after that one.
 func (q *queue) search(f func(*request) bool) int {
-	return q.first + sort.Search(len(q.list)-q.first, func(i int) bool { return f(q.list[q.first+i]) })
+	return q.firstUsed + sort.Search(len(q.list)-q.firstUsed, func(i int) bool { return f(q.list[q.firstUsed+i]) })
 }
 
 func (q *queue) insert(r *request, index int) {
-	if index == q.first && len(q.list) > 0 {
+	if index == q.firstUsed && len(q.list) > 0 {
 		q.putFirst(r)
 		return
 	}
 	if len(q.list) == cap(q.list) && 2*q.free > len(q.list) {
 		index -= q.free // all of them are before it
-		q.list, q.first, q.free = withoutFree(q.list), 0, 0
+		q.list, q.firstUsed, q.free = withoutFree(q.list), 0, 0
 		q.number()
 	}
 	q.list = slices.Insert(q.list, index, r)
@@ -60,16 +60,16 @@ func (q *queue) insert(r *request, index int) {
 }
 
 func (q *queue) putFirst(r *request) {
-	if q.first == 0 { // make many free indexes, so that few calls move the other requests
-		q.first = len(q.list)/2 + 8
-		q.free += q.first
-		q.list = slices.Insert(q.list, 0, make([]*request, q.first)...)
+	if q.firstUsed == 0 { // make many free indexes, so that few calls move the other requests
+		q.firstUsed = len(q.list)/2 + 8
+		q.free += q.firstUsed
+		q.list = slices.Insert(q.list, 0, make([]*request, q.firstUsed)...)
 		q.number()
 	}
-	q.first--
+	q.firstUsed--
 	q.free--
-	q.list[q.first] = r
-	r.queue, r.index = q, q.first
+	q.list[q.firstUsed] = r
+	r.queue, r.index = q, q.firstUsed
 }
 
 // number sets request.index after requests have moved.
@@ -89,14 +89,14 @@ func (q *queue) remove(r *request) {
 		for q.list[index] != r {
 			index++
 		}
-		if index > q.first {
+		if index > q.firstUsed {
 			q.list = slices.Delete(q.list, index, index+1)
 			return
 		}
 	}
 	q.list[index] = nil
 	q.free++
-	for q.first < len(q.list) && q.list[q.first] == nil {
-		q.first++
+	for q.firstUsed < len(q.list) && q.list[q.firstUsed] == nil {
+		q.firstUsed++
 	}
 }

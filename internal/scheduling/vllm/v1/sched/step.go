@@ -74,12 +74,12 @@ type Tail struct {
 // RowBlocks returns the block ids of a row in a group: all blocks of the request for KindNew and KindResumed,
 // otherwise the blocks added in this step.
 func (t *Step) RowBlocks(row, group int) []int32 {
-	at := row*len(t.Slots) + group
+	index := row*len(t.Slots) + group
 	start := 0
-	if at > 0 {
-		start = t.BlockEnds[at-1]
+	if index > 0 {
+		start = t.BlockEnds[index-1]
 	}
-	return t.Blocks[start:t.BlockEnds[at]]
+	return t.Blocks[start:t.BlockEnds[index]]
 }
 
 func (t *Step) reset(groups int) {

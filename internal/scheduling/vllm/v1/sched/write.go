@@ -72,15 +72,15 @@ func (s *Scheduler) writeRow(step *Step, i int, e *entry) {
 //
 // or -1 if the table has no block for p or has the null block.
 func appendSlots(dst []int64, table []int32, size, start, n int) []int64 {
-	at := int(uint32(start) / uint32(size)) // several times as fast as a division of 64 bits
-	offset := start - at*size
-	if n == 1 && at < len(table) && table[at] != pool.Null {
-		return append(dst, int64(table[at])*int64(size)+int64(offset)) // a decode
+	index := int(uint32(start) / uint32(size)) // several times as fast as a division of 64 bits
+	offset := start - index*size
+	if n == 1 && index < len(table) && table[index] != pool.Null {
+		return append(dst, int64(table[index])*int64(size)+int64(offset)) // a decode
 	}
 	for n > 0 {
 		id := pool.Null
-		if at < len(table) {
-			id = table[at]
+		if index < len(table) {
+			id = table[index]
 		}
 		for ; offset < size && n > 0; offset++ {
 			slot := int64(-1)
@@ -90,7 +90,7 @@ func appendSlots(dst []int64, table []int32, size, start, n int) []int64 {
 			dst = append(dst, slot)
 			n--
 		}
-		at, offset = at+1, 0
+		index, offset = index+1, 0
 	}
 	return dst
 }

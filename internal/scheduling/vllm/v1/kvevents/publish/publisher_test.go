@@ -72,10 +72,10 @@ func TestPastBatchesAreSentAgain(t *testing.T) {
 	}
 	_, replay := p.Addr()
 	dealer := join(t, replay, "DEALER")
-	for _, test := range []struct{ requested, first uint64 }{{8, 8}, {0, 6}, {10, 10}, {1 << 63, 10}, {endOfReplay, 10}} {
+	for _, test := range []struct{ requested, firstSent uint64 }{{8, 8}, {0, 6}, {10, 10}, {1 << 63, 10}, {endOfReplay, 10}} {
 		t.Run(fmt.Sprint(test.requested), func(t *testing.T) {
 			dealer.ask(test.requested)
-			for seq := test.first; seq < 10; seq++ {
+			for seq := test.firstSent; seq < 10; seq++ {
 				m := dealer.nextMessage()
 				require.Empty(t, m[0])
 				check(t, m[1:], seq)
