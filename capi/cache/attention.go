@@ -101,9 +101,9 @@ func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) 
 	// The parts may alternate in the same memory, block by block, so they are not checked for overlaps with each other.
 	parts := [...]struct {
 		name  string
-		at    unsafe.Pointer
+		data  unsafe.Pointer
 		bytes C.int64_t
-		to    *[]byte
+		dst   *[]byte
 	}{
 		{"key", in.key, in.key_bytes, &c.Key}, {"value", in.value, in.value_bytes, &c.Value},
 		{"key_scales", in.key_scales, in.key_scales_bytes, &c.KeyScales},
@@ -111,16 +111,16 @@ func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) 
 	}
 	align := C.int64_t(c.DType.Size())
 	for i, part := range parts {
-		var own spans
+		var local spans
 		if i > 1 {
 			align = 4
 		}
-		*part.to = slice(&own, part.name, (*byte)(part.at), part.bytes)
-		if own.err == nil && part.bytes > 0 && uintptr(part.at)%uintptr(align) != 0 {
-			own.err = fail(C.LLM_CACHE_E_ALIGN, "%s is not aligned to %d bytes", part.name, align)
+		*part.dst = slice(&local, part.name, (*byte)(part.data), part.bytes)
+		if local.err == nil && part.bytes > 0 && uintptr(part.data)%uintptr(align) != 0 {
+			local.err = fail(C.LLM_CACHE_E_ALIGN, "%s is not aligned to %d bytes", part.name, align)
 		}
-		if own.err != nil {
-			return c, own.err
+		if local.err != nil {
+			return c, local.err
 		}
 	}
 	if err := c.Check(); err != nil {
@@ -130,27 +130,27 @@ func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) 
 }
 
 // tensorOf returns the tensor that p describes, and the number of its rows. Each row has width elements.
-func tensorOf(s *spans, what string, p *C.llm_tensor, width int) (t attention.Tensor, rows int, err error) {
-	if slice(s, what, p, 1); s.err != nil {
+func tensorOf(s *spans, name string, p *C.llm_tensor, width int) (t attention.Tensor, rows int, err error) {
+	if slice(s, name, p, 1); s.err != nil {
 		return t, 0, s.err
 	}
 	t.DType, t.Stride = attention.DType(p.dtype), int(p.stride)
 	switch {
 	case p.dtype < 0 || p.dtype > C.LLM_BF16:
-		return t, 0, fail(C.LLM_CACHE_E_RANGE, "the dtype of %s is %d; it must be LLM_F32 (0), LLM_F16 (1) or LLM_BF16 (2)", what, p.dtype)
+		return t, 0, fail(C.LLM_CACHE_E_RANGE, "the dtype of %s is %d; it must be LLM_F32 (0), LLM_F16 (1) or LLM_BF16 (2)", name, p.dtype)
 	case p.reserved != 0:
-		return t, 0, fail(C.LLM_CACHE_E_RANGE, "reserved of %s is %d: want 0", what, p.reserved)
+		return t, 0, fail(C.LLM_CACHE_E_RANGE, "reserved of %s is %d: want 0", name, p.reserved)
 	case p.rows < 0 || p.rows > maxEntries || p.stride < 0 || p.stride > maxEntries || p.rows > 0 && p.stride > (1<<50)/p.rows:
-		return t, 0, fail(C.LLM_CACHE_E_RANGE, "%s has %d rows, %d elements apart", what, p.rows, p.stride)
+		return t, 0, fail(C.LLM_CACHE_E_RANGE, "%s has %d rows, %d elements apart", name, p.rows, p.stride)
 	case p.rows == 0:
 		return t, 0, nil
 	}
 	n := (int64(p.rows)-1)*int64(p.stride) + int64(width)
 	size := t.DType.Size()
-	var own spans
-	own.note(what, p.at, n, uintptr(size), uintptr(size))
-	if own.err != nil {
-		return t, 0, own.err
+	var local spans
+	local.note(name, p.at, n, uintptr(size), uintptr(size))
+	if local.err != nil {
+		return t, 0, local.err
 	}
 	t.Data = unsafe.Slice((*byte)(p.at), n*int64(size))
 	return t, int(p.rows), nil
@@ -182,17 +182,17 @@ func tokensOf(s *spans, c *attention.Cache, keys, values *C.llm_tensor, slots []
 	t := &kvstore.Tokens{Slots: slots}
 	for _, part := range []struct {
 		name string
-		from *C.llm_tensor
-		to   *attention.Tensor
+		src  *C.llm_tensor
+		dst  *attention.Tensor
 	}{{"keys", keys, &t.Key}, {"values", values, &t.Value}} {
-		tensor, rows, err := tensorOf(s, part.name, part.from, width)
+		tensor, rows, err := tensorOf(s, part.name, part.src, width)
 		if err != nil {
 			return nil, err
 		}
 		if rows != len(slots) {
 			return nil, fail(C.LLM_CACHE_E_RANGE, "%d rows of %s for %d slots", rows, part.name, len(slots))
 		}
-		*part.to = tensor
+		*part.dst = tensor
 	}
 	var err error
 	if rotation != nil {
@@ -214,14 +214,14 @@ func (s *spans) avoidBlocks(c *attention.Cache) {
 }
 
 //export llm_attention_copy
-func llm_attention_copy(to, from *C.llm_attention_cache_in, pairs *C.llm_kvstore_pair_in, n C.int64_t, threads C.int32_t) C.int {
+func llm_attention_copy(dstCache, srcCache *C.llm_attention_cache_in, pairs *C.llm_kvstore_pair_in, n C.int64_t, threads C.int32_t) C.int {
 	return compute(threads, func(m *computer) error {
 		var s spans
 		list, err := pairsOf(&s, pairs, n, nil)
 		if err != nil {
 			return err
 		}
-		dst, src, err := cachesOf(&s, to, from)
+		dst, src, err := cachesOf(&s, dstCache, srcCache)
 		if err != nil {
 			return err
 		}
@@ -230,10 +230,10 @@ func llm_attention_copy(to, from *C.llm_attention_cache_in, pairs *C.llm_kvstore
 }
 
 //export llm_attention_convert
-func llm_attention_convert(to, from *C.llm_attention_cache_in) C.int {
+func llm_attention_convert(dstCache, srcCache *C.llm_attention_cache_in) C.int {
 	return status(guarded(func() error {
 		var s spans
-		dst, src, err := cachesOf(&s, to, from)
+		dst, src, err := cachesOf(&s, dstCache, srcCache)
 		if err != nil {
 			return err
 		}
@@ -241,16 +241,16 @@ func llm_attention_convert(to, from *C.llm_attention_cache_in) C.int {
 	}))
 }
 
-// cachesOf converts the two caches of a call. The call writes to the cache to and reads the cache from. The caller must
-// already have noted the other memory that the call reads.
-func cachesOf(s *spans, to, from *C.llm_attention_cache_in) (dst, src attention.Cache, err error) {
-	if dst, err = cacheOf(s, to); err != nil {
+// cachesOf converts the two caches of a call that reads srcCache and writes to dstCache. Before cachesOf is called, s
+// must have the other memory that the call reads, because cachesOf checks it for overlaps with the blocks of dstCache.
+func cachesOf(s *spans, dstCache, srcCache *C.llm_attention_cache_in) (dst, src attention.Cache, err error) {
+	if dst, err = cacheOf(s, dstCache); err != nil {
 		return dst, src, err
 	}
 	if err := dst.CheckApart(); err != nil {
 		return dst, src, err
 	}
-	if src, err = cacheOf(s, from); err != nil {
+	if src, err = cacheOf(s, srcCache); err != nil {
 		return dst, src, err
 	}
 	s.avoidBlocks(&dst)
@@ -304,9 +304,10 @@ func batchOf(s *spans, c *attention.Cache, p *C.llm_attention_batch) (*attention
 	if s.err != nil {
 		return nil, s.err
 	}
-	// The struct in and its tensors are copies in Go's memory, so they cannot overlap with outputs.
-	var own spans
-	if err := queriesOf(&own, c, b, int(in.heads), &in.queries, &in.outputs); err != nil {
+	// The tensor structs of queries and outputs lie in Go's memory, as parts of the copied batch struct. They cannot
+	// overlap with outputs, so they are not added to s.
+	var local spans
+	if err := queriesOf(&local, c, b, int(in.heads), &in.queries, &in.outputs); err != nil {
 		return nil, err
 	}
 	if err := optionsOf(s, c, b, in.options); err != nil {

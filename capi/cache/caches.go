@@ -16,7 +16,7 @@ import (
 
 // objects are the open caches or the open stores, by handle.
 type objects[T any] struct {
-	what string // their name in errors
+	name string // their name in errors
 	sync.RWMutex
 	table reqtable.Handles[object[T]]
 }
@@ -28,9 +28,9 @@ type object[T any] struct {
 	broken     bool // a call panicked
 }
 
-// with runs f on the object of a handle and returns the error of f as a code. Meanwhile no other call can use the
+// use runs f on the object of a handle and returns the error of f as a code. While f runs, no other call can use the
 // object. After a panic of f, the object can only be closed.
-func (o *objects[T]) with(h C.uint64_t, f func(*T) error) C.int {
+func (o *objects[T]) use(h C.uint64_t, f func(*T) error) C.int {
 	return status(o.find(h, f))
 }
 
@@ -59,7 +59,7 @@ func (o *objects[T]) find(h C.uint64_t, f func(*T) error) (err error) {
 }
 
 func (o *objects[T]) unknown(h C.uint64_t) error {
-	return fail(C.LLM_CACHE_E_HANDLE, "no open %s has the handle %#x", o.what, uint64(h))
+	return fail(C.LLM_CACHE_E_HANDLE, "no open %s has the handle %#x", o.name, uint64(h))
 }
 
 func (o *objects[T]) add(value *T) C.uint64_t {
@@ -108,7 +108,7 @@ type cache struct {
 	table         []int32
 }
 
-var caches = objects[cache]{what: "cache"}
+var caches = objects[cache]{name: "cache"}
 
 // tags has the tags of open caches. 0 is never used.
 var tags struct {

@@ -13,8 +13,8 @@ import (
 func TestAComputerThatPanickedIsReplaced(t *testing.T) {
 	for _, inWorker := range []bool{false, true} {
 		var first, second *computer
-		note := func(to **computer) func(c *computer) error {
-			return func(c *computer) error { *to = c; return nil }
+		note := func(dst **computer) func(c *computer) error {
+			return func(c *computer) error { *dst = c; return nil }
 		}
 		require.Zero(t, compute(3, note(&first)))
 		require.Zero(t, compute(3, note(&second)))

@@ -16,93 +16,93 @@ import (
 )
 
 // configuration converts a config of C. It returns an error for numbers that are too large to handle.
-func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
+func configuration(config *C.llm_cache_config, s *spans) (sched.Config, error) {
 	var none sched.Config
-	groups, err := groupsOf(in, s)
+	groups, err := groupsOf(config, s)
 	if err != nil {
 		return none, err
 	}
-	if err := checkNumbers(in); err != nil {
+	if err := checkNumbers(config); err != nil {
 		return none, err
 	}
-	hash, err := hashOf(in)
+	hash, err := hashOf(config)
 	if err != nil {
 		return none, err
 	}
 	return sched.Config{
-		Policy: sched.Policy(in.policy), MaxNumSeqs: int(in.max_num_seqs), MaxNumBatchedTokens: int(in.max_num_batched_tokens),
-		LongPrefillTokenThreshold: int(in.long_prefill_token_threshold), NumLookaheadTokens: int(in.num_lookahead_tokens), NumSpeculativeTokens: int(in.num_speculative_tokens),
-		DisableChunkedPrefill: in.flags&C.LLM_CACHE_WHOLE_PREFILLS != 0,
-		AdmitChunks:           in.flags&C.LLM_CACHE_ADMIT_CHUNKS != 0,
-		ReturnDrafts:          in.flags&C.LLM_CACHE_RETURN_DRAFTS != 0,
-		AsVLLM:                in.flags&C.LLM_CACHE_AS_VLLM != 0,
-		AsyncScheduling:       in.flags&C.LLM_CACHE_ASYNC != 0, PipelineParallelSize: int(in.pipeline_parallel_size),
-		MaxConcurrentBatches: int(in.max_concurrent_batches),
-		MaxLoRAs:             int(in.max_loras), EncoderCacheSize: int(in.encoder_cache_size), MaxNumEncoderInputTokens: int(in.max_num_encoder_input_tokens),
-		DisableChunkedMMInput: in.flags&C.LLM_CACHE_WHOLE_ITEMS != 0,
-		ZeroNewBlocks:         in.flags&C.LLM_CACHE_ZERO_BLOCKS != 0,
+		Policy: sched.Policy(config.policy), MaxNumSeqs: int(config.max_num_seqs), MaxNumBatchedTokens: int(config.max_num_batched_tokens),
+		LongPrefillTokenThreshold: int(config.long_prefill_token_threshold), NumLookaheadTokens: int(config.num_lookahead_tokens), NumSpeculativeTokens: int(config.num_speculative_tokens),
+		DisableChunkedPrefill: config.flags&C.LLM_CACHE_WHOLE_PREFILLS != 0,
+		AdmitChunks:           config.flags&C.LLM_CACHE_ADMIT_CHUNKS != 0,
+		ReturnDrafts:          config.flags&C.LLM_CACHE_RETURN_DRAFTS != 0,
+		AsVLLM:                config.flags&C.LLM_CACHE_AS_VLLM != 0,
+		AsyncScheduling:       config.flags&C.LLM_CACHE_ASYNC != 0, PipelineParallelSize: int(config.pipeline_parallel_size),
+		MaxConcurrentBatches: int(config.max_concurrent_batches),
+		MaxLoRAs:             int(config.max_loras), EncoderCacheSize: int(config.encoder_cache_size), MaxNumEncoderInputTokens: int(config.max_num_encoder_input_tokens),
+		DisableChunkedMMInput: config.flags&C.LLM_CACHE_WHOLE_ITEMS != 0,
+		ZeroNewBlocks:         config.flags&C.LLM_CACHE_ZERO_BLOCKS != 0,
 		Connector: sched.Connector{
-			Consumer: in.flags&C.LLM_CACHE_KV_CONSUMER != 0, Producer: in.flags&C.LLM_CACHE_KV_PRODUCER != 0,
-			BestEffort: in.flags&C.LLM_CACHE_KV_BEST_EFFORT != 0,
+			Consumer: config.flags&C.LLM_CACHE_KV_CONSUMER != 0, Producer: config.flags&C.LLM_CACHE_KV_PRODUCER != 0,
+			BestEffort: config.flags&C.LLM_CACHE_KV_BEST_EFFORT != 0,
 		},
 		Cache: kvcache.Config{
-			NumGPUBlocks: int(in.num_gpu_blocks), Groups: groups, EnablePrefixCaching: hash != nil, Hash: hash,
-			EnableEvents: in.flags&C.LLM_CACHE_EVENTS != 0, Eagle: in.flags&C.LLM_CACHE_EAGLE != 0,
-			MaxModelLen: int(in.max_model_len), Watermark: float64(in.watermark),
-			RetentionInterval: int(in.retention_interval), SchedulerBlockSize: int(in.scheduler_block_size), MaxInFlightTokens: int(in.max_in_flight_tokens),
+			NumGPUBlocks: int(config.num_gpu_blocks), Groups: groups, EnablePrefixCaching: hash != nil, Hash: hash,
+			EnableEvents: config.flags&C.LLM_CACHE_EVENTS != 0, Eagle: config.flags&C.LLM_CACHE_EAGLE != 0,
+			MaxModelLen: int(config.max_model_len), Watermark: float64(config.watermark),
+			RetentionInterval: int(config.retention_interval), SchedulerBlockSize: int(config.scheduler_block_size), MaxInFlightTokens: int(config.max_in_flight_tokens),
 		},
 	}, nil
 }
 
 // checkNumbers returns an error if a number is out of range or a flag is unknown.
-func checkNumbers(in *C.llm_cache_config) error {
+func checkNumbers(config *C.llm_cache_config) error {
 	limits := []struct {
 		name     string
 		value    C.int32_t
-		from, to C.int32_t
+		min, max C.int32_t
 	}{
-		{"num_gpu_blocks", in.num_gpu_blocks, 2, C.LLM_CACHE_MAX_BLOCKS},
-		{"max_model_len", in.max_model_len, 1, C.LLM_CACHE_MAX_MODEL_LEN},
-		{"policy", in.policy, C.LLM_CACHE_FCFS, C.LLM_CACHE_PRIORITY},
-		{"hash", in.hash, C.LLM_CACHE_HASH_SHA256, C.LLM_CACHE_HASH_NONE},
-		{"num_lookahead_tokens", in.num_lookahead_tokens, 0, in.max_model_len},
-		{"num_speculative_tokens", in.num_speculative_tokens, 0, in.max_model_len},
-		{"scheduler_block_size", in.scheduler_block_size, 0, C.LLM_CACHE_MAX_MODEL_LEN},
-		{"max_in_flight_tokens", in.max_in_flight_tokens, 0, 1 << 30},
-		{"max_loras", in.max_loras, 0, 1 << 30},
-		{"encoder_cache_size", in.encoder_cache_size, 0, 1 << 30},
-		{"max_num_encoder_input_tokens", in.max_num_encoder_input_tokens, 0, 1 << 30},
+		{"num_gpu_blocks", config.num_gpu_blocks, 2, C.LLM_CACHE_MAX_BLOCKS},
+		{"max_model_len", config.max_model_len, 1, C.LLM_CACHE_MAX_MODEL_LEN},
+		{"policy", config.policy, C.LLM_CACHE_FCFS, C.LLM_CACHE_PRIORITY},
+		{"hash", config.hash, C.LLM_CACHE_HASH_SHA256, C.LLM_CACHE_HASH_NONE},
+		{"num_lookahead_tokens", config.num_lookahead_tokens, 0, config.max_model_len},
+		{"num_speculative_tokens", config.num_speculative_tokens, 0, config.max_model_len},
+		{"scheduler_block_size", config.scheduler_block_size, 0, C.LLM_CACHE_MAX_MODEL_LEN},
+		{"max_in_flight_tokens", config.max_in_flight_tokens, 0, 1 << 30},
+		{"max_loras", config.max_loras, 0, 1 << 30},
+		{"encoder_cache_size", config.encoder_cache_size, 0, 1 << 30},
+		{"max_num_encoder_input_tokens", config.max_num_encoder_input_tokens, 0, 1 << 30},
 	}
 	for _, l := range limits {
-		if l.value < l.from || l.value > l.to {
-			return fail(C.LLM_CACHE_E_RANGE, "%s is %d: want %d to %d", l.name, l.value, l.from, l.to)
+		if l.value < l.min || l.value > l.max {
+			return fail(C.LLM_CACHE_E_RANGE, "%s is %d: want %d to %d", l.name, l.value, l.min, l.max)
 		}
 	}
-	if !(in.watermark >= 0 && in.watermark <= 1) {
-		return fail(C.LLM_CACHE_E_RANGE, "the watermark is %v: want 0 to 1", float64(in.watermark))
+	if !(config.watermark >= 0 && config.watermark <= 1) {
+		return fail(C.LLM_CACHE_E_RANGE, "the watermark is %v: want 0 to 1", float64(config.watermark))
 	}
 	const known = C.LLM_CACHE_EVENTS | C.LLM_CACHE_WHOLE_PREFILLS | C.LLM_CACHE_ADMIT_CHUNKS |
 		C.LLM_CACHE_RETURN_DRAFTS | C.LLM_CACHE_AS_VLLM | C.LLM_CACHE_EAGLE | C.LLM_CACHE_ASYNC |
 		C.LLM_CACHE_KV_CONSUMER | C.LLM_CACHE_KV_PRODUCER | C.LLM_CACHE_KV_BEST_EFFORT | C.LLM_CACHE_WHOLE_ITEMS |
 		C.LLM_CACHE_ZERO_BLOCKS
-	if unknown := in.flags &^ known; unknown != 0 {
+	if unknown := config.flags &^ known; unknown != 0 {
 		return fail(C.LLM_CACHE_E_RANGE, "flags %#x are not known", uint32(unknown))
 	}
 	return nil
 }
 
-func groupsOf(in *C.llm_cache_config, s *spans) ([]kvcache.Group, error) {
-	if in.groups_len < 0 || in.groups_len > C.LLM_CACHE_MAX_GROUPS {
-		return nil, fail(C.LLM_CACHE_E_RANGE, "%d groups: want at most %d", in.groups_len, C.LLM_CACHE_MAX_GROUPS)
+func groupsOf(config *C.llm_cache_config, s *spans) ([]kvcache.Group, error) {
+	if config.groups_len < 0 || config.groups_len > C.LLM_CACHE_MAX_GROUPS {
+		return nil, fail(C.LLM_CACHE_E_RANGE, "%d groups: want at most %d", config.groups_len, C.LLM_CACHE_MAX_GROUPS)
 	}
-	given := slice(s, "groups", in.groups, in.groups_len)
+	given := slice(s, "groups", config.groups, config.groups_len)
 	if s.err != nil {
 		return nil, s.err
 	}
 	if len(given) == 0 {
-		given = []C.llm_cache_group{{kind: C.LLM_CACHE_FULL, block_size: in.block_size}}
-	} else if in.block_size != 0 {
-		return nil, fail(C.LLM_CACHE_E_RANGE, "block_size is %d although groups are given: want 0", in.block_size)
+		given = []C.llm_cache_group{{kind: C.LLM_CACHE_FULL, block_size: config.block_size}}
+	} else if config.block_size != 0 {
+		return nil, fail(C.LLM_CACHE_E_RANGE, "block_size is %d although groups are given: want 0", config.block_size)
 	}
 	var groups []kvcache.Group
 	lcm := 1
@@ -131,17 +131,17 @@ func groupsOf(in *C.llm_cache_config, s *spans) ([]kvcache.Group, error) {
 }
 
 // hashOf returns the hash function, or nil without prefix caching.
-func hashOf(in *C.llm_cache_config) (blockhash.Function, error) {
-	seed, err := text("hash_seed", in.hash_seed)
+func hashOf(config *C.llm_cache_config) (blockhash.Function, error) {
+	seed, err := text("hash_seed", config.hash_seed)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case in.hash == C.LLM_CACHE_HASH_NONE:
+	case config.hash == C.LLM_CACHE_HASH_NONE:
 		return nil, nil
-	case in.hash == C.LLM_CACHE_HASH_XXH3:
+	case config.hash == C.LLM_CACHE_HASH_XXH3:
 		return blockhash.NewFast(), nil
-	case in.hash_seed == nil:
+	case config.hash_seed == nil:
 		var drawn [32]byte
 		if _, err := rand.Read(drawn[:]); err != nil {
 			return nil, fail(C.LLM_CACHE_E_INTERNAL, "no random seed: %v", err)

@@ -46,7 +46,7 @@ var classes = []error{
 	sched.ErrOrder, sched.ErrRequest, sched.ErrConfig, kvcache.ErrConfig, kvcache.ErrRequest, attention.ErrArgument, attention.ErrOverlap,
 }
 
-// detail returns the text of an error without the texts of classes at its beginning.
+// detail returns the text of an error. If the text begins with the texts of errors in classes, detail removes them.
 func detail(err error) string {
 	text := err.Error()
 	for i := 0; i < len(classes); i++ {

@@ -15,7 +15,7 @@ import (
 
 //export llm_cache_drain
 func llm_cache_drain(h C.llm_cache, events *C.llm_cache_events) C.int {
-	return caches.with(h, func(c *cache) error {
+	return caches.use(h, func(c *cache) error {
 		var o outputs
 		var in C.llm_cache_events
 		if err := readOutStruct(&o, "events", events, C.sizeof_llm_cache_events, &in); err != nil {
@@ -50,7 +50,7 @@ func (c *cache) takeEvents() {
 
 //export llm_cache_drain_msgpack
 func llm_cache_drain_msgpack(h C.llm_cache, seconds C.double, rank C.int32_t, flags C.uint32_t, batch *C.llm_cache_bytes) C.int {
-	return caches.with(h, func(c *cache) error {
+	return caches.use(h, func(c *cache) error {
 		var o outputs
 		if noteOne(&o.spans, "batch", batch); o.err != nil {
 			return o.err

@@ -68,7 +68,7 @@ func llm_cache_close(h C.llm_cache) C.int {
 
 //export llm_cache_add
 func llm_cache_add(h C.llm_cache, spec *C.llm_cache_spec_in, id *C.llm_request) C.int {
-	return caches.with(h, func(c *cache) error {
+	return caches.use(h, func(c *cache) error {
 		var s spans
 		var in C.llm_cache_spec
 		if err := readStruct(&s, "spec", spec, C.LLM_SPEC_LEAST, &in); err != nil {
@@ -94,46 +94,46 @@ func llm_cache_add(h C.llm_cache, spec *C.llm_cache_spec_in, id *C.llm_request) 
 	})
 }
 
-func specOf(in *C.llm_cache_spec, s *spans) (spec sched.Spec, err error) {
+func specOf(cSpec *C.llm_cache_spec, s *spans) (spec sched.Spec, err error) {
 	const known = C.LLM_CACHE_NO_READ | C.LLM_CACHE_REPORT | C.LLM_CACHE_HOLD | C.LLM_CACHE_LOAD_ASYNC | C.LLM_CACHE_ASK | C.LLM_CACHE_SEND
-	if unknown := in.flags &^ known; unknown != 0 {
+	if unknown := cSpec.flags &^ known; unknown != 0 {
 		return spec, fail(C.LLM_CACHE_E_RANGE, "flags %#x are not known", uint32(unknown))
 	}
-	if in.stop.len > C.LLM_CACHE_MAX_STOP {
-		return spec, fail(C.LLM_CACHE_E_RANGE, "%d stop tokens: want at most %d", in.stop.len, C.LLM_CACHE_MAX_STOP)
+	if cSpec.stop.len > C.LLM_CACHE_MAX_STOP {
+		return spec, fail(C.LLM_CACHE_E_RANGE, "%d stop tokens: want at most %d", cSpec.stop.len, C.LLM_CACHE_MAX_STOP)
 	}
-	tokens := slice(s, "tokens", (*int32)(in.tokens.at), in.tokens.len)
-	stop := slice(s, "stop", (*int32)(in.stop.at), in.stop.len)
-	salt, err := text("salt", in.salt)
+	tokens := slice(s, "tokens", (*int32)(cSpec.tokens.at), cSpec.tokens.len)
+	stop := slice(s, "stop", (*int32)(cSpec.stop.at), cSpec.stop.len)
+	salt, err := text("salt", cSpec.salt)
 	if err != nil {
 		return spec, err
 	}
-	lora, err := text("lora", in.lora)
+	lora, err := text("lora", cSpec.lora)
 	if err != nil {
 		return spec, err
 	}
 	spec = sched.Spec{
-		Tokens: tokens, Stop: stop, MaxTokens: int(in.max_tokens), MinTokens: int(in.min_tokens),
-		Priority: int(in.priority), Arrival: float64(in.arrival), LoRAID: int64(in.lora_id),
-		NoRead: in.flags&C.LLM_CACHE_NO_READ != 0, Report: in.flags&C.LLM_CACHE_REPORT != 0,
-		Hold: in.flags&C.LLM_CACHE_HOLD != 0, UserData: uint64(in.user_data),
-		External: sched.Match{NumTokens: int(in.external), Async: in.flags&C.LLM_CACHE_LOAD_ASYNC != 0},
-		Ask:      in.flags&C.LLM_CACHE_ASK != 0, Send: in.flags&C.LLM_CACHE_SEND != 0,
+		Tokens: tokens, Stop: stop, MaxTokens: int(cSpec.max_tokens), MinTokens: int(cSpec.min_tokens),
+		Priority: int(cSpec.priority), Arrival: float64(cSpec.arrival), LoRAID: int64(cSpec.lora_id),
+		NoRead: cSpec.flags&C.LLM_CACHE_NO_READ != 0, Report: cSpec.flags&C.LLM_CACHE_REPORT != 0,
+		Hold: cSpec.flags&C.LLM_CACHE_HOLD != 0, UserData: uint64(cSpec.user_data),
+		External: sched.Match{NumTokens: int(cSpec.external), Async: cSpec.flags&C.LLM_CACHE_LOAD_ASYNC != 0},
+		Ask:      cSpec.flags&C.LLM_CACHE_ASK != 0, Send: cSpec.flags&C.LLM_CACHE_SEND != 0,
 	}
 	spec.Extras.Salt, spec.Extras.LoRA = salt, lora
-	if in.is_embed != nil {
-		spec.IsEmbed = slice(s, "is_embed", (*byte)(in.is_embed), in.tokens.len)
+	if cSpec.is_embed != nil {
+		spec.IsEmbed = slice(s, "is_embed", (*byte)(cSpec.is_embed), cSpec.tokens.len)
 	}
-	spec.Extras.Items, err = itemsOf(in, s)
+	spec.Extras.Items, err = itemsOf(cSpec, s)
 	return spec, err
 }
 
-func itemsOf(in *C.llm_cache_spec, s *spans) ([]blockhash.Item, error) {
-	if in.items_len > C.LLM_CACHE_MAX_ITEMS {
-		return nil, fail(C.LLM_CACHE_E_RANGE, "%d items: want at most %d", in.items_len, C.LLM_CACHE_MAX_ITEMS)
+func itemsOf(spec *C.llm_cache_spec, s *spans) ([]blockhash.Item, error) {
+	if spec.items_len > C.LLM_CACHE_MAX_ITEMS {
+		return nil, fail(C.LLM_CACHE_E_RANGE, "%d items: want at most %d", spec.items_len, C.LLM_CACHE_MAX_ITEMS)
 	}
 	var items []blockhash.Item
-	for i, item := range slice(s, "items", in.items, in.items_len) {
+	for i, item := range slice(s, "items", spec.items, spec.items_len) {
 		hash, err := text("the hash of an item", item.hash)
 		switch {
 		case err != nil:
@@ -148,7 +148,7 @@ func itemsOf(in *C.llm_cache_spec, s *spans) ([]blockhash.Item, error) {
 
 //export llm_cache_fork
 func llm_cache_fork(h C.llm_cache, parent C.llm_request, last C.int32_t, arrival C.double, child *C.llm_request) C.int {
-	return caches.with(h, func(c *cache) error {
+	return caches.use(h, func(c *cache) error {
 		var s spans
 		if noteOne(&s, "child", child); s.err != nil {
 			return s.err
@@ -171,7 +171,7 @@ func llm_cache_fork(h C.llm_cache, parent C.llm_request, last C.int32_t, arrival
 
 //export llm_cache_abort
 func llm_cache_abort(h C.llm_cache, ids *C.llm_request_in, n C.int64_t, aborted *C.int64_t) C.int {
-	return caches.with(h, func(c *cache) error {
+	return caches.use(h, func(c *cache) error {
 		var s spans
 		given := slice(&s, "ids", ids, n)
 		noteOne(&s, "aborted", aborted)
@@ -185,25 +185,25 @@ func llm_cache_abort(h C.llm_cache, ids *C.llm_request_in, n C.int64_t, aborted 
 
 //export llm_cache_release
 func llm_cache_release(h C.llm_cache, ids *C.llm_request_in, n C.int64_t) C.int {
-	return withAll(h, ids, n, func(c *cache, inside []sched.ID) error {
-		c.s.Release(inside...)
+	return withAll(h, ids, n, func(c *cache, requests []sched.ID) error {
+		c.s.Release(requests...)
 		return nil
 	})
 }
 
-func withAll(h C.llm_cache, ids *C.llm_request_in, n C.int64_t, f func(c *cache, inside []sched.ID) error) C.int {
-	return caches.with(h, func(c *cache) error {
+func withAll(h C.llm_cache, ids *C.llm_request_in, n C.int64_t, f func(c *cache, requests []sched.ID) error) C.int {
+	return caches.use(h, func(c *cache) error {
 		var s spans
-		inside, err := c.allPrivate(slice(&s, "ids", ids, n), &s)
+		requests, err := c.allPrivate(slice(&s, "ids", ids, n), &s)
 		if err != nil {
 			return err
 		}
-		return f(c, inside)
+		return f(c, requests)
 	})
 }
 
-// allPrivate checks the memory that the call has noted, and returns the ids of the scheduler for an array of C with
-// request ids.
+// allPrivate converts a C array of request ids into ids of the scheduler. Before that, it checks the memory ranges in
+// s.
 func (c *cache) allPrivate(given []C.llm_request_in, s *spans) ([]sched.ID, error) {
 	if err := s.checkOverlaps(); err != nil {
 		return nil, err
@@ -221,7 +221,7 @@ func (c *cache) allPrivate(given []C.llm_request_in, s *spans) ([]sched.ID, erro
 
 //export llm_cache_progress
 func llm_cache_progress(h C.llm_cache, id C.llm_request, computed, tokens *C.int64_t) C.int {
-	return caches.with(h, func(c *cache) error {
+	return caches.use(h, func(c *cache) error {
 		var s spans
 		noteOne(&s, "computed", computed)
 		noteOne(&s, "tokens", tokens)
@@ -243,7 +243,7 @@ func llm_cache_progress(h C.llm_cache, id C.llm_request, computed, tokens *C.int
 
 //export llm_cache_set_drafts
 func llm_cache_set_drafts(h C.llm_cache, ids *C.llm_request_in, counts *C.llm_i32_in, n C.int64_t, tokens *C.llm_i32_in, total C.int64_t) C.int {
-	return caches.with(h, func(c *cache) error {
+	return caches.use(h, func(c *cache) error {
 		var s spans
 		given := slice(&s, "ids", ids, n)
 		perRequest := slice(&s, "counts", (*int32)(counts), n)
@@ -258,7 +258,7 @@ func llm_cache_set_drafts(h C.llm_cache, ids *C.llm_request_in, counts *C.llm_i3
 
 //export llm_cache_table
 func llm_cache_table(h C.llm_cache, id C.llm_request, group C.int32_t, table *C.llm_cache_i32s) C.int {
-	return caches.with(h, func(c *cache) error {
+	return caches.use(h, func(c *cache) error {
 		var o outputs
 		if noteOne(&o.spans, "table", table); o.err != nil {
 			return o.err
@@ -284,7 +284,7 @@ func llm_cache_table(h C.llm_cache, id C.llm_request, group C.int32_t, table *C.
 
 //export llm_cache_statistics
 func llm_cache_statistics(h C.llm_cache, stats *C.llm_cache_stats) C.int {
-	return caches.with(h, func(c *cache) error {
+	return caches.use(h, func(c *cache) error {
 		var s spans
 		n, err := size(&s, "stats", stats, C.LLM_STATS_LEAST)
 		if err != nil {
@@ -304,16 +304,16 @@ func llm_cache_statistics(h C.llm_cache, stats *C.llm_cache_stats) C.int {
 		out.admitted, out.queue_ns = C.int64_t(counters.Admitted), C.int64_t(counters.QueueTime)
 		externalStats(&out, &load, &counters)
 		out.encoder_taken, out.encoder_referenced = C.int64_t(load.Encoder.Taken), C.int64_t(load.Encoder.Referenced)
-		to := unsafe.Slice((*byte)(unsafe.Pointer(stats)), n)
-		from := unsafe.Slice((*byte)(unsafe.Pointer(&out)), C.sizeof_llm_cache_stats)
-		clear(to[copy(to, from):])
+		dst := unsafe.Slice((*byte)(unsafe.Pointer(stats)), n)
+		src := unsafe.Slice((*byte)(unsafe.Pointer(&out)), C.sizeof_llm_cache_stats)
+		clear(dst[copy(dst, src):])
 		return nil
 	})
 }
 
 //export llm_cache_reset
 func llm_cache_reset(h C.llm_cache, preempt C.int) C.int {
-	return caches.with(h, func(c *cache) error {
+	return caches.use(h, func(c *cache) error {
 		ok, err := c.s.Reset(preempt != 0)
 		if err == nil && !ok {
 			err = fail(C.LLM_CACHE_E_BUSY, "requests have blocks")
@@ -324,12 +324,12 @@ func llm_cache_reset(h C.llm_cache, preempt C.int) C.int {
 
 //export llm_cache_reset_encoder
 func llm_cache_reset_encoder(h C.llm_cache) C.int {
-	return caches.with(h, func(c *cache) error { return c.s.ResetEncoderCache() })
+	return caches.use(h, func(c *cache) error { return c.s.ResetEncoderCache() })
 }
 
 //export llm_cache_pause
 func llm_cache_pause(h C.llm_cache, pause C.int32_t) C.int {
-	return caches.with(h, func(c *cache) error {
+	return caches.use(h, func(c *cache) error {
 		if pause < C.LLM_CACHE_PAUSE_NONE || pause > C.LLM_CACHE_PAUSE_ALL {
 			return fail(C.LLM_CACHE_E_RANGE, "pause is %d: want %d to %d", pause, C.LLM_CACHE_PAUSE_NONE, C.LLM_CACHE_PAUSE_ALL)
 		}

@@ -20,7 +20,7 @@ type gpu struct {
 	attentions atomic.Int64 // open ones
 }
 
-var gpus = objects[gpu]{what: "GPU"}
+var gpus = objects[gpu]{name: "GPU"}
 
 //export llm_cuda_open
 func llm_cuda_open(driver *C.llm_char_in, h *C.llm_cuda) C.int {
@@ -86,29 +86,29 @@ func (g *gpu) launch(kernel interface {
 }
 
 // countOf converts n to an int. It returns an error if n cannot be a number of tokens or blocks.
-func countOf(what string, n C.int64_t) (int, error) {
+func countOf(name string, n C.int64_t) (int, error) {
 	if n < 0 || n > 1<<31-1 {
-		return 0, fail(C.LLM_CACHE_E_RANGE, "%s is %d: want 0 to %d", what, n, 1<<31-1)
+		return 0, fail(C.LLM_CACHE_E_RANGE, "%s is %d: want 0 to %d", name, n, 1<<31-1)
 	}
 	return int(n), nil
 }
 
 // address16 converts an address on the GPU. It returns an error unless the address is a multiple of 16, as kernels
 // need.
-func address16(what string, at C.uint64_t) (cuda.Pointer, error) {
-	if at == 0 {
-		return 0, fail(C.LLM_CACHE_E_NULL, "%s is 0", what)
+func address16(name string, address C.uint64_t) (cuda.Pointer, error) {
+	if address == 0 {
+		return 0, fail(C.LLM_CACHE_E_NULL, "%s is 0", name)
 	}
-	if at%16 != 0 {
-		return 0, fail(C.LLM_CACHE_E_ALIGN, "%s is not aligned to 16 bytes", what)
+	if address%16 != 0 {
+		return 0, fail(C.LLM_CACHE_E_ALIGN, "%s is not aligned to 16 bytes", name)
 	}
-	return cuda.Pointer(at), nil
+	return cuda.Pointer(address), nil
 }
 
 //export llm_cuda_write
 func llm_cuda_write(h C.llm_cuda, cache *C.llm_cuda_cache_in, keys, values *C.llm_cuda_tensor_in, slots C.uint64_t, n C.int64_t,
 	stream C.llm_cuda_stream) C.int {
-	return gpus.with(h, func(g *gpu) error {
+	return gpus.use(h, func(g *gpu) error {
 		var s spans
 		var in C.llm_cuda_cache
 		if err := readStruct(&s, "cache", cache, C.LLM_CUDA_CACHE_LEAST, &in); err != nil {
@@ -133,11 +133,11 @@ func llm_cuda_write(h C.llm_cuda, cache *C.llm_cuda_cache_in, keys, values *C.ll
 			}
 		}
 		for _, part := range []struct {
-			what string
-			at   C.uint64_t
-			to   *cuda.Pointer
+			name    string
+			address C.uint64_t
+			dst     *cuda.Pointer
 		}{{"key of cache", in.key, &a.KeyCache}, {"value of cache", in.value, &a.ValueCache}, {"keys", k[0].at, &a.Key}, {"values", v[0].at, &a.Value}} {
-			if *part.to, err = address16(part.what, part.at); err != nil {
+			if *part.dst, err = address16(part.name, part.address); err != nil {
 				return err
 			}
 		}
@@ -179,7 +179,7 @@ func blocksOf(p *C.llm_cuda_blocks, pairs C.uint64_t, n C.int64_t) (b kernels.Bl
 
 //export llm_cuda_copy
 func llm_cuda_copy(h C.llm_cuda, blocks *C.llm_cuda_blocks_in, pairs C.uint64_t, n C.int64_t, stream C.llm_cuda_stream) C.int {
-	return gpus.with(h, func(g *gpu) error {
+	return gpus.use(h, func(g *gpu) error {
 		b, mapping, count, err := blocksOf(blocks, pairs, n)
 		if err != nil {
 			return err
@@ -190,22 +190,22 @@ func llm_cuda_copy(h C.llm_cuda, blocks *C.llm_cuda_blocks_in, pairs C.uint64_t,
 
 //export llm_cuda_swap_out
 func llm_cuda_swap_out(h C.llm_cuda, blocks *C.llm_cuda_blocks_in, host, pairs C.uint64_t, n C.int64_t, stream C.llm_cuda_stream) C.int {
-	return gpus.with(h, func(g *gpu) error { return g.swap(blocks, host, pairs, n, stream, false) })
+	return gpus.use(h, func(g *gpu) error { return g.swap(blocks, host, pairs, n, stream, false) })
 }
 
 //export llm_cuda_swap_in
 func llm_cuda_swap_in(h C.llm_cuda, blocks *C.llm_cuda_blocks_in, host, pairs C.uint64_t, n C.int64_t, stream C.llm_cuda_stream) C.int {
-	return gpus.with(h, func(g *gpu) error { return g.swap(blocks, host, pairs, n, stream, true) })
+	return gpus.use(h, func(g *gpu) error { return g.swap(blocks, host, pairs, n, stream, true) })
 }
 
-func (g *gpu) swap(blocks *C.llm_cuda_blocks, host, pairs C.uint64_t, n C.int64_t, stream C.llm_cuda_stream, in bool) error {
+func (g *gpu) swap(blocks *C.llm_cuda_blocks, host, pairs C.uint64_t, n C.int64_t, stream C.llm_cuda_stream, swapIn bool) error {
 	b, mapping, count, err := blocksOf(blocks, pairs, n)
 	if err != nil {
 		return err
 	}
-	at, err := address16("host", host)
+	hostAddress, err := address16("host", host)
 	if err != nil {
 		return err
 	}
-	return g.launch(kernels.SwapBlocks{Blocks: b, Host: at, Mapping: mapping, Pairs: count, In: in}, stream)
+	return g.launch(kernels.SwapBlocks{Blocks: b, Host: hostAddress, Mapping: mapping, Pairs: count, In: swapIn}, stream)
 }

@@ -16,11 +16,11 @@ type gpuAttention struct {
 	call kernels.PagedAttention // the fields that do not change from step to step, and the plan of the last step
 }
 
-var attentions = objects[gpuAttention]{what: "attention"}
+var attentions = objects[gpuAttention]{name: "attention"}
 
 //export llm_cuda_attention_open
 func llm_cuda_attention_open(h C.llm_cuda, config *C.llm_cuda_attention_config_in, opened *C.llm_cuda_attention) C.int {
-	return gpus.with(h, func(g *gpu) error {
+	return gpus.use(h, func(g *gpu) error {
 		var s spans
 		var in C.llm_cuda_attention_config
 		if err := readStruct(&s, "config", config, C.sizeof_llm_cuda_attention_config, &in); err != nil {
@@ -64,7 +64,7 @@ func llm_cuda_attention_close(h C.llm_cuda_attention) C.int {
 
 //export llm_cuda_attention_plan
 func llm_cuda_attention_plan(h C.llm_cuda_attention, queryStart, seqLens *C.llm_i32_in, seqs C.int64_t, plan *C.llm_cuda_plan) C.int {
-	return attentions.with(h, func(a *gpuAttention) error {
+	return attentions.use(h, func(a *gpuAttention) error {
 		var o outputs
 		var in C.llm_cuda_plan
 		if err := readOutStruct(&o, "plan", plan, C.sizeof_llm_cuda_plan, &in); err != nil {
@@ -97,7 +97,7 @@ func llm_cuda_attention_plan(h C.llm_cuda_attention, queryStart, seqLens *C.llm_
 
 //export llm_cuda_attention_run
 func llm_cuda_attention_run(h C.llm_cuda_attention, batch *C.llm_cuda_batch_in, stream C.llm_cuda_stream) C.int {
-	return attentions.with(h, func(a *gpuAttention) error {
+	return attentions.use(h, func(a *gpuAttention) error {
 		var s spans
 		var in C.llm_cuda_batch
 		if err := readStruct(&s, "batch", batch, C.sizeof_llm_cuda_batch, &in); err != nil {
@@ -112,11 +112,11 @@ func llm_cuda_attention_run(h C.llm_cuda_attention, batch *C.llm_cuda_batch_in, 
 		}
 		var err error
 		for _, part := range []struct {
-			what string
-			at   C.uint64_t
-			to   *cuda.Pointer
+			name    string
+			address C.uint64_t
+			dst     *cuda.Pointer
 		}{{"queries", in.queries.at, &call.Query}, {"outputs", in.outputs.at, &call.Out}, {"key", in.key, &call.Keys}, {"value", in.value, &call.Values}} {
-			if *part.to, err = address16(part.what, part.at); err != nil {
+			if *part.dst, err = address16(part.name, part.address); err != nil {
 				return err
 			}
 		}

@@ -14,7 +14,7 @@ import (
 
 //export llm_kvstore_begin
 func llm_kvstore_begin(h C.llm_kvstore, step *C.llm_cache_step_in) C.int {
-	return stores.with(h, func(k *store) error {
+	return stores.use(h, func(k *store) error {
 		var s spans
 		var in C.llm_cache_step
 		if err := readStruct(&s, "step", step, C.LLM_STEP_LEAST, &in); err != nil {
@@ -66,15 +66,15 @@ func llm_kvstore_begin(h C.llm_kvstore, step *C.llm_cache_step_in) C.int {
 	})
 }
 
-// avoidStore records an error in s if noted memory overlaps with the memory of the store.
+// avoidStore records an error in s if a memory range in s overlaps with the memory of the store.
 func (k *store) avoidStore(s *spans) {
 	device, host := k.s.Memory()
 	s.avoid("the store", device)
 	s.avoid("the host blocks of the store", host)
 }
 
-// copy copies the blocks. It removes the block tables of requests that are gone, and writes the destination blocks of
-// the copies into the tables of the other requests.
+// copy copies blocks and updates the block tables. It removes the tables of the requests that were preempted or have
+// finished. In the table of each request with a copied block, it replaces the copied block by the copy.
 func (k *store) copy(copies []C.llm_cache_copy) error {
 	k.pairs = k.pairs[:0]
 	for _, c := range copies {
@@ -92,8 +92,8 @@ func (k *store) copy(copies []C.llm_cache_copy) error {
 	return nil
 }
 
-// rowsOf sets k.rows to the rows of a step. It returns an error if the rows do not have the given number of tokens
-// together.
+// rowsOf sets k.rows to the rows of a step. It returns an error if the total number of tokens in the rows differs from
+// tokens.
 func (k *store) rowsOf(rows []C.llm_cache_row, tokens int) error {
 	k.rows = k.rows[:0]
 	remaining := tokens
@@ -122,7 +122,7 @@ func (k *store) slotsOf(layer C.int32_t) ([]int64, error) {
 
 //export llm_kvstore_write
 func llm_kvstore_write(h C.llm_kvstore, layer C.int32_t, keys, values *C.llm_tensor_in, rotation *C.llm_rotation_in) C.int {
-	return stores.with(h, func(k *store) error {
+	return stores.use(h, func(k *store) error {
 		c, err := k.layer(layer)
 		if err != nil {
 			return err
@@ -142,7 +142,7 @@ func llm_kvstore_write(h C.llm_kvstore, layer C.int32_t, keys, values *C.llm_ten
 
 //export llm_kvstore_attend
 func llm_kvstore_attend(h C.llm_kvstore, layer, heads C.int32_t, queries, outputs *C.llm_tensor_in, options *C.llm_attention_options_in) C.int {
-	return stores.with(h, func(k *store) error {
+	return stores.use(h, func(k *store) error {
 		c, err := k.layer(layer)
 		if err != nil {
 			return err

@@ -29,7 +29,7 @@ type store struct {
 	begun bool // a step has begun
 }
 
-var stores = objects[store]{what: "store"}
+var stores = objects[store]{name: "store"}
 
 func defaultScale(headSize int) float32 { return float32(1 / math.Sqrt(float64(headSize))) }
 
@@ -80,32 +80,32 @@ func openStore(p *C.llm_kvstore_config, h *C.llm_kvstore) error {
 	return nil
 }
 
-func storeConfig(in *C.llm_kvstore_config) (c kvstore.Config, err error) {
-	if c.Shape, err = shapeOf(in.dtype, in.layout, in.block_size, in.kv_heads, in.head_size); err != nil {
+func storeConfig(config *C.llm_kvstore_config) (c kvstore.Config, err error) {
+	if c.Shape, err = shapeOf(config.dtype, config.layout, config.block_size, config.kv_heads, config.head_size); err != nil {
 		return c, err
 	}
 	switch {
-	case in.layers < 1 || in.layers > kvstore.MaxLayers:
-		return c, fail(C.LLM_CACHE_E_RANGE, "%d layers: want 1 to %d", in.layers, kvstore.MaxLayers)
-	case in.groups < 0 || in.groups > C.LLM_CACHE_MAX_GROUPS || in.reserved != 0:
-		return c, fail(C.LLM_CACHE_E_RANGE, "%d groups, reserved is %d: want 0 to %d, and 0", in.groups, in.reserved, C.LLM_CACHE_MAX_GROUPS)
-	case in.bytes < 0:
-		return c, fail(C.LLM_CACHE_E_RANGE, "bytes is %d", in.bytes)
+	case config.layers < 1 || config.layers > kvstore.MaxLayers:
+		return c, fail(C.LLM_CACHE_E_RANGE, "%d layers: want 1 to %d", config.layers, kvstore.MaxLayers)
+	case config.groups < 0 || config.groups > C.LLM_CACHE_MAX_GROUPS || config.reserved != 0:
+		return c, fail(C.LLM_CACHE_E_RANGE, "%d groups, reserved is %d: want 0 to %d, and 0", config.groups, config.reserved, C.LLM_CACHE_MAX_GROUPS)
+	case config.bytes < 0:
+		return c, fail(C.LLM_CACHE_E_RANGE, "bytes is %d", config.bytes)
 	}
-	c.Layers, c.NumBlocks, c.HostBlocks = int(in.layers), int(in.blocks), int(in.host_blocks)
-	if in.blocks == 0 {
-		if c.NumBlocks = c.BlocksIn(int64(in.bytes)); c.NumBlocks == 0 {
-			return c, fail(C.LLM_CACHE_E_RANGE, "blocks is 0 and bytes is %d: one block of all layers takes %d bytes", in.bytes, c.BlockBytes())
+	c.Layers, c.NumBlocks, c.HostBlocks = int(config.layers), int(config.blocks), int(config.host_blocks)
+	if config.blocks == 0 {
+		if c.NumBlocks = c.BlocksIn(int64(config.bytes)); c.NumBlocks == 0 {
+			return c, fail(C.LLM_CACHE_E_RANGE, "blocks is 0 and bytes is %d: one block of all layers takes %d bytes", config.bytes, c.BlockBytes())
 		}
 	}
 	return c, nil
 }
 
-// layerScales returns an array of scales, one for each layer. All scales are 0 if at is NULL.
-func layerScales(s *spans, what string, at *C.float, layers C.int32_t) []float32 {
+// layerScales returns an array of scales, one for each layer. All scales are 0 if values is NULL.
+func layerScales(s *spans, name string, values *C.float, layers C.int32_t) []float32 {
 	scales := make([]float32, layers)
-	if at != nil {
-		copy(scales, slice(s, what, (*float32)(at), C.int64_t(layers)))
+	if values != nil {
+		copy(scales, slice(s, name, (*float32)(values), C.int64_t(layers)))
 	}
 	return scales
 }
@@ -139,7 +139,7 @@ func llm_kvstore_close(h C.llm_kvstore) C.int {
 
 //export llm_kvstore_blocks
 func llm_kvstore_blocks(h C.llm_kvstore, blocks *C.int32_t) C.int {
-	return stores.with(h, func(k *store) error {
+	return stores.use(h, func(k *store) error {
 		var s spans
 		noteOne(&s, "blocks", blocks)
 		if err := s.checkOverlaps(); err != nil {
@@ -159,7 +159,7 @@ func (k *store) layer(i C.int32_t) (*attention.Cache, error) {
 
 //export llm_kvstore_layer
 func llm_kvstore_layer(h C.llm_kvstore, layer C.int32_t, cache *C.llm_attention_cache) C.int {
-	return stores.with(h, func(k *store) error {
+	return stores.use(h, func(k *store) error {
 		c, err := k.layer(layer)
 		if err != nil {
 			return err
@@ -178,26 +178,26 @@ func llm_kvstore_layer(h C.llm_kvstore, layer C.int32_t, cache *C.llm_attention_
 
 //export llm_kvstore_copy
 func llm_kvstore_copy(h C.llm_kvstore, pairs *C.llm_kvstore_pair_in, n C.int64_t) C.int {
-	return stores.with(h, func(k *store) error { return k.move(pairs, n, k.s.CopyBlocks) })
+	return stores.use(h, func(k *store) error { return k.move(pairs, n, k.s.CopyBlocks) })
 }
 
 //export llm_kvstore_swap_out
 func llm_kvstore_swap_out(h C.llm_kvstore, pairs *C.llm_kvstore_pair_in, n C.int64_t) C.int {
-	return stores.with(h, func(k *store) error { return k.move(pairs, n, k.s.SwapOut) })
+	return stores.use(h, func(k *store) error { return k.move(pairs, n, k.s.SwapOut) })
 }
 
 //export llm_kvstore_swap_in
 func llm_kvstore_swap_in(h C.llm_kvstore, pairs *C.llm_kvstore_pair_in, n C.int64_t) C.int {
-	return stores.with(h, func(k *store) error { return k.move(pairs, n, k.s.SwapIn) })
+	return stores.use(h, func(k *store) error { return k.move(pairs, n, k.s.SwapIn) })
 }
 
-func (k *store) move(p *C.llm_kvstore_pair, n C.int64_t, do func([]kvstore.Pair) error) error {
+func (k *store) move(p *C.llm_kvstore_pair, n C.int64_t, transfer func([]kvstore.Pair) error) error {
 	var s spans
 	var err error
 	if k.pairs, err = pairsOf(&s, p, n, k.pairs[:0]); err != nil {
 		return err
 	}
-	return do(k.pairs)
+	return transfer(k.pairs)
 }
 
 func pairsOf(s *spans, p *C.llm_kvstore_pair, n C.int64_t, list []kvstore.Pair) ([]kvstore.Pair, error) {

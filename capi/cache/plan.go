@@ -19,7 +19,7 @@ func llm_cache_plan_memory(layers *C.llm_cache_layer_in, n, bytes C.int64_t, blo
 		if bytes < 0 {
 			return fail(C.LLM_CACHE_E_RANGE, "%d bytes: want at least 0", bytes)
 		}
-		p := planner{blocks: blocks, plans: []plan{{to: out}}}
+		p := planner{blocks: blocks, plans: []plan{{out: out}}}
 		if err := p.note(layers, n); err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func llm_cache_plan_workers(layers *C.llm_cache_layer_in, n C.int64_t, workers *
 		p := planner{blocks: blocks}
 		given := slice(&p.spans, "workers", workers, count)
 		for _, t := range slice(&p.spans, "plans", (**C.llm_cache_plan)(unsafe.Pointer(plans)), count) {
-			p.plans = append(p.plans, plan{to: t})
+			p.plans = append(p.plans, plan{out: t})
 		}
 		if p.err != nil {
 			return p.err
@@ -77,9 +77,9 @@ type planner struct {
 
 // A plan is a plan struct of C, with the results to write to it.
 type plan struct {
-	to   *C.llm_cache_plan
-	in   C.llm_cache_plan // its contents before the call
-	made *memplan.Plan
+	out   *C.llm_cache_plan
+	input C.llm_cache_plan // its contents before the call
+	made  *memplan.Plan
 
 	groups                []memplan.Group
 	layerGroups, tensors  []int32 // by layer
@@ -96,14 +96,14 @@ func (p *planner) note(layers *C.llm_cache_layer_in, n C.int64_t) error {
 		return fail(C.LLM_CACHE_E_RANGE, "%d blocks: want 0 to %d", p.blocks, C.LLM_CACHE_MAX_BLOCKS)
 	}
 	for i := range p.plans {
-		in := &p.plans[i].in
-		if err := readOutStruct(&p.outputs, "plan", p.plans[i].to, C.LLM_PLAN_LEAST, in); err != nil {
+		in := &p.plans[i].input
+		if err := readOutStruct(&p.outputs, "plan", p.plans[i].out, C.LLM_PLAN_LEAST, in); err != nil {
 			return err
 		}
 		if b := in.max_concurrent_batches; b < 0 || b > 64 || in.reserved != 0 {
 			return fail(C.LLM_CACHE_E_RANGE, "max_concurrent_batches is %d and reserved %d: want 0 to 64 and 0", b, in.reserved)
 		}
-		first := p.plans[0].in.flags
+		first := p.plans[0].input.flags
 		if in.flags&^(C.LLM_CACHE_PLAN_CROSS_LAYERS|C.LLM_CACHE_PLAN_FULL) != 0 || in.flags != first {
 			return fail(C.LLM_CACHE_E_RANGE, "plan %d has the flags %#x, and plan 0 %#x: want the same, of LLM_CACHE_PLAN_...", i, in.flags, first)
 		}
@@ -119,7 +119,7 @@ func (p *planner) note(layers *C.llm_cache_layer_in, n C.int64_t) error {
 }
 
 func (p *planner) make() error {
-	flags := p.plans[0].in.flags
+	flags := p.plans[0].input.flags
 	made, err := memplan.Make(p.layers, p.workers, memplan.Options{
 		Blocks: int(p.blocks), CrossLayers: flags&C.LLM_CACHE_PLAN_CROSS_LAYERS != 0, FullAllocation: flags&C.LLM_CACHE_PLAN_FULL != 0,
 	})
@@ -144,9 +144,9 @@ func (p *planner) make() error {
 	p.writeLongest()
 	for i := range p.plans {
 		t := &p.plans[i]
-		t.to.num_gpu_blocks = C.int32_t(t.made.NumGPUBlocks)
-		if t.in.size > C.LLM_PLAN_PACKED { // it has the field
-			t.to.block_stride = C.int64_t(t.stride)
+		t.out.num_gpu_blocks = C.int32_t(t.made.NumGPUBlocks)
+		if t.input.size > C.LLM_PLAN_PACKED { // it has the field
+			t.out.block_stride = C.int64_t(t.stride)
 		}
 	}
 	return nil
@@ -158,9 +158,9 @@ func (p *planner) checkLongest() error {
 	var small error
 	for i := range p.plans {
 		t := &p.plans[i]
-		maxModelLen, inFlight := int(t.in.max_model_len), int(t.in.max_in_flight_tokens)
+		maxModelLen, inFlight := int(t.input.max_model_len), int(t.input.max_in_flight_tokens)
 		switch {
-		case t.in.size < C.LLM_PLAN_PACKED:
+		case t.input.size < C.LLM_PLAN_PACKED:
 			continue
 		case maxModelLen < 0 || maxModelLen > C.LLM_CACHE_MAX_MODEL_LEN || inFlight < 0 || inFlight > 1<<30:
 			return fail(C.LLM_CACHE_E_RANGE, "max_model_len is %d and max_in_flight_tokens %d: want 0 to %d and 0 to %d",
@@ -171,7 +171,7 @@ func (p *planner) checkLongest() error {
 			inFlight = maxModelLen
 		}
 		var err error
-		if t.longest, err = t.made.LongestModelLen(maxModelLen, inFlight, max(int(t.in.max_concurrent_batches), 1)); err != nil {
+		if t.longest, err = t.made.LongestModelLen(maxModelLen, inFlight, max(int(t.input.max_concurrent_batches), 1)); err != nil {
 			return err
 		}
 		t.requestBytes = t.made.BytesFor(maxModelLen, inFlight)
@@ -187,8 +187,8 @@ func (p *planner) checkLongest() error {
 
 func (p *planner) writeLongest() {
 	for i := range p.plans {
-		if t := &p.plans[i]; t.in.size >= C.LLM_PLAN_PACKED {
-			t.to.request_bytes, t.to.longest = C.int64_t(t.requestBytes), C.int32_t(t.longest)
+		if t := &p.plans[i]; t.input.size >= C.LLM_PLAN_PACKED {
+			t.out.request_bytes, t.out.longest = C.int64_t(t.requestBytes), C.int32_t(t.longest)
 		}
 	}
 }
@@ -224,18 +224,18 @@ func (t *plan) list(made *memplan.Plan, n int) {
 func (p *planner) put() {
 	for i := range p.plans {
 		t := &p.plans[i]
-		p.end = uintptr(unsafe.Pointer(t.to)) + uintptr(t.in.size)
-		put(&p.outputs, "groups", &t.to.groups.at, t.groups, func(g *memplan.Group) C.llm_cache_group {
+		p.end = uintptr(unsafe.Pointer(t.out)) + uintptr(t.input.size)
+		put(&p.outputs, "groups", &t.out.groups.at, t.groups, func(g *memplan.Group) C.llm_cache_group {
 			return C.llm_cache_group{
 				kind: C.int32_t(g.Kind), block_size: C.int32_t(g.BlockSize), window: C.int32_t(g.Window), retained: C.int32_t(g.Retained),
 				chunk: C.int32_t(g.Chunk), num_speculative_blocks: C.int32_t(g.NumSpeculativeBlocks),
 				flags: flag(g.Align)*C.LLM_CACHE_GROUP_ALIGN | flag(g.Eagle)*C.LLM_CACHE_GROUP_EAGLE,
 			}
 		})
-		putSlice(&p.outputs, "layer_groups", &t.to.layer_groups.at, t.layerGroups)
-		putSlice(&p.outputs, "layer_tensors", &t.to.layer_tensors.at, t.tensors)
-		putSlice(&p.outputs, "tensor_bytes", &t.to.tensor_bytes.at, t.tensorBytes)
-		putSlice(&p.outputs, "layer_offsets", &t.to.layer_offsets.at, t.offsets)
+		putSlice(&p.outputs, "layer_groups", &t.out.layer_groups.at, t.layerGroups)
+		putSlice(&p.outputs, "layer_tensors", &t.out.layer_tensors.at, t.tensors)
+		putSlice(&p.outputs, "tensor_bytes", &t.out.tensor_bytes.at, t.tensorBytes)
+		putSlice(&p.outputs, "layer_offsets", &t.out.layer_offsets.at, t.offsets)
 	}
 }
 

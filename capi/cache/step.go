@@ -13,7 +13,7 @@ import (
 
 //export llm_cache_schedule
 func llm_cache_schedule(h C.llm_cache, step *C.llm_cache_step) C.int {
-	return caches.with(h, func(c *cache) error {
+	return caches.use(h, func(c *cache) error {
 		var o outputs
 		var in C.llm_cache_step
 		if err := readOutStruct(&o, "step", step, C.LLM_STEP_LEAST, &in); err != nil {
@@ -77,9 +77,9 @@ func (c *cache) putStep(o *outputs, t *C.llm_cache_step, size C.uint32_t) {
 	put(o, "queries", &t.queries.at, s.Queries, func(q *sched.Query) C.llm_cache_query {
 		return C.llm_cache_query{id: c.public(q.ID), user_data: C.uint64_t(q.UserData), computed: C.int32_t(q.NumComputedTokens)}
 	})
-	put(o, "encoder_inputs", &t.encoder_inputs.at, s.EncoderInputs, func(in *sched.EncoderInput) C.llm_cache_encoder_input {
+	put(o, "encoder_inputs", &t.encoder_inputs.at, s.EncoderInputs, func(input *sched.EncoderInput) C.llm_cache_encoder_input {
 		return C.llm_cache_encoder_input{
-			id: c.public(in.ID), user_data: C.uint64_t(in.UserData), row: C.int32_t(in.Row), item: C.int32_t(in.Item),
+			id: c.public(input.ID), user_data: C.uint64_t(input.UserData), row: C.int32_t(input.Row), item: C.int32_t(input.Item),
 		}
 	})
 	c.freed = c.freed[:0]
@@ -113,7 +113,7 @@ func flag(b bool) C.int32_t {
 
 //export llm_cache_step_failed
 func llm_cache_step_failed(h C.llm_cache) C.int {
-	return caches.with(h, func(c *cache) error {
+	return caches.use(h, func(c *cache) error {
 		if err := c.s.StepFailed(); err != nil {
 			return err
 		}
@@ -128,7 +128,7 @@ func llm_cache_step_failed(h C.llm_cache) C.int {
 
 //export llm_cache_update
 func llm_cache_update(h C.llm_cache, counts *C.llm_i32_in, rows C.int64_t, tokens *C.llm_i32_in, n C.int64_t, outcome *C.llm_cache_outcome) C.int {
-	return caches.with(h, func(c *cache) error {
+	return caches.use(h, func(c *cache) error {
 		var o outputs
 		var in C.llm_cache_outcome
 		if err := readOutStruct(&o, "outcome", outcome, C.sizeof_llm_cache_outcome, &in); err != nil {

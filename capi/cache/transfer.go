@@ -11,7 +11,7 @@ import (
 
 //export llm_cache_match
 func llm_cache_match(h C.llm_cache, id C.llm_request, external C.int32_t, flags C.uint32_t) C.int {
-	return caches.with(h, func(c *cache) error {
+	return caches.use(h, func(c *cache) error {
 		if unknown := flags &^ C.LLM_CACHE_LOAD_ASYNC; unknown != 0 {
 			return fail(C.LLM_CACHE_E_RANGE, "flags %#x are not known", uint32(unknown))
 		}
@@ -25,12 +25,12 @@ func llm_cache_match(h C.llm_cache, id C.llm_request, external C.int32_t, flags 
 
 //export llm_cache_received
 func llm_cache_received(h C.llm_cache, ids *C.llm_request_in, n C.int64_t) C.int {
-	return withAll(h, ids, n, func(c *cache, inside []sched.ID) error { return asRequest(c.s.Transfers.Received(inside...)) })
+	return withAll(h, ids, n, func(c *cache, requests []sched.ID) error { return asRequest(c.s.Transfers.Received(requests...)) })
 }
 
 //export llm_cache_sent
 func llm_cache_sent(h C.llm_cache, ids *C.llm_request_in, n C.int64_t) C.int {
-	return withAll(h, ids, n, func(c *cache, inside []sched.ID) error { return asRequest(c.s.Transfers.Sent(inside...)) })
+	return withAll(h, ids, n, func(c *cache, requests []sched.ID) error { return asRequest(c.s.Transfers.Sent(requests...)) })
 }
 
 // asRequest gives an error the code LLM_CACHE_E_REQUEST.
@@ -43,7 +43,7 @@ func asRequest(err error) error {
 
 //export llm_cache_load_failed
 func llm_cache_load_failed(h C.llm_cache, blocks *C.llm_i32_in, n C.int64_t, failure *C.llm_cache_load_failure) C.int {
-	return caches.with(h, func(c *cache) error {
+	return caches.use(h, func(c *cache) error {
 		var o outputs
 		var in C.llm_cache_load_failure
 		if err := readOutStruct(&o, "failure", failure, C.sizeof_llm_cache_load_failure, &in); err != nil {
@@ -74,10 +74,10 @@ func (c *cache) putFailure(o *outputs, t *C.llm_cache_load_failure) {
 	})
 }
 
-func externalStats(to *C.llm_cache_stats, load *sched.Load, counters *sched.Counters) {
+func externalStats(stats *C.llm_cache_stats, load *sched.Load, counters *sched.Counters) {
 	first, again := &counters.External, &counters.ExternalPreempted
-	to.external_requests, to.external_queries, to.external_hits = C.int64_t(first.Requests), C.int64_t(first.Queries), C.int64_t(first.Hits)
-	to.resumed_external_requests, to.resumed_external_queries, to.resumed_external_hits =
+	stats.external_requests, stats.external_queries, stats.external_hits = C.int64_t(first.Requests), C.int64_t(first.Queries), C.int64_t(first.Hits)
+	stats.resumed_external_requests, stats.resumed_external_queries, stats.resumed_external_hits =
 		C.int64_t(again.Requests), C.int64_t(again.Queries), C.int64_t(again.Hits)
-	to.loading, to.kept, to.deferred_blocks = C.int64_t(load.Loading), C.int64_t(load.Parked), C.int64_t(load.Deferred)
+	stats.loading, stats.kept, stats.deferred_blocks = C.int64_t(load.Loading), C.int64_t(load.Parked), C.int64_t(load.Deferred)
 }

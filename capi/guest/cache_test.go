@@ -147,7 +147,7 @@ func TestMemcheckStillFindsTheHostsMistakeBehindTheCache(t *testing.T) {
 }
 
 func installed(t *testing.T) string {
-	return once(t, "installed", func(dir string) string {
+	return buildOnce(t, "installed", func(dir string) string {
 		r := runMake(t, "install", "PREFIX="+filepath.Join(dir, "opt"))
 		require.Zero(t, r.status, r.stderr)
 		return "opt"

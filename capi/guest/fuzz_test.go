@@ -16,7 +16,7 @@ import (
 // A player is a running process of testdata/guest/fuzz.c, which plays one input after the other.
 type player struct {
 	cmd    *exec.Cmd
-	in     io.Writer
+	stdin  io.Writer
 	out    io.Reader
 	stderr bytes.Buffer
 }
@@ -33,7 +33,7 @@ func startPlayer(t *testing.T, w way, strict string) *player {
 	p.cmd.Env = append(cleanEnv(t), "LLM_MEMORY_STRICT="+strict)
 	p.cmd.Stderr = &p.stderr
 	var err error
-	p.in, err = p.cmd.StdinPipe()
+	p.stdin, err = p.cmd.StdinPipe()
 	require.NoError(t, err)
 	p.out, err = p.cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func playBytes(t *testing.T, w way, strict string, input []byte) uint32 {
 	}
 	input = input[:min(len(input), most)]
 	frame := binary.NativeEndian.AppendUint32(nil, uint32(len(input)))
-	_, _ = p.in.Write(append(frame, input...)) // that it has ended shows when it is read from
+	_, _ = p.stdin.Write(append(frame, input...)) // that it has ended shows when it is read from
 	var operations uint32
 	if err := binary.Read(p.out, binary.NativeEndian, &operations); err != nil {
 		delete(players, key)

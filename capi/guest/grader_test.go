@@ -8,7 +8,8 @@ import (
 )
 
 // Ensure that if a grader forks a child for each test, no child hangs or crashes, whatever the parent has done before.
-// The test is not parallel, because in make test-long it loads the processors itself.
+// The test is not parallel, because its cases "on a busy machine" occupy the processors. Only make test-long runs these
+// cases.
 func TestNoChildOfAGraderThatForksPerTestHangsOrCrashes(t *testing.T) {
 	cases := []struct {
 		name string

@@ -36,16 +36,16 @@ var companies = [][]string{
 		"cache_threads", "cache_traffic", "cache_transfer", "cache_unwritten", "cuda_errors"},
 }
 
-// sanitizedCompanies lists the groups to compile with sanitizers. This takes longer, so make test has fewer programs
-// here.
+// sanitizedCompanies lists the groups to compile with sanitizers. Compiling with sanitizers takes longer. So in make
+// test, the second group contains only those programs that make test runs with sanitizers.
 var sanitizedCompanies = [][]string{
 	{"leak", "many", "overflow", "scenario"},
 	level.Pick([]string{filepath.Join("..", "examples", "attention"), offload, "attention_blocks"}, companies[1]),
 }
 
-// company returns all programs in the executable for name, a list of programs separated by +. This is the group of the
-// first program in name. With plainC, or if the program has no group, the executable contains only the programs in
-// name.
+// company returns all programs that the executable for name contains. name is a list of programs separated by "+". The
+// executable contains all programs of the group to which the first of them belongs. With plainC, or if the first
+// program belongs to no group, it contains only the programs in name.
 func (w way) company(name string, sanitized bool) []string {
 	all := companies
 	if sanitized {
@@ -81,9 +81,9 @@ var (
 func someWays() []way { return level.Pick(linked, everyWay) }
 
 // checked reports whether a program that is linked in the way w also runs under Valgrind or with sanitizers. Such runs
-// take longer than all else, so except in make test-long only one way of linking has them. That way is the parameter
-// one; runs.golden lists it for each program.
-func (w way) checked(one way) bool { return w == one || level.Long() }
+// take longer than all other tests. So make test does them for only one way of linking each program, checkedWay, which
+// runs.golden lists. make test-long does them for all ways.
+func (w way) checked(checkedWay way) bool { return w == checkedWay || level.Long() }
 
 func source(name string) string { return filepath.Join(root, "testdata", "guest", name) }
 
@@ -95,7 +95,7 @@ type guest struct {
 	sanitized bool
 }
 
-// programs has the results of the function once. The built files are in a folder that TestMain removes.
+// programs has the files that buildOnce has built, by key. The files are in a folder that TestMain removes.
 var programs struct {
 	dir    string
 	all    sync.Map
@@ -108,9 +108,9 @@ type program struct {
 	path string
 }
 
-// once returns the path of what build has built for key. The first call with a key calls build with a new folder;
-// later calls return the same path.
-func once(t *testing.T, key string, build func(dir string) (name string)) string {
+// buildOnce returns the path of the file that build has built for key. The first call with a key calls build with a new
+// folder. Later calls with the key return the same path.
+func buildOnce(t *testing.T, key string, build func(dir string) (name string)) string {
 	t.Helper()
 	made, _ := programs.all.LoadOrStore(key, &program{})
 	p := made.(*program)
@@ -135,14 +135,13 @@ func (w way) compile(t *testing.T, name string, options ...string) string {
 }
 
 // link builds an executable and returns the path that runs the named program. A name such as "a+b" stands for two
-// programs that run one after the other. The objects of a program are compiled only once if they are equal for all
-// ways.
+// programs that run one after the other.
 func (w way) link(t *testing.T, name string, options []string, libraries map[way][]string) string {
 	t.Helper()
 	need(t, "gcc")
 	sanitized := slices.ContainsFunc(options, func(o string) bool { return strings.HasPrefix(o, "-fsanitize") })
 	members := w.company(name, sanitized)
-	linked := once(t, fmt.Sprint(w, members, options, libraries[w]), func(dir string) string {
+	linked := buildOnce(t, fmt.Sprint(w, members, options, libraries[w]), func(dir string) string {
 		command := compiler(options)
 		if len(members) == 1 {
 			command = append(command, w.object(t, name, slices.Clone(options)))
@@ -163,7 +162,7 @@ func (w way) link(t *testing.T, name string, options []string, libraries map[way
 		succeed(t, dir, nil, append(command, "-o", "prog")...)
 		return "prog"
 	})
-	prog := once(t, fmt.Sprint(linked, name), func(dir string) string {
+	prog := buildOnce(t, fmt.Sprint(linked, name), func(dir string) string {
 		called := strings.ReplaceAll(name, filepath.Dir(example)+"/", "")
 		require.NoError(t, os.Symlink(linked, filepath.Join(dir, called)))
 		return called
@@ -172,8 +171,8 @@ func (w way) link(t *testing.T, name string, options []string, libraries map[way
 	return prog
 }
 
-// object compiles testdata/guest/name.c. w says how the program is linked with the library. The compiler's options
-// depend on w only if the source contains WITH_EXT or LOADED.
+// object compiles testdata/guest/name.c. w says how the program will be linked with the library. The compiler's options
+// depend on w only if the source contains WITH_EXT or LOADED. Otherwise the source is compiled only once for all ways.
 func (w way) object(t *testing.T, name string, options []string) string {
 	t.Helper()
 	text := read(t, filepath.Dir(source(name)), filepath.Base(name)+".c")
@@ -183,7 +182,7 @@ func (w way) object(t *testing.T, name string, options []string) string {
 	if w == loaded && strings.Contains(text, "LOADED") {
 		options = append(options, "-DLOADED")
 	}
-	return once(t, fmt.Sprint("object", name, options), func(dir string) string {
+	return buildOnce(t, fmt.Sprint("object", name, options), func(dir string) string {
 		succeed(t, dir, nil, append(compiler(options), "-c", source(name+".c"), "-o", "prog.o")...)
 		return "prog.o"
 	})
@@ -191,7 +190,7 @@ func (w way) object(t *testing.T, name string, options []string) string {
 
 func dropinObject(t *testing.T) string {
 	t.Helper()
-	return once(t, "drop-in", func(dir string) string {
+	return buildOnce(t, "drop-in", func(dir string) string {
 		homework(t, dir, "scenario")
 		r := runMake(t, "dropin", "DIR="+dir)
 		require.Zero(t, r.status, r.stderr)
@@ -201,8 +200,9 @@ func dropinObject(t *testing.T) string {
 	})
 }
 
-// dispatcher writes a C file whose main function calls the main functions of the programs in argv[0], such as "a+b".
-// These main functions are compiled with the names a_main and b_main.
+// dispatcher writes a C file with the main function of an executable that contains several programs. This main function
+// reads in argv[0] which of them to run: if the executable is called as "a+b", it runs program a and then program b.
+// The main functions of these programs are compiled with the names a_main and b_main.
 func dispatcher(t *testing.T, dir string, members []string) string {
 	t.Helper()
 	var declared, called strings.Builder
@@ -241,11 +241,11 @@ func homework(t *testing.T, dir, name string) {
 	copyFile(t, source(name+".c"), filepath.Join(dir, "grader.c"))
 }
 
-func copyFile(t *testing.T, from, to string) {
+func copyFile(t *testing.T, src, dst string) {
 	t.Helper()
-	content, err := os.ReadFile(from)
+	content, err := os.ReadFile(src)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(to, content, 0o644))
+	require.NoError(t, os.WriteFile(dst, content, 0o644))
 }
 
 func each(t *testing.T, ways []way, test func(t *testing.T, w way)) {

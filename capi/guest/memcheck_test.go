@@ -54,7 +54,7 @@ var shortTranslations = sync.OnceValue(func() []string {
 // run script instead of underValgrind use the normal library.
 func plainLibc(t *testing.T) string {
 	t.Helper()
-	return filepath.Dir(once(t, "libc", func(dir string) string {
+	return filepath.Dir(buildOnce(t, "libc", func(dir string) string {
 		const name = "libc.so.6"
 		found := strings.TrimSpace(succeed(t, dir, nil, "gcc", "-print-file-name="+name).stdout)
 		r := run(t, dir, nil, "objcopy", "--remove-section=.note.gnu.build-id", "--remove-section=.gnu_debuglink", found, name)
@@ -96,8 +96,8 @@ func TestNothingIsLeftUnderValgrind(t *testing.T) {
 	}
 }
 
-// Ensure that Memcheck reports the same blocks in use for a program, however it ends, as for the same program with a
-// llm_memory.c in plain C.
+// Ensure that Memcheck reports the same blocks in use at the end of a program, whether the program is linked with the
+// library or with a llm_memory.c in plain C. Each case ends the program in another way.
 func TestAProgramLeavesUnderValgrindWhatItLeavesWithPlainC(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -149,9 +149,10 @@ func unfreed(t *testing.T, r result) map[string]string {
 	return found
 }
 
-// unfreedByThreads is unfreed, but with the sum of "possibly lost" and "still reachable" as one kind. For each thread,
-// glibc keeps a pointer into the middle of a block (the dtv). Memcheck reports the block as reachable only if unused
-// memory happens to contain its address, which differs between programs on arm64.
+// unfreedByThreads does the same as unfreed, but replaces the kinds "possibly lost" and "still reachable" by their sum.
+// For each thread, glibc keeps a pointer into the middle of a block (the dtv). Memcheck counts such a block as possibly
+// lost, or as reachable if some unused memory happens to contain the block's address. On arm64, which of the two it is
+// differs from program to program.
 func unfreedByThreads(t *testing.T, r result) map[string]string {
 	t.Helper()
 	found, sum := unfreed(t, r), 0

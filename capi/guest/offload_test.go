@@ -83,8 +83,8 @@ func TestWrongNumbersInAFileAreSeen(t *testing.T) {
 	require.Contains(t, r.stderr, "not so: memory[")
 }
 
-// checkDamaged checks the run r after four files were damaged. It must give the same answers as the run before the
-// damage, and must store the four files again.
+// checkDamaged checks r, a run after damage. The run must give the same answers as the run before the damage. It must
+// remove the four damaged files and store them again.
 func checkDamaged(t *testing.T, before offloaded, r result) {
 	t.Helper()
 	after := parseOffloaded(t, r)
@@ -96,8 +96,10 @@ func checkDamaged(t *testing.T, before offloaded, r result) {
 	require.Equal(t, 4, after.written)
 }
 
-// damage restores the folder from whole, and then damages the file of the first block of each system prompt. It
-// returns the contents that the files must have after a run, including the file of another prefix.
+// damage restores the folder from whole, and then changes the file of the first block of each system prompt. It damages
+// four of these files. It replaces the fifth by a copy of the first one's file, which is undamaged but belongs to
+// another prefix. damage returns the contents that the files must have after the next run: that run must rewrite the
+// damaged files and must leave the fifth as it is.
 func damage(t *testing.T, folder string, whole map[string][]byte) map[string][]byte {
 	t.Helper()
 	first := firstBlocks(whole)

@@ -42,11 +42,11 @@ var refusals = []struct{ function, reason, clause string }{
 	{"llm_destroy", "engine is NULL", handout.NullEngine},
 }
 
-// requireRefusals requires that lines has one line for each refusal, and then one line for each text in more.
-func requireRefusals(t *testing.T, lines string, more ...string) {
+// requireRefusals requires that lines has one line for each refusal, followed by one line for each of texts.
+func requireRefusals(t *testing.T, lines string, texts ...string) {
 	t.Helper()
 	got := strings.Split(strings.TrimSuffix(lines, "\n"), "\n")
-	require.Len(t, got, len(refusals)+len(more), lines)
+	require.Len(t, got, len(refusals)+len(texts), lines)
 	quoted := regexp.MustCompile(`Handout: "(.*)"$`)
 	for i, r := range refusals {
 		require.Regexp(t, `\b`+r.function+`\b`, got[i])
@@ -58,7 +58,7 @@ func requireRefusals(t *testing.T, lines string, more ...string) {
 		require.Regexp(t, quoted, got[i])
 		require.Equal(t, r.clause, quoted.FindStringSubmatch(got[i])[1])
 	}
-	for i, words := range more {
+	for i, words := range texts {
 		require.Contains(t, got[len(refusals)+i], words)
 	}
 }

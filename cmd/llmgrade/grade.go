@@ -155,18 +155,18 @@ func (o *options) grader(pages *pages) (*grade.Grader, func(class.Submission) (*
 	}
 }
 
-// parsed reads and parses the file that a flag names. It returns otherwise if the flag names no file.
-func parsed[T any](file string, otherwise T, parse func([]byte) (T, error)) (T, error) {
+// parsed reads and parses the file that a flag names. If the flag names no file, parsed returns fallback.
+func parsed[T any](file string, fallback T, parse func([]byte) (T, error)) (T, error) {
 	if file == "" {
-		return otherwise, nil
+		return fallback, nil
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return otherwise, err
+		return fallback, err
 	}
 	value, err := parse(text)
 	if err != nil {
-		return otherwise, fmt.Errorf("%s: %w", file, err)
+		return fallback, fmt.Errorf("%s: %w", file, err)
 	}
 	return value, nil
 }

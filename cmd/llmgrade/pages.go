@@ -40,14 +40,15 @@ func newPages(dir string) (*pages, error) {
 	return &pages{Folder: folder, overrides: overrides, pages: map[string]report.Entry{}}, nil
 }
 
-// begin makes a row for each submission in all; finished and add fill the rows later. all has the submissions that
-// this run grades. whole has the submissions of the whole class; with --shard, these are more. none is the report of
-// a student without a file; it has the maximum of the points and the version of the rules. begin returns an error if
-// a line of overrides.csv cannot be applied.
-func (p *pages) begin(all, whole []class.Submission, none *grade.Report) error {
+// begin makes a row for each submission in all, which has the submissions that this run grades. The methods finished
+// and add fill the rows later. begin returns an error if a line of overrides.csv cannot be applied.
+//
+// whole has the submissions of the whole class. With --shard, this run grades only some of them. noFile is the report
+// of a student without a file. It has the maximum of the points and the version of the rules.
+func (p *pages) begin(all, whole []class.Submission, noFile *grade.Report) error {
 	var known []class.Result
 	for _, s := range whole {
-		known = append(known, class.Result{Submission: s, Report: none})
+		known = append(known, class.Result{Submission: s, Report: noFile})
 	}
 	unknown, err := p.overrides.Apply(known)
 	if err == nil && unknown != nil {
@@ -58,7 +59,7 @@ func (p *pages) begin(all, whole []class.Submission, none *grade.Report) error {
 		err = unknown.Unknown()
 	}
 	for _, s := range all {
-		p.rows = append(p.rows, class.Result{Submission: s, Rules: none.Rules, Err: class.ErrPending})
+		p.rows = append(p.rows, class.Result{Submission: s, Rules: noFile.Rules, Err: class.ErrPending})
 	}
 	return err
 }

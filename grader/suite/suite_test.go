@@ -286,7 +286,8 @@ func TestSubmissionsThatCrashOrExitAreReported(t *testing.T) {
 		{"says it passed and exits", says + "exit(0);", "", "exited by itself"},
 		{"says it passed when all is over", "return NULL;", says + "_Exit(0);", "fork_sequence(engine, 1, 2) returned NULL"},
 	}
-	// All cases are compiled into one program. Its file name is the number of the case to run.
+	// All cases are compiled into one program. The program takes the number of the case to run from the name under
+	// which it is started, so each case starts it through a link with its own name.
 	var inForks, atEnds strings.Builder
 	for i, c := range cases {
 		fmt.Fprintf(&inForks, "case %d: {\n%s\nbreak;\n}\n", i, c.inFork)

@@ -16,10 +16,10 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// together is the folder of one program with many mutants, because compiling and linking a mutant takes longer than
-// running it. The folder has a link to the program for each mutant; the name of the link selects the mutant. Its
-// subfolder memcheck has the same program without heap.o.
-var together struct {
+// manyMutants is one program that contains many mutants, and its folder. Compiling and linking a program for each
+// mutant would take longer than running it. The folder has a link to the program for each mutant; the name of the link
+// selects the mutant. The subfolder memcheck has the same program without heap.o.
+var manyMutants struct {
 	sync.Once
 	dir string
 }
@@ -44,12 +44,12 @@ func buildMutant(t *testing.T, m corpus.Mutant, withHeap bool) string {
 		}
 		return build(t, mutate(t, m), objectsWithoutHeap)
 	}
-	together.Do(func() { together.dir = assemble(t) })
-	require.NotEmpty(t, together.dir, "another test could not compile it")
+	manyMutants.Do(func() { manyMutants.dir = assemble(t) })
+	require.NotEmpty(t, manyMutants.dir, "another test could not compile it")
 	if withHeap {
-		return filepath.Join(together.dir, m.ID)
+		return filepath.Join(manyMutants.dir, m.ID)
 	}
-	return filepath.Join(together.dir, "memcheck", m.ID)
+	return filepath.Join(manyMutants.dir, "memcheck", m.ID)
 }
 
 var (
