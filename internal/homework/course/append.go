@@ -13,7 +13,7 @@ func (c *core) append(e *Engine, id, data int32) error {
 	}
 	position := uint32(s.KVCount)
 	logical := position / KVPerBlock
-	home, entry := s.at(logical)
+	home, entry := s.lookup(logical)
 	switch block.NeedOf(e.counts(), entry) {
 	case block.Nothing:
 	case block.Outside:

@@ -23,9 +23,9 @@ type entry struct {
 	id         int32
 }
 
-func (h entry) empty() bool       { return h.seq == nil }
-func (h entry) same(o entry) bool { return h.engine == o.engine && h.id == o.id }
-func (h entry) hash() uint64      { return hashID(h.engine, h.id) }
+func (h entry) empty() bool          { return h.seq == nil }
+func (h entry) sameKey(o entry) bool { return h.engine == o.engine && h.id == o.id }
+func (h entry) hash() uint64         { return hashID(h.engine, h.id) }
 
 // hashID multiplies by an odd constant, so that the hashes of consecutive ids are far apart.
 func hashID(e *Engine, id int32) uint64 {
@@ -84,7 +84,7 @@ func (c *lookupCache) insertLast(e *Engine, s *Sequence, last *Node) {
 // unlinking must be called before s is unlinked and freed. It removes the entry of s. It also updates the entries of
 // the two neighbours of s, which become neighbours of each other.
 func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
-	if !c.index.any() {
+	if !c.index.nonEmpty() {
 		return
 	}
 	c.index.mu.Lock()
@@ -105,7 +105,7 @@ func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
 // invalidate must be called before s is freed together with its engine, and after removeEngine. If entries of other
 // engines still refer to s, it resets the index.
 func (c *lookupCache) invalidate(s *Sequence) {
-	if !c.index.any() {
+	if !c.index.nonEmpty() {
 		return
 	}
 	c.index.mu.Lock()
@@ -115,7 +115,7 @@ func (c *lookupCache) invalidate(s *Sequence) {
 
 // removeEngine removes all entries of e, because another engine may soon have the address of e.
 func (c *lookupCache) removeEngine(e *Engine) {
-	if !c.index.any() {
+	if !c.index.nonEmpty() {
 		return
 	}
 	c.index.mu.Lock()

@@ -174,11 +174,11 @@ func TestAnOrderSkipsWhatIsGone(t *testing.T) {
 	for i := range nodes {
 		require.Equal(t, i+1, o.met(i, i, &nodes[i].Node))
 	}
-	require.Equal(t, 0, o.ahead(3, &nodes[3].Node))
-	require.Equal(t, 1, o.ahead(3, &nodes[4].Node))
-	require.Equal(t, maxAhead-1, o.ahead(3, &nodes[3+maxAhead-1].Node))
-	require.Equal(t, 0, o.ahead(3, &nodes[3+maxAhead].Node))
-	require.Equal(t, 0, o.ahead(20, &nodes[3].Node))
+	require.Equal(t, 0, o.distance(3, &nodes[3].Node))
+	require.Equal(t, 1, o.distance(3, &nodes[4].Node))
+	require.Equal(t, maxAhead-1, o.distance(3, &nodes[3+maxAhead-1].Node))
+	require.Equal(t, 0, o.distance(3, &nodes[3+maxAhead].Node))
+	require.Equal(t, 0, o.distance(20, &nodes[3].Node))
 	o.close(2, 5)
 	require.Len(t, o.nodes, 17)
 	require.Same(t, &nodes[5].Node, o.nodes[2])

@@ -76,10 +76,10 @@ func TestAnEntrySurvivesOrdinaryUse(t *testing.T) {
 	}
 	core := &b.library.cores[coreOf(e)]
 	require.Equal(t, 40-plainNodes-nearNodes, core.cache.entries.used)
-	require.True(t, b.library.index.any())
+	require.True(t, b.library.index.nonEmpty())
 	require.NoError(t, b.library.Destroy(e))
 	require.Zero(t, core.cache.entries.used)
-	require.False(t, b.library.index.any(), "destroying the engine leaves no entry")
+	require.False(t, b.library.index.nonEmpty(), "destroying the engine leaves no entry")
 }
 
 func TestARenamedSequenceIsFoundUnderItsNewIDOnly(t *testing.T) {
@@ -216,8 +216,8 @@ func TestOnlyPresentNeighboursAreRead(t *testing.T) {
 	require.True(t, b.reaches(e, 33, seqs[33]))
 }
 
-// Ensure that an engine does not read a sequence after it was moved to another engine by hand and freed there. Reading
-// it would be a panic in the arena.
+// Ensure that an engine does not read a sequence that the test has moved by hand to another engine and that was freed
+// there. If the engine read the freed sequence, the arena would panic.
 func TestASequenceFreedInAnotherEngineIsNotFollowed(t *testing.T) {
 	for name, frees := range map[string]func(b *bench, f *Engine, moved *Sequence) error{
 		"at once": func(b *bench, f *Engine, _ *Sequence) error { return b.library.Free(f, 30) },
@@ -309,7 +309,7 @@ func TestStrictRemembersNothing(t *testing.T) {
 	b := newBench(t)
 	b.library.Strict = true
 	e, seqs := b.engine(40)
-	require.False(t, b.library.index.any())
+	require.False(t, b.library.index.nonEmpty())
 	first, last := &seqs[20].Node, &seqs[35].Node
 	first.Prev.Next, last.Next.Prev = last.Next, first.Prev
 	for id := int32(20); id <= 35; id++ {
@@ -367,12 +367,12 @@ func TestTheTableKeepsWhatItHolds(t *testing.T) {
 
 func TestAnEmptyTableGivesBackWhatIsMuch(t *testing.T) {
 	seqs := make([]Sequence, keptSlots)
-	for _, c := range []struct{ most, slots int }{{keptSlots / 2, keptSlots}, {keptSlots/2 + 1, 0}} {
+	for _, c := range []struct{ records, slots int }{{keptSlots / 2, keptSlots}, {keptSlots/2 + 1, 0}} {
 		var table table[named]
-		for i := range c.most {
+		for i := range c.records {
 			require.NotNil(t, table.add(named{seq: &seqs[i], mentions: 1}))
 		}
-		for i := range c.most {
+		for i := range c.records {
 			table.remove(named{seq: &seqs[i]})
 		}
 		require.Len(t, table.slots, c.slots)

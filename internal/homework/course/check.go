@@ -11,14 +11,14 @@ import (
 var ErrInconsistent = errors.New("engine is inconsistent")
 
 type finding struct {
-	what  string
+	text  string
 	cause error
 }
 
-func (f finding) Error() string   { return ErrInconsistent.Error() + ": " + f.what }
+func (f finding) Error() string   { return ErrInconsistent.Error() + ": " + f.text }
 func (f finding) Unwrap() []error { return []error{ErrInconsistent, f.cause} }
 
-func found(what string, cause error) error { return finding{what, cause} }
+func found(text string, cause error) error { return finding{text, cause} }
 
 // Check reads the whole engine and returns the first error that it finds. It checks the links of the list in both
 // directions, the ids, the numbers of records, the entries of the tables, and the conservation of blocks.

@@ -26,7 +26,7 @@ func TestTheNumberOfStatesIsRecorded(t *testing.T) {
 			for c := range small(blocks, threeIDs, calls).cases() {
 				states++
 				refused += len(c.refused)
-				changes += len(c.changes)
+				changes += len(c.accepted)
 			}
 			fmt.Fprintf(&table, "%6d %5d %6d %7d %7d\n", blocks, calls, states, refused, changes)
 		}
@@ -76,7 +76,7 @@ func TestAStateIsListedOnceWithAShortestPath(t *testing.T) {
 		for _, op := range c.refused {
 			require.False(t, c.state.play(op), "%v", op)
 		}
-		for _, op := range c.changes {
+		for _, op := range c.accepted {
 			after := c.state.clone()
 			require.True(t, after.play(op), "%v", op)
 			require.True(t, after.engine == nil || after.key() != key, "%v", op)

@@ -14,7 +14,8 @@ import (
 // call, also with each of its allocations failing. States that differ only in ids count as one, because calls treat
 // ids alike.
 
-// A model is one engine with its pool. It changes by calls of the yardstick, which is the handout's plain algorithm.
+// A model is one engine with its pool. Its state is changed only by calls of the yardstick, which is the handout's
+// plain algorithm.
 type model struct {
 	yardstick
 	engine *Engine // nil: none
@@ -138,10 +139,10 @@ type useCase struct {
 	// path leads to the state. It consists of start and of as few further calls as possible.
 	path  []trace.Op
 	state *model
-	// refused has the calls that fail in this state: invalid calls, and each call of changes with a failing allocation.
-	// A failing call changes nothing, so all of them can be made one after the other.
-	refused []trace.Op
-	changes []trace.Op // the calls that succeed; each is played in the same state
+	// refused has the calls that fail in this state. These are invalid calls, and each accepted call with each of its
+	// allocations failing. A failing call changes nothing, so all of them can be made one after the other.
+	refused  []trace.Op
+	accepted []trace.Op // the calls that succeed; each is played in the same state
 }
 
 // cases yields every distinct state that fewer than b.calls calls can reach. States with shorter paths come first.
@@ -149,16 +150,16 @@ func (b bounds) cases() iter.Seq[useCase] {
 	return func(yield func(useCase) bool) {
 		s := search{bounds: b, seen: map[[16]byte]bool{}}
 		s.add(-1, trace.Op{}, played(b.start))
-		for at, end, depth := 0, 1, 0; at < len(s.nodes) && depth < b.calls; depth++ {
-			for ; at < end; at++ {
-				c := s.expand(at)
+		for index, end, depth := 0, 1, 0; index < len(s.nodes) && depth < b.calls; depth++ {
+			for ; index < end; index++ {
+				c := s.expand(index)
 				if !yield(c) {
 					return
 				}
-				for _, op := range c.changes {
+				for _, op := range c.accepted {
 					next := c.state.clone()
 					next.play(op)
-					s.add(at, op, next)
+					s.add(index, op, next)
 				}
 			}
 			end = len(s.nodes)
@@ -186,17 +187,17 @@ type searchNode struct {
 	op     trace.Op
 }
 
-func (s *search) add(parent int, op trace.Op, to *model) {
-	if key := to.key(); to.engine != nil && !s.seen[key] {
+func (s *search) add(parent int, op trace.Op, state *model) {
+	if key := state.key(); state.engine != nil && !s.seen[key] {
 		s.seen[key] = true
 		s.nodes = append(s.nodes, searchNode{parent, op})
 	}
 }
 
-func (s *search) expand(at int) useCase {
+func (s *search) expand(index int) useCase {
 	var path []trace.Op
-	for ; at > 0; at = s.nodes[at].parent {
-		path = append(path, s.nodes[at].op)
+	for ; index > 0; index = s.nodes[index].parent {
+		path = append(path, s.nodes[index].op)
 	}
 	slices.Reverse(path)
 	c := useCase{path: slices.Concat(s.start, path)}
@@ -206,7 +207,7 @@ func (s *search) expand(at int) useCase {
 			c.refused = append(c.refused, op)
 			continue
 		}
-		c.changes = append(c.changes, op)
+		c.accepted = append(c.accepted, op)
 		for op.Fail = 1; !c.state.clone().play(op); op.Fail++ {
 			c.refused = append(c.refused, op)
 		}

@@ -13,7 +13,7 @@ func (g *game) both(write func(w *world)) {
 	write(&g.theirs)
 }
 
-func (g *game) some() int {
+func (g *game) pickSequence() int {
 	var names []int
 	for i, s := range g.theirs.seqs {
 		if s != nil {
@@ -27,7 +27,7 @@ func (g *game) some() int {
 }
 
 func (g *game) writeTable() {
-	i := g.some()
+	i := g.pickSequence()
 	if i < 0 || g.theirs.seqs[i].BlockTable == nil {
 		return
 	}
@@ -106,7 +106,7 @@ func (g *game) writeCount() {
 }
 
 func (g *game) writeFields() {
-	engine, i := g.engine(), g.some()
+	engine, i := g.engine(), g.pickSequence()
 	small := rapid.Int32Range(-3, 50).Draw(g.T, "value")
 	position := rapid.SampledFrom([]int32{0, 15, 16, 255, 256, 4094, 4095, 4096, -1, -1 << 31, 1<<31 - 1}).Draw(g.T, "kv_count")
 	switch what := rapid.IntRange(0, 6).Draw(g.T, "field"); what {
@@ -150,7 +150,7 @@ func (g *game) taken(id int32) bool {
 }
 
 func (g *game) writeList() {
-	i := g.some()
+	i := g.pickSequence()
 	if i < 0 {
 		return
 	}
@@ -167,14 +167,14 @@ func (g *game) writeList() {
 }
 
 // unlink takes one sequence out, as list_del or list_del_init does.
-func (g *game) unlink(i, what int) {
+func (g *game) unlink(i, variant int) {
 	if n := &g.theirs.seqs[i].Node; n.Prev == nil || n.Next == nil {
 		return
 	}
 	g.both(func(w *world) {
 		n := &w.seqs[i].Node
 		n.Prev.Next, n.Next.Prev = n.Next, n.Prev
-		switch what {
+		switch variant {
 		case 0, 1:
 			n.Prev, n.Next = n, n
 		case 2:
@@ -214,8 +214,9 @@ func (g *game) relink(i int) {
 	g.home[i] = engine
 }
 
-// dispose frees an unlinked sequence by hand. Before that, it makes the library look up the sequence's id. It also
-// makes the library look up each unlinked sequence with a link to this sequence.
+// dispose frees an unlinked sequence by hand. Before that, it calls the library with the sequence's id, and with the
+// ids of the unlinked sequences that have a link to this sequence. In each call the library finds that its cache entry
+// for the id is not valid, and removes the entry. llm_memory.h requires such calls before the memory is freed.
 func (g *game) dispose(i int) {
 	node := &g.theirs.seqs[i].Node
 	for _, k := range slices.Sorted(maps.Keys(g.loose)) {

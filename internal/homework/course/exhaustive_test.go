@@ -14,8 +14,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// deepest returns the number of calls after llm_init in the longest series that the tests try for a pool of this
-// size. With 6 calls they detect each broken rule of one_rule_test.go; make exhaustive tries more.
+// deepest returns the number of calls after llm_init in the longest series that the tests try for a pool of this size.
+// With 6 calls they detect each broken rule of one_rule_test.go. The make target exhaustive tries longer series.
 func deepest(blocks int) int {
 	if blocks < 4 {
 		return level.Pick(6, 10)
@@ -34,8 +34,9 @@ func TestEveryShortUseIsTheHandouts(t *testing.T) {
 	}
 }
 
-// Ensure that every call follows the handout at boundaries of a sequence's length: of a block, of a table, and the
-// maximum. The test tries this with and without shared blocks. The pools have no, one, two or many free blocks.
+// Ensure that every call follows the handout if a sequence's length is near a boundary. The boundaries are the end of a
+// block, the end of an L2 table, and the maximum length. The test tries this with and without shared blocks. The pools
+// have no, one, two or many free blocks.
 func TestEveryCallAtABoundaryIsTheHandouts(t *testing.T) {
 	level.SkipQuick(t)
 	s := newSubject()
@@ -91,7 +92,7 @@ func explore(t *testing.T, s *subject, b bounds) *explorer {
 		for _, op := range c.refused {
 			x.refused(c, op)
 		}
-		for _, op := range c.changes {
+		for _, op := range c.accepted {
 			x.changes(c, op)
 		}
 		x.runs(c)
@@ -143,9 +144,9 @@ func (x *explorer) changes(c useCase, op trace.Op) {
 	x.s.restore()
 }
 
-// several checks call, which appends data[i] to the sequence ids[i] for each i. If single appends would all succeed,
-// call must have the same effect; otherwise it must change nothing.
-func (x *explorer) several(c useCase, ids, data []int32, call func() error) {
+// checkAppends runs call, which must append data[i] to the sequence ids[i] for each i. If the same appends, made one by
+// one, would all succeed, call must have the same effect. If one of them would fail, call must fail and change nothing.
+func (x *explorer) checkAppends(c useCase, ids, data []int32, call func() error) {
 	want := c.state.clone()
 	all := true
 	for i, id := range ids {
@@ -196,7 +197,7 @@ func (x *explorer) runs(c useCase) {
 			for i := range n {
 				ids[i], data[i] = s.ID, int32(i)
 			}
-			x.several(c, ids, data, func() error { return x.s.library.AppendRun(x.s.engine, s, &data[0], int32(n)) })
+			x.checkAppends(c, ids, data, func() error { return x.s.library.AppendRun(x.s.engine, s, &data[0], int32(n)) })
 		}
 	}
 }
@@ -218,7 +219,7 @@ func (x *explorer) batches(c useCase) {
 		for i, s := range seqs {
 			ids[i], data[i] = s.ID, int32(100+i)
 		}
-		x.several(c, ids, data, func() error {
+		x.checkAppends(c, ids, data, func() error {
 			return x.s.library.AppendBatch(x.s.engine, &seqs[0], &data[0], int32(len(seqs)))
 		})
 	}
@@ -304,9 +305,9 @@ func TestCopyOnWriteEverywhereIsTheHandouts(t *testing.T) {
 			for i := range ids {
 				ids[i], data[i] = 2, int32(i)
 			}
-			x.several(c, ids, data, func() error { return x.s.library.AppendRun(x.s.engine, child, &data[0], int32(n)) })
+			x.checkAppends(c, ids, data, func() error { return x.s.library.AppendRun(x.s.engine, child, &data[0], int32(n)) })
 		}
 		ids, data := []int32{2}, []int32{7}
-		x.several(c, ids, data, func() error { return x.s.library.AppendBatch(x.s.engine, &child, &data[0], 1) })
+		x.checkAppends(c, ids, data, func() error { return x.s.library.AppendBatch(x.s.engine, &child, &data[0], 1) })
 	}
 }

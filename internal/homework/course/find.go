@@ -4,8 +4,8 @@ package course
 // for them.
 const plainNodes = 16
 
-// nearNodes is the number of nodes after plainNodes that have no cache entries either, because reading them costs less
-// than a cache entry.
+// nearNodes is the number of nodes, after the first plainNodes, for which there are no cache entries either. Reading
+// these nodes costs less than a cache entry.
 const nearNodes = 8
 
 // find returns the first sequence of the list with the id, or nil if there is none. A NULL link ends the list, as the
@@ -56,9 +56,9 @@ func walkFirst(e *Engine, id int32) (n *Node, found bool) {
 	return n, false
 }
 
-// walkRest searches the list from n on. If it finds the id, it returns the sequence. It also adds a cache entry,
-// except for a sequence near the head and in a strict library. If it does not find the id, last is the last node of
-// the list, or nil as in absent.
+// walkRest searches the list from n on. If it finds the id, it returns the sequence. It also adds a cache entry, except
+// for a sequence near the head and in a strict library. If it does not find the id, last is the last node of the list.
+// If a sequence added at the end of the list needs no cache entry, last is nil.
 func (c *core) walkRest(e *Engine, n *Node, id int32) (s *Sequence, last *Node) {
 	w := walk{engine: e, id: id, next: n}
 	if c.lib.Strict {

@@ -22,8 +22,8 @@ type flatArena struct {
 }
 
 type flatChunk struct {
-	at, size int
-	live     bool
+	offset, size int
+	live         bool
 }
 
 const (
@@ -49,18 +49,18 @@ func (a *flatArena) Get(chunks []Chunk) bool {
 		return false
 	}
 	for i := range chunks {
-		at := (a.used + 15) &^ 15
-		end := at + int(chunks[i].Size)
-		fill(a.space[a.used:at], guardByte)
+		offset := (a.used + 15) &^ 15
+		end := offset + int(chunks[i].Size)
+		fill(a.space[a.used:offset], guardByte)
 		if chunks[i].Zero != 0 {
-			fill(a.space[at:end], 0)
+			fill(a.space[offset:end], 0)
 		} else {
-			fill(a.space[at:end], freshByte)
+			fill(a.space[offset:end], freshByte)
 		}
 		fill(a.space[end:end+flatGuard], guardByte)
 		a.used = end + flatGuard
-		a.chunks = append(a.chunks, flatChunk{at, end - at, true})
-		chunks[i].At = unsafe.Pointer(&a.space[at])
+		a.chunks = append(a.chunks, flatChunk{offset, end - offset, true})
+		chunks[i].At = unsafe.Pointer(&a.space[offset])
 	}
 	return true
 }
@@ -77,9 +77,9 @@ func (a *flatArena) Put(first, single unsafe.Pointer) {
 }
 
 func (a *flatArena) find(p unsafe.Pointer) *flatChunk {
-	at := int(uintptr(p) - uintptr(unsafe.Pointer(&a.space[0])))
+	offset := int(uintptr(p) - uintptr(unsafe.Pointer(&a.space[0])))
 	for i := range a.chunks {
-		if a.chunks[i].at == at && a.chunks[i].live {
+		if a.chunks[i].offset == offset && a.chunks[i].live {
 			return &a.chunks[i]
 		}
 	}
@@ -92,7 +92,7 @@ func (a *flatArena) free(p unsafe.Pointer) {
 		panic("freed what was not allocated")
 	}
 	c.live = false
-	fill(a.space[c.at:c.at+c.size], freedByte)
+	fill(a.space[c.offset:c.offset+c.size], freedByte)
 }
 
 func (a *flatArena) live() int {
@@ -107,7 +107,7 @@ func (a *flatArena) live() int {
 
 func (a *flatArena) checkGuards() error {
 	for _, c := range a.chunks {
-		if only(a.space[c.at+c.size:c.at+c.size+flatGuard], guardByte) && (c.live || only(a.space[c.at:c.at+c.size], freedByte)) {
+		if consistsOf(a.space[c.offset+c.size:c.offset+c.size+flatGuard], guardByte) && (c.live || consistsOf(a.space[c.offset:c.offset+c.size], freedByte)) {
 			continue
 		}
 		return fmt.Errorf("a write after or into a chunk of %d bytes (live: %t)", c.size, c.live)
@@ -115,13 +115,13 @@ func (a *flatArena) checkGuards() error {
 	return nil
 }
 
-func fill(to []byte, with byte) {
-	for i := range to {
-		to[i] = with
+func fill(dst []byte, value byte) {
+	for i := range dst {
+		dst[i] = value
 	}
 }
 
-func only(in []byte, b byte) bool { return bytes.Count(in, []byte{b}) == len(in) }
+func consistsOf(data []byte, b byte) bool { return bytes.Count(data, []byte{b}) == len(data) }
 
 type subject struct {
 	arena   *flatArena

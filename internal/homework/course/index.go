@@ -14,7 +14,7 @@ import (
 // must be removed, reset starts a new epoch. Each cache removes all its entries when it sees the new epoch. This
 // happens only after outside writes, and then costs each core a few searches.
 //
-// Only lookupCache uses the index. All methods except any require mu.
+// Only lookupCache uses the index. A caller of a method must hold mu, except for nonEmpty.
 type index struct {
 	mu    sync.Mutex
 	table table[named]
@@ -31,12 +31,12 @@ type named struct {
 	mentions int32 // entries that name it as a neighbour
 }
 
-func (n named) empty() bool       { return n.seq == nil }
-func (n named) same(o named) bool { return n.seq == o.seq }
-func (n named) hash() uint64      { return address(n.seq) * 0x9e3779b97f4a7c15 }
+func (n named) empty() bool          { return n.seq == nil }
+func (n named) sameKey(o named) bool { return n.seq == o.seq }
+func (n named) hash() uint64         { return address(n.seq) * 0x9e3779b97f4a7c15 }
 
-// any reports whether there is any entry. A program with few sequences never has one.
-func (x *index) any() bool { return x.used.Load() != 0 }
+// nonEmpty reports whether there is any entry. A program with few sequences never has one.
+func (x *index) nonEmpty() bool { return x.used.Load() != 0 }
 
 // keyOf returns the key of the cache entry for s: its engine and its id. ok is false if s has no entry.
 func (x *index) keyOf(s *Sequence) (e *Engine, id int32, ok bool) {
@@ -62,10 +62,10 @@ func (x *index) remove(h *entry) {
 	x.mention(h.engine, h.next, -1)
 }
 
-// mention adds the number by to the count of entries that refer to n as a neighbour. n is a node of e's list. The
-// head of the list is not counted. mention returns false if there is no memory.
-func (x *index) mention(e *Engine, n *Node, by int32) bool {
-	return n == &e.Active || x.change(sequenceOf(n), func(n *named) { n.mentions += by })
+// mention adds delta to the count of entries that refer to n as a neighbour. n is a node of e's list. The head of the
+// list is not counted. mention returns false if there is no memory.
+func (x *index) mention(e *Engine, n *Node, delta int32) bool {
+	return n == &e.Active || x.change(sequenceOf(n), func(n *named) { n.mentions += delta })
 }
 
 // change calls edit with the record of s. If there is no record, it first adds one. If no entry refers to s after the

@@ -75,7 +75,7 @@ func (j *journal) release() {
 // place does what append does for a logical block, but postpones copying the block and allocating a table.
 func (j *journal) place(st *step, s *Sequence, logical uint32) error {
 	e := j.engine
-	home, entry := s.at(logical)
+	home, entry := s.lookup(logical)
 	switch block.NeedOf(e.counts(), entry) {
 	case block.Nothing:
 		*st = step{block: entry, old: inPlace}
@@ -101,7 +101,7 @@ func (j *journal) place(st *step, s *Sequence, logical uint32) error {
 	return nil
 }
 
-// settle allocates all L2 tables that are still in scratch memory, in one call of memory, and copies the scratch
+// settle allocates all L2 tables that are still in scratch memory, by one call of memory.Get, and copies the scratch
 // tables into them. It returns false if the allocation fails.
 func (j *journal) settle(memory Memory) bool {
 	if len(j.tables) == 0 {

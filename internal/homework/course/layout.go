@@ -76,9 +76,9 @@ func (e *Engine) records(id int32) *[KVPerBlock]int32 {
 	return (*[KVPerBlock]int32)(unsafe.Add(e.Pool, int(id)*BlockSize))
 }
 
-// at looks up a logical block, which must be below MaxLogicalBlocks. home points to the entry of the L1 table for the
-// logical block's L2 table. entry is the block at this logical block, or None if there is none.
-func (s *Sequence) at(logical uint32) (home **L2Table, entry int32) {
+// lookup returns the block at a logical block of s, or None if no block is mapped there. home is the address of the L1
+// entry that points to the logical block's L2 table. logical must be below MaxLogicalBlocks.
+func (s *Sequence) lookup(logical uint32) (home **L2Table, entry int32) {
 	home = &s.BlockTable[logical/L2Size%L1Size]
 	if *home == nil {
 		return home, block.None

@@ -18,8 +18,8 @@ type Library struct {
 	index index
 }
 
-// With 64 locks, the probability that two of 8 engines share one is 0.37. The table of cores has 104 KiB, of which
-// only the cores in use are touched.
+// With 64 cores, the probability that two of 8 engines share one is 0.37. The array of 64 cores takes 104 KiB of
+// address space, but the library touches only the memory of cores in use.
 const (
 	coreBits = 6
 	cores    = 1 << coreBits
@@ -79,12 +79,12 @@ func coreOf(e *Engine) uint64 {
 	return uint64(uintptr(unsafe.Pointer(e))) * 0x9e3779b97f4a7c15 >> (64 - coreBits)
 }
 
-// Init makes an engine with the size/BlockSize blocks at pool (handout, task 1).
+// Init makes an engine on a pool of size bytes, which has size/BlockSize blocks (handout, task 1).
 func (l *Library) Init(pool unsafe.Pointer, size uintptr) (*Engine, error) {
 	c := l.lock(nil)
 	e, err := c.init(pool, size)
 	c.unlock()
-	if err == nil && l.index.any() {
+	if err == nil && l.index.nonEmpty() {
 		// The host may have freed an engine by hand, without llm_destroy. The new engine may have the same address,
 		// and the cache may still have entries for the old engine.
 		c = l.lock(e)

@@ -40,9 +40,10 @@ func (l *lock) Lock() {
 	l.lockSlow(me)
 }
 
-// Unlock reads shared, not owner, because another goroutine may set owner to revoked while the owner has the lock.
-// This goroutine sets shared to true only after the owner has set busy to 0. While shared is false, the caller is
-// therefore the owner, and sets busy to 0 to release the lock.
+// Unlock reads shared to find out which kind of lock to release. It cannot read owner for that, because a second thread
+// may set owner to revoked while the owner still holds the lock. The second thread sets shared only after the owner has
+// released the lock by setting busy to 0. So if shared is false, the caller is the owner, and releases the lock by
+// setting busy to 0.
 func (l *lock) Unlock() {
 	if !l.shared {
 		l.busy = 0

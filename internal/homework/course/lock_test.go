@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that a lock excludes a second goroutine when it takes the lock for the first time. Meanwhile the owner
-// repeatedly locks and unlocks it.
+// Ensure that two goroutines never hold the lock at the same time, even while the lock changes into an ordinary mutex.
+// It changes when the second goroutine takes it for the first time. The owner keeps locking and unlocking meanwhile.
 func TestALockExcludesWhileItsOwnershipEnds(t *testing.T) {
 	level.SkipQuick(t)
 	const times = 20
@@ -107,5 +107,5 @@ func TestThreadsWithAnEngineEach(t *testing.T) {
 	}
 	group.Wait()
 	require.Empty(t, b.arena.live)
-	require.False(t, b.library.index.any())
+	require.False(t, b.library.index.nonEmpty())
 }

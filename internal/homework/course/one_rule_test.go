@@ -90,15 +90,15 @@ func TestTheExhaustiveTestsCatchEveryBrokenRule(t *testing.T) {
 			if i > 0 && !level.Long() {
 				return
 			}
-			out, err := broken(rule.test, list)
+			out, err := runReplaced(rule.test, list)
 			require.Error(t, err, "it is not caught")
 			require.Contains(t, out, "--- FAIL: "+rule.test, out)
 		})
 	}
 }
 
-// broken runs a test with one source file replaced as the overlay in the file list says.
-func broken(test, list string) (out string, err error) {
+// runReplaced runs a test with one source file replaced. list is the path of an overlay file for go test -overlay.
+func runReplaced(test, list string) (out string, err error) {
 	cmd := exec.Command("go", "test", "-buildvcs=false", "-vet=off", "-ldflags=-s -w", "-overlay", list, "-run", "^"+test+"$", "-count=1", ".")
 	cmd.Env = append(os.Environ(), "LLM_TEST_LONG=")
 	text, err := cmd.CombinedOutput()

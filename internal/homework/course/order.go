@@ -9,7 +9,10 @@ import (
 // last search. It may be wrong and may refer to freed memory, so a node is read only after a link of the list itself
 // has led to it.
 //
-// Its memory is pages from the kernel, as that of a table is.
+// During a search, nodes has two parts. The first part has the nodes that the search has already met, and the rest is
+// the guess for the following nodes. There may be a gap of outdated nodes between the two parts.
+//
+// The memory of nodes is pages from the kernel, for the reasons given at table.
 type order struct {
 	engine *Engine
 	nodes  []*Node
@@ -17,7 +20,7 @@ type order struct {
 
 const (
 	firstOrder = 512 // nodes in one page
-	maxAhead   = 8   // how far ahead a node is searched for in the guess
+	maxAhead   = 8   // nodes of the guess in which a node is searched for
 )
 
 // forEngine returns o. If o is the order of another engine, forEngine first makes it the empty order of e.
@@ -28,32 +31,32 @@ func (o *order) forEngine(e *Engine) *order {
 	return o
 }
 
-// ahead searches the guess for n, beginning at the index from. It returns the distance from there to n, or 0 if n is
-// not among the next maxAhead nodes.
-func (o *order) ahead(from int, n *Node) int {
-	if from >= len(o.nodes) {
+// distance searches for n in the next maxAhead nodes of the guess, which begins at nodes[guess]. It returns how many
+// nodes of the guess come before n. It returns 0 if n is not among them, or is the first of them.
+func (o *order) distance(guess int, n *Node) int {
+	if guess >= len(o.nodes) {
 		return 0
 	}
-	return max(0, slices.Index(o.nodes[from:min(len(o.nodes), from+maxAhead)], n))
+	return max(0, slices.Index(o.nodes[guess:min(len(o.nodes), guess+maxAhead)], n))
 }
 
-// met records that n is at the index to in the list. The guess for the following nodes begins at the index from. If
-// recording n overwrites the first node of the guess, the guess begins one node later; met returns the index where it
-// begins. It returns -1 if there is no memory.
-func (o *order) met(to, from int, n *Node) int {
-	if to == len(o.nodes) {
-		if to == cap(o.nodes) && !o.grow() {
+// record stores n, the next node that the search has met, as nodes[index]. The guess begins at nodes[guess]. If this
+// overwrites the first node of the guess, the guess begins one node later. record returns the index at which the guess
+// then begins, or -1 if there is no memory.
+func (o *order) met(index, guess int, n *Node) int {
+	if index == len(o.nodes) {
+		if index == cap(o.nodes) && !o.grow() {
 			return -1
 		}
-		o.nodes = o.nodes[:to+1]
+		o.nodes = o.nodes[:index+1]
 	}
-	o.nodes[to] = n
-	return max(from, to+1)
+	o.nodes[index] = n
+	return max(guess, index+1)
 }
 
-func (o *order) close(to, from int) {
-	if to < from {
-		o.nodes = o.nodes[:to+copy(o.nodes[to:], o.nodes[from:])]
+func (o *order) close(index, guess int) {
+	if index < guess {
+		o.nodes = o.nodes[:index+copy(o.nodes[index:], o.nodes[guess:])]
 	}
 }
 

@@ -172,7 +172,7 @@ func (c *core) link(e *Engine, s *Sequence, last *Node) {
 	}
 }
 
-// linkTail adds n at the end of the list, before its head.
+// linkTail adds n at the end of the list. The list is circular, so n becomes the node before head.
 func linkTail(head, n *Node) {
 	tail := head.Prev
 	n.Prev, n.Next = tail, head

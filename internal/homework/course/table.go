@@ -16,7 +16,7 @@ type table[R record[R]] struct {
 
 type record[R any] interface {
 	empty() bool
-	same(R) bool
+	sameKey(R) bool
 	hash() uint64
 }
 
@@ -32,7 +32,7 @@ func address[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
 func (t *table[R]) find(key R) int {
 	mask := len(t.slots) - 1
 	i := int(key.hash() >> t.shift)
-	for !t.slots[i].empty() && !t.slots[i].same(key) {
+	for !t.slots[i].empty() && !t.slots[i].sameKey(key) {
 		i = (i + 1) & mask
 	}
 	return i
@@ -62,8 +62,9 @@ func (t *table[R]) add(r R) *R {
 	return slot
 }
 
-// remove removes the record with this key and closes the gap. The search for a record begins at the slot that its
-// hash selects. So remove moves each following record into the gap, unless that slot is after the gap.
+// remove removes the record with this key and closes the gap. A search for a record begins at its home slot, which its
+// hash selects, and ends at the first empty slot. So the gap would hide each following record whose home slot is not
+// after the gap. remove moves such a record into the gap, and continues with the gap that this record has left.
 func (t *table[R]) remove(key R) {
 	if t.used == 0 {
 		return

@@ -27,42 +27,42 @@ func (w *walk) plain() {
 func (w *walk) guided(o *order) {
 	head, id := &w.engine.Active, w.id
 	prev, next := w.prev, w.next
-	from, to := 0, 0 // nodes[:to] were found, nodes[from:] is the guess for the rest
+	guess, index := 0, 0 // nodes[:index] were met, nodes[guess:] is the guess for the rest
 	for {
-		start := from
-		for nodes := o.nodes; from < len(nodes); from++ {
-			n := nodes[from]
+		start := guess
+		for nodes := o.nodes; guess < len(nodes); guess++ {
+			n := nodes[guess]
 			if n != next || idOf(n) == id {
 				break
 			}
-			if from != to {
-				nodes[to] = n
+			if guess != index {
+				nodes[index] = n
 			}
-			to++
+			index++
 			prev, next = n, n.Next
 		}
-		w.steps += from - start
+		w.steps += guess - start
 		if next == head || next == nil {
-			o.nodes = o.nodes[:to]
+			o.nodes = o.nodes[:index]
 			break
 		}
 		if idOf(next) == id {
 			w.found = true
-			o.close(to, from)
+			o.close(index, guess)
 			break
 		}
-		if skip := o.ahead(from, next); skip > 0 {
-			from += skip
+		if skip := o.distance(guess, next); skip > 0 {
+			guess += skip
 			continue
 		}
-		if from = o.met(to, from, next); from < 0 {
+		if guess = o.met(index, guess, next); guess < 0 {
 			// Without memory the order ends here.
-			o.nodes = o.nodes[:to]
+			o.nodes = o.nodes[:index]
 			w.prev, w.next = prev, next
 			w.plain()
 			return
 		}
-		to++
+		index++
 		prev, next = next, next.Next
 		w.steps++
 	}

@@ -28,14 +28,14 @@ func (y *yardstick) find(e *Engine, id int32) *Sequence {
 	return nil
 }
 
-func (y *yardstick) inside(e *Engine, id int32) bool {
+func (y *yardstick) inPool(e *Engine, id int32) bool {
 	return id >= 0 && id < e.Total && e.RefCount != nil
 }
 
 // firstFit follows the handout: "use a for loop from 0 to total_local_blocks - 1 and pick the very first block where
 // ref_count == 0".
 func (y *yardstick) firstFit(e *Engine) int32 {
-	for id := int32(0); y.inside(e, id); id++ {
+	for id := int32(0); y.inPool(e, id); id++ {
 		if *e.count(id) == 0 {
 			return id
 		}
@@ -45,7 +45,7 @@ func (y *yardstick) firstFit(e *Engine) int32 {
 
 func (y *yardstick) zeros(e *Engine) int {
 	zeros := 0
-	for id := int32(0); y.inside(e, id); id++ {
+	for id := int32(0); y.inPool(e, id); id++ {
 		if *e.count(id) == 0 {
 			zeros++
 		}
@@ -115,7 +115,7 @@ func (y *yardstick) free(e *Engine, id int32) *Sequence {
 			continue
 		}
 		for _, entry := range s.BlockTable[i] {
-			if entry != -1 && y.inside(e, entry) {
+			if entry != -1 && y.inPool(e, entry) {
 				*e.count(entry)--
 				if *e.count(entry) == 0 {
 					e.Free++
@@ -142,7 +142,7 @@ func (y *yardstick) fork(e *Engine, parentID, id int32) *Sequence {
 		}
 		tables++
 		for _, entry := range l2 {
-			if entry != -1 && !y.inside(e, entry) {
+			if entry != -1 && !y.inPool(e, entry) {
 				return nil
 			}
 		}
@@ -185,7 +185,7 @@ func (y *yardstick) appendTo(e *Engine, s *Sequence, data int32) bool {
 	if l2 != nil {
 		entry = l2[logical%16]
 	}
-	if entry != -1 && !y.inside(e, entry) {
+	if entry != -1 && !y.inPool(e, entry) {
 		return false
 	}
 	if entry == -1 || *e.count(entry) > 1 {

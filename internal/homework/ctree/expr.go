@@ -65,10 +65,10 @@ func (c *converter) operation(n cc.ExpressionNode) *Expr {
 	return &Expr{Op: Other}
 }
 
-// binary converts an expression whose grammar rule has a binary operator. Package cc uses this rule also for an
-// expression without the operator. absent is set for such an expression, and binary converts only right.
-func (c *converter) binary(absent bool, op Op, t cc.Token, left, right cc.ExpressionNode) *Expr {
-	if absent {
+// binary converts an expression of a grammar rule that has a binary operator. Package cc uses such a rule also for an
+// expression without the operator. Then noOperator is set, and the expression is right alone.
+func (c *converter) binary(noOperator bool, op Op, t cc.Token, left, right cc.ExpressionNode) *Expr {
+	if noOperator {
 		return c.expr(right)
 	}
 	return &Expr{Op: op, Operator: t.SrcStr(), Args: []*Expr{c.expr(left), c.expr(right)}}

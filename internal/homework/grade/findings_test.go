@@ -29,7 +29,7 @@ func TestAFindingHelps(t *testing.T) {
 	)
 	for _, c := range []struct {
 		name     string
-		only     string // names of traces to play (parts are enough); empty: all
+		traces   string // names of traces to play (parts are enough); empty: all
 		source   string
 		channel  compare.Channel
 		sentence string
@@ -74,7 +74,7 @@ func TestAFindingHelps(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			g := *g
-			g.Only = c.only
+			g.Only = c.traces
 			r := gradedBy(t, &g, putText(t, c.source))
 			require.NotEmpty(t, r.Findings)
 			f := r.Findings[0]
@@ -127,8 +127,8 @@ func TestRefusedSystemCallsAreNamed(t *testing.T) {
 		"dup (which perror makes; it prints its message all the same), openat (which fopen makes, and sysconf), sched_getaffinity")
 }
 
-// Ensure that the report names a refused system call in every function of the homework. It also names a system call
-// that is made only in the last step of a sweep.
+// Ensure that the report names every refused system call, in whichever function of the homework it is made. This holds
+// even for a system call that is made only in the last step of a sweep.
 func TestRefusedSystemCallsAreNamedWhereverTheyAreMade(t *testing.T) {
 	level.SkipQuick(t)
 	source := corpus.Changed(t,
@@ -149,7 +149,7 @@ func TestRefusedSystemCallsAreNamedWhereverTheyAreMade(t *testing.T) {
 		strings.Join(r.Notes, "\n"))
 }
 
-// Ensure that after a call of a function has not returned under Memcheck, the function is not called there again.
+// Ensure that if a call of a function does not return under Memcheck, Memcheck runs no further call of the function.
 // This costs only the memory points of the function's own task.
 func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) {
 	if !level.Long() {
@@ -160,9 +160,9 @@ func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) 
 		stores = "    records[offset] = kv_data;\n"
 	)
 	for _, test := range []struct {
-		name  string
-		calls int    // of llm_init, the last of which does not come back
-		where string // a complaint of append_kv is made
+		name      string
+		calls     int    // of llm_init, the last of which does not come back
+		condition string // a complaint of append_kv is made
 	}{
 		{"a complaint after it", 10, "logical > 200"},
 		{"a complaint before and after it", 40, "1"},
@@ -170,7 +170,7 @@ func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) 
 		t.Run(test.name, func(t *testing.T) {
 			source := corpus.Changed(t,
 				inits, fmt.Sprintf("    static int calls;\n    while (++calls >= %d) {\n        calls = %[1]d;\n    }\n", test.calls)+inits,
-				stores, "    if ("+test.where+") {\n        int *volatile unset = malloc(sizeof *unset);\n"+
+				stores, "    if ("+test.condition+") {\n        int *volatile unset = malloc(sizeof *unset);\n"+
 					"        if (*unset == 12345) {\n            offset = 0;\n        }\n        free(unset);\n    }\n"+stores)
 			r := gradedBy(t, newGrader(t), putText(t, source))
 			require.Nil(t, r.Rejected)
@@ -333,9 +333,9 @@ func TestAGlobalVariableOfLLMInitIsDistinguishedFromATable(t *testing.T) {
 	global = strings.ReplaceAll(global, "sizeof *refs", "sizeof(int)")
 	noTable := func(before, after string) string { return corpus.Changed(t, before, after) }
 	for _, c := range []struct {
-		name, only, source string
-		says               string
-		remark             bool
+		name, traces, source string
+		says                 string
+		remark               bool
 	}{
 		{"create_sequence", "task2_needs", global, "it uses a pointer that is NULL", true},
 		{"free_sequence", "task2_free_releases", global, "it uses a pointer that is NULL", true},
@@ -350,7 +350,7 @@ func TestAGlobalVariableOfLLMInitIsDistinguishedFromATable(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			g := *g
-			g.Only = c.only
+			g.Only = c.traces
 			r := gradedBy(t, &g, putText(t, c.source))
 			require.NotEmpty(t, r.Findings)
 			f := r.Findings[0]

@@ -114,9 +114,9 @@ func (g *Grader) max() float64 {
 	return r.MaxScore
 }
 
-// None returns the report of a student without a gradable file. why is the reason.
-func (g *Grader) None(path, why string) *Report {
-	return &Report{File: path, MaxScore: g.max(), Setting: g.setting, Rules: g.Version(), Rejected: &Rejection{Stage: NoFile, Text: why}}
+// None returns the report of a student without a gradable file. reason says why the file cannot be graded.
+func (g *Grader) None(path, reason string) *Report {
+	return &Report{File: path, MaxScore: g.max(), Setting: g.setting, Rules: g.Version(), Rejected: &Rejection{Stage: NoFile, Text: reason}}
 }
 
 // Replay plays one trace on a submission and gives no points.

@@ -138,8 +138,9 @@ func (f firsts) write(t *testing.T) {
 // Ensure that each wrong submission in the table of mutants loses points in its task. Its report must quote the
 // sentence of the handout that sentences.txt names. Each correct variant must lose no points.
 //
-// With -matrix, or in make test-long, every mutant goes through every stage. Otherwise only some mutants are graded
-// (typicalOf). Then a mutant skips the later stages if a directed trace of its task detects it.
+// With -matrix, or in make test-long, every mutant goes through every stage. In make test, only the mutants that
+// typicalOf returns are graded. To save time, such a mutant skips the later stages if a directed trace of its task
+// detects it.
 func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -200,7 +201,7 @@ func requireEveryStageIsNeeded(t *testing.T, kills *killMatrix) {
 		return // only some were graded in every stage
 	}
 	for _, stages := range [][]grade.StageName{{grade.Directed}, {grade.Heap}, {grade.Memcheck}, {grade.Sanitizers}} {
-		if only := kills.only(stages...); len(only) == 0 {
+		if only := kills.caughtOnlyBy(stages...); len(only) == 0 {
 			t.Errorf("the stages %q see nothing that no others do", stages)
 		}
 	}
@@ -346,7 +347,7 @@ func (k *killMatrix) add(m corpus.Mutant, r *grade.Report) {
 	}
 }
 
-func (k *killMatrix) only(stages ...grade.StageName) (ids []string) {
+func (k *killMatrix) caughtOnlyBy(stages ...grade.StageName) (ids []string) {
 	for id, seen := range k.seen {
 		if !slices.ContainsFunc(seen, func(name grade.StageName) bool { return !slices.Contains(stages, name) }) && len(seen) > 0 {
 			ids = append(ids, id)
@@ -379,6 +380,6 @@ func (k *killMatrix) print(all []corpus.Mutant) {
 				sees++
 			}
 		}
-		fmt.Printf("%s: %d seen, %d by nothing else: %s\n", name, sees, len(k.only(name)), strings.Join(k.only(name), " "))
+		fmt.Printf("%s: %d seen, %d by nothing else: %s\n", name, sees, len(k.caughtOnlyBy(name)), strings.Join(k.caughtOnlyBy(name), " "))
 	}
 }

@@ -208,14 +208,14 @@ func (g *grading) addFinding(part Part, c candidate) error {
 	return nil
 }
 
-// matching returns the first difference in r that shows the same mistake as d, or nil. If alone is set, only the
+// matching returns the first difference in r that shows the same mistake as d, or nil. If firstOnly is set, only the
 // first difference of r is considered.
-func matching(r compare.Result, d *compare.Difference, alone bool) *compare.Difference {
+func matching(r compare.Result, d *compare.Difference, firstOnly bool) *compare.Difference {
 	for _, o := range r.All {
 		if o.Same(d) && (o.Sentence("") == d.Sentence("") || d.Has(compare.NullPointer) && o.Has(compare.NullTable)) {
 			return o // where llm_init was called, the pointer has a name
 		}
-		if alone {
+		if firstOnly {
 			break
 		}
 	}
@@ -229,7 +229,7 @@ func (g *grading) finding(c candidate) (Finding, error) {
 	if d.Hangs || d.Channel == compare.Allocations { // would be waited for each time
 		return f, nil
 	}
-	ops, alone, own, err := g.start(&f)
+	ops, isFirst, worksAfterInit, err := g.start(&f)
 	if err != nil {
 		return f, err
 	}
@@ -240,7 +240,7 @@ func (g *grading) finding(c candidate) (Finding, error) {
 			return nil, nil
 		}
 		r, err := g.play(ops)
-		return matching(r, d, alone), err
+		return matching(r, d, isFirst), err
 	}
 	if f.Ops, f.Difference, err = compare.Shrink(ops, f.Difference, play, g.Tries); err != nil {
 		return f, err
@@ -250,22 +250,25 @@ func (g *grading) finding(c candidate) (Finding, error) {
 			return op.Engine == last.Engine && (op.Kind == trace.Destroy || op.A == last.A || op.A == last.B && last.Kind.Single() == trace.Fork)
 		})
 	}
-	if own || d.Channel == compare.Death {
-		f.Lines = append(f.Lines, remarkOnInit(f.Steps(), own)...)
+	if worksAfterInit || d.Channel == compare.Death {
+		f.Lines = append(f.Lines, remarkOnInit(f.Steps(), worksAfterInit)...)
 	}
 	f.Scene, err = compare.Look(g.program.Native(), f.Ops, f.Difference)
 	return f, err
 }
 
-// start returns the trace that Shrink should shorten for a finding. It sets the finding's difference to the one in this
-// trace.
+// start returns the trace that Shrink should shorten for a finding. To choose it, start plays up to four versions of
+// the finding's trace. They differ in the calls that the submission makes; the grader does the work of all other calls:
 //
-// It plays up to four versions of the finding's trace. In the first, the submission makes all calls. In the second, it
-// makes the calls of the failing function and of llm_init, and in the third only those of the failing function. The
-// fourth is the original. start returns the first version in which the first difference is the finding's. alone is then
-// true. If there is no such version, it returns the original and alone is false. own reports that the second version
-// was played and shows no difference at all.
-func (g *grading) start(f *Finding) (ops []trace.Op, alone, own bool, err error) {
+//   - all calls,
+//   - the calls of the failing function and of llm_init,
+//   - the calls of the failing function,
+//   - the same calls as in the finding's trace.
+//
+// start returns the first version whose first difference shows the finding's mistake. It stores this difference in the
+// finding, and isFirst is true. If there is no such version, start returns the finding's trace, and isFirst is false.
+// worksAfterInit reports whether the second version was played and showed no difference.
+func (g *grading) start(f *Finding) (ops []trace.Op, isFirst, worksAfterInit bool, err error) {
 	kind := f.Op.Kind.Single()
 	for i, ops := range [][]trace.Op{trace.Isolate(f.Ops, six...), g.isolate(f.Ops, kind, trace.Init), g.isolate(f.Ops, kind), f.Ops} {
 		r, err := g.play(ops)
@@ -274,11 +277,11 @@ func (g *grading) start(f *Finding) (ops []trace.Op, alone, own bool, err error)
 		}
 		if first := matching(r, f.Difference, true); first != nil {
 			f.Difference = first
-			return ops[:first.Step+1], true, own, nil
+			return ops[:first.Step+1], true, worksAfterInit, nil
 		}
-		own = own || i == 1 && len(r.All) == 0
+		worksAfterInit = worksAfterInit || i == 1 && len(r.All) == 0
 	}
-	return f.Ops, false, own, nil
+	return f.Ops, false, worksAfterInit, nil
 }
 
 // A hang is a trace whose last call did not return.
@@ -296,7 +299,7 @@ func (g *grading) play(ops []trace.Op) (r compare.Result, err error) {
 		return h.patience == patience && len(h.ops) <= len(ops) && slices.Equal(h.ops, ops[:len(h.ops)])
 	})
 	if i >= 0 {
-		r = g.known[i].again()
+		r = g.known[i].asKnown()
 	} else if r, err = compare.Play(g.program.Native(), ops); err != nil {
 		return r, err
 	}
@@ -314,7 +317,7 @@ func (g *grading) play(ops []trace.Op) (r compare.Result, err error) {
 	return r, nil
 }
 
-func (h hang) again() compare.Result {
+func (h hang) asKnown() compare.Result {
 	r := h.result
 	r.All = slices.Clone(r.All)
 	last := *r.All[len(r.All)-1]

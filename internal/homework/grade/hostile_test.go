@@ -55,8 +55,8 @@ func attacks(t *testing.T) []attack {
 func deserved(expect string, r *grade.Report) bool {
 	less := r.Score < r.MaxScore
 	rejected := r.Rejected != nil && r.Score == 0
-	found := func(is func(f grade.Finding) bool) bool {
-		return rejected || less && slices.ContainsFunc(r.Findings, is)
+	found := func(matches func(f grade.Finding) bool) bool {
+		return rejected || less && slices.ContainsFunc(r.Findings, matches)
 	}
 	switch expect {
 	case "attack":
@@ -132,8 +132,8 @@ func honestOnes(t *testing.T) (all []attack) {
 	return append(all, attack{id: "C5", source: corpus.Source(t, "C5")})
 }
 
-// gradeAll grades a class, four submissions at a time. To save time, it omits the sweeps and most traces of most
-// attacks, except in make test-long and with -loaded (gradeAtOnce).
+// gradeAll grades a class, four submissions at a time. To save time, gradeAtOnce omits the sweeps, and for most attacks
+// also most other traces. In make test-long and with -loaded it omits nothing.
 func gradeAll(t *testing.T, g *grade.Grader, dir string, class []attack) (reports []*grade.Report) {
 	t.Helper()
 	for i, r := range gradeAtOnce(g, dir, class, 4) {

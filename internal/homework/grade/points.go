@@ -15,8 +15,8 @@ const Tasks = 5
 // Points are what can be earned. Staff may edit them.
 type Points struct {
 	Tasks [Tasks]float64 `json:"tasks"` // points of each task
-	// The parts of a task's points, in percent. A task gets the Hidden points if it has no mistake. It gets the same
-	// fraction of the Memory points as of the Directed points.
+	// The parts of a task's points, in percent. A task earns its Hidden points if it has no mistake. Its Memory points
+	// depend on its directed tests: if only half of these pass, it can earn only half of the Memory points.
 	Directed float64 `json:"directed"`
 	Hidden   float64 `json:"hidden"`
 	Memory   float64 `json:"memory"`
@@ -75,8 +75,9 @@ func (p *Points) Max() float64 {
 	return round(sum)
 }
 
-// award sets the points of each test, in whole hundredths, and the sums of the report. A task gets the same fraction
-// of its memory points as of its directed tests, because the memory of calls that do not work cannot be checked.
+// award sets the points of each test, in whole hundredths, and the sums of the report. If only some of a task's
+// directed tests pass, the task can earn only the same fraction of its memory points, because a memory test cannot
+// check the calls that do not work.
 func (p *Points) award(r *Report) {
 	var asked, passed [Tasks + 1]float64
 	for _, t := range r.Tests {

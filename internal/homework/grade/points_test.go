@@ -97,7 +97,8 @@ func TestStoredReportsHaveTheirPoints(t *testing.T) {
 	}
 }
 
-// Ensure that each test is worth whole hundredths, however the points are divided. A correct file must get all points.
+// Ensure that the points of each test are a multiple of 0.01, however the points are divided. A correct file must get
+// all points.
 func TestACorrectFileGetsEveryPoint(t *testing.T) {
 	correct := storedReports(t)["correct"]
 	for _, p := range []Points{

@@ -41,18 +41,18 @@ func TestTheSameFileGetsTheSameResult(t *testing.T) {
 			for range times - 1 {
 				again, err := here.File(file)
 				require.NoError(t, err)
-				same(t, first, again)
+				requireSame(t, first, again)
 			}
 			other, err := there.File(file)
 			require.NoError(t, err)
 			if other.Rejected == nil || m.Kind == corpus.Rejected {
-				same(t, first, other)
+				requireSame(t, first, other)
 			}
 		})
 	}
 }
 
-func same(t *testing.T, a, b *grade.Report) {
+func requireSame(t *testing.T, a, b *grade.Report) {
 	t.Helper()
 	require.Equal(t, a.Score, b.Score)
 	require.Equal(t, a.Failed(), b.Failed())

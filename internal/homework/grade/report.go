@@ -98,7 +98,7 @@ type Stage struct {
 func (r *Report) AllStages() []Stage {
 	all := slices.Clone([]Stage(r.Stages))
 	for _, name := range []StageName{Gate, Compile, Directed, OwnCalls, Random, Outside, Heap, Memcheck, Sanitizers, Rules} {
-		if r.Stages.at(name) == nil {
+		if r.Stages.find(name) == nil {
 			all = append(all, Stage{Name: name, Tasks: [Tasks]Status{NotRun, NotRun, NotRun, NotRun, NotRun}})
 		}
 	}

@@ -13,10 +13,10 @@ import (
 
 // A row is a row of the table in cmd/llmgrade/README.md: how many points a mistake costs in each task.
 type row struct {
-	name        string
-	source      string
-	least, most [grade.Tasks]float64 // points lost
-	alike       bool                 // another row or a mutant shows the same: run only in make test-long
+	name             string
+	source           string
+	minLost, maxLost [grade.Tasks]float64 // points lost
+	alike            bool                 // another row or a mutant shows the same: run only in make test-long
 }
 
 const stubs = `#include "llm_memory.h"
@@ -80,8 +80,8 @@ func TestPointsMeanWhatTheTableSays(t *testing.T) {
 			r := gradedBy(t, g, putText(t, c.source))
 			require.Nil(t, r.Rejected)
 			for i, points := range r.ByTask() {
-				require.GreaterOrEqual(t, task-points, c.least[i], "task %d: %v", i+1, r.Failed())
-				require.LessOrEqual(t, task-points, c.most[i]+1e-9, "task %d: %v", i+1, r.Failed())
+				require.GreaterOrEqual(t, task-points, c.minLost[i], "task %d: %v", i+1, r.Failed())
+				require.LessOrEqual(t, task-points, c.maxLost[i]+1e-9, "task %d: %v", i+1, r.Failed())
 			}
 		})
 	}

@@ -25,8 +25,8 @@ const maxSource = 1 << 20 // more than the gate allows
 // ReadSource reads a submission. path must be a regular file, or a file in a zip (hw.zip/llm_memory.c). A link is
 // refused because it could lead to another user's file, and a pipe because it could have no end.
 func ReadSource(path string) ([]byte, error) {
-	none := func(why string) ([]byte, error) {
-		return nil, fmt.Errorf("%s %w: %s", filepath.Base(path), errNoSource, why)
+	none := func(reason string) ([]byte, error) {
+		return nil, fmt.Errorf("%s %w: %s", filepath.Base(path), errNoSource, reason)
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	switch {

@@ -7,8 +7,8 @@ import (
 
 type stages []Stage
 
-// at returns the stage with a name, or nil if that stage has not begun.
-func (s stages) at(name StageName) *Stage {
+// find returns the stage with a name, or nil if that stage has not begun.
+func (s stages) find(name StageName) *Stage {
 	if i := slices.IndexFunc(s, func(s Stage) bool { return s.Name == name }); i >= 0 {
 		return &s[i]
 	}
@@ -22,7 +22,7 @@ func (s *stages) begin(name StageName, all bool) {
 	for i := range stage.Tasks {
 		stage.Tasks[i] = Passed
 		for _, before := range *s {
-			if before.Tasks[i] == Failed && !all && !name.always() {
+			if before.Tasks[i] == Failed && !all && !name.neverSkips() {
 				stage.Tasks[i] = NotRun
 			}
 		}
@@ -30,8 +30,9 @@ func (s *stages) begin(name StageName, all bool) {
 	*s = append(*s, stage)
 }
 
-// always reports whether a stage skips no task, because it finds mistakes that no other stage finds.
-func (n StageName) always() bool {
+// neverSkips reports whether a stage is run for every task, even if an earlier stage has found a mistake in the task.
+// Such a stage finds mistakes that no other stage finds.
+func (n StageName) neverSkips() bool {
 	return n == Directed || n == Memcheck || n == Sanitizers || n == Rules
 }
 
@@ -46,15 +47,15 @@ func (s stages) skip(name StageName) {
 
 // drop marks a stage as not run for a task, unless the task has failed the stage.
 func (s stages) drop(name StageName, task int) {
-	if status := &s.at(name).Tasks[task-1]; *status == Passed {
+	if status := &s.find(name).Tasks[task-1]; *status == Passed {
 		*status = NotRun
 	}
 }
 
 // open reports whether findings of a stage may be reported for a task. It returns false if the stage skips the task.
 func (s stages) open(name StageName, task int) bool {
-	stage := s.at(name)
+	stage := s.find(name)
 	return stage == nil || stage.Tasks[task-1] != NotRun
 }
 
-func (s stages) fail(name StageName, task int) { s.at(name).Tasks[task-1] = Failed }
+func (s stages) fail(name StageName, task int) { s.find(name).Tasks[task-1] = Failed }

@@ -89,9 +89,10 @@ func (g *grading) test(c traces.Case) (Test, *compare.Difference, error) {
 	return t, d, nil
 }
 
-// decides returns the difference that makes a directed trace fail, or nil. This is the first difference in a call
-// that the trace tests. In a trace about how memory is allocated (c.Shape), a wrong allocation comes first. A write
-// outside an allocation does not count here, because the stage Heap reports it.
+// decides returns the difference that makes a directed trace fail, or nil. This is the first difference in a call of a
+// function that the trace tests (c.Real), or in a call whose engine is NULL. In a trace about how memory is allocated
+// (c.Shape), an allocation of the wrong shape comes first. A write outside an allocation does not count, because the
+// stage Heap reports it.
 func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
 	if c.Shape {
 		for _, kind := range c.Real {
@@ -149,8 +150,9 @@ func (c candidate) sameAs(o candidate) bool {
 }
 
 // clarity returns a number that says how well a candidate explains its mistake. The number is greater if a call crashes
-// that must succeed, and if the trace tests the broken sentence. It is less if the failing call must succeed but the
-// trace is about calls that must fail. The name of such a trace would mislead.
+// that should succeed. It is also greater if the sentence that the trace tests is the one that the submission violates.
+// It is less if the failing call should succeed but the trace is about calls that must fail, because the trace's name
+// would mislead the student.
 func (c candidate) clarity() (n int) {
 	mustFail := c.difference.Refused()
 	if c.difference.Channel == compare.Death && !mustFail {
@@ -233,8 +235,8 @@ func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
 	return nil
 }
 
-// keepHeap stores the memory errors among the differences for the stage Heap, except leaks. Each memory error,
-// including a leak, costs the memory points of its task.
+// keepHeap looks for memory errors among the differences of a trace. It stores them for the stage Heap, except leaks.
+// Each memory error, including a leak, costs the memory points of its task.
 func (g *grading) keepHeap(name string, ops []trace.Op, r compare.Result) {
 	for _, d := range r.All {
 		if d.MemoryError() {

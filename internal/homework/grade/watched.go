@@ -32,10 +32,10 @@ func calls(ops []trace.Op, condition func(op trace.Op) bool) bool {
 	return slices.ContainsFunc(ops, func(op trace.Op) bool { return !op.Given && !op.Kind.Outside() && condition(op) })
 }
 
-// without returns the traces in which the grader does the work of one function. It does not change a trace without
-// calls of the function. A trace with such calls is omitted if the submission would then make no call in it, or if
-// the grader cannot create the submission's states.
-func (g *grading) without(function string, traces [][]trace.Op) (left [][]trace.Op) {
+// tracesWithout returns the traces in which the grader does the work of one function. It does not change a trace
+// without calls of the function. A trace with such calls is omitted if the submission would then make no call in it, or
+// if the grader cannot create the submission's states.
+func (g *grading) tracesWithout(function string, traces [][]trace.Op) (left [][]trace.Op) {
 	is := func(op trace.Op) bool { return op.Kind.Function() == function }
 	for _, ops := range traces {
 		if !calls(ops, is) {
@@ -56,7 +56,7 @@ func (g *grading) without(function string, traces [][]trace.Op) (left [][]trace.
 
 // memcheck plays the directed traces that show no difference under Memcheck.
 func (g *grading) memcheck() error {
-	if err := g.again(Memcheck, g.underMemcheck); err != nil {
+	if err := g.replayFindings(Memcheck, g.underMemcheck); err != nil {
 		return err
 	}
 	if len(g.short) == 0 {
@@ -89,7 +89,7 @@ func (g *grading) memcheck() error {
 		// From here on the tester does its work.
 		g.stuck = append(g.stuck, stuck.Function)
 		g.unfinished(Memcheck, trace.TaskOf(stuck.Function), err)
-		left = g.without(stuck.Function, left)
+		left = g.tracesWithout(stuck.Function, left)
 		g.note("Memcheck: %s does not come back: it was not called again there", stuck.Function)
 	}
 	for task := 1; task <= Tasks; task++ { // find out which task it was
@@ -116,13 +116,14 @@ func (g *grading) memcheck() error {
 	return nil
 }
 
-// again takes the findings in which a call crashes or misuses memory. It replays their short traces under Memcheck or
-// with the sanitizers. A complaint of the tool becomes a line of the finding, and the task fails the stage. If the
-// finding is a memory error and the tool has no complaint, the stage counts as not run for the task.
+// replayFindings takes the findings in which a call crashes or misuses memory. It replays their short traces under
+// Memcheck or with the sanitizers. A complaint of the tool becomes a line of the finding, and the task fails the stage.
+// If the finding is a memory error and the tool has no complaint, the stage counts as not run for the task.
 //
-// On a slow machine the replay may take too long. Then the stage counts as not run. A bad access still costs the
-// memory points, as it would with the complaint, so that no score depends on time.
-func (g *grading) again(stage StageName, play func(supervise.Steps) ([]watch.Finding, error)) error {
+// On a slow machine the replay may take too long. The stage then counts as not run. A bad access costs the memory
+// points even without the replay, because the tool would have complained about it on a faster machine. So no score
+// depends on time.
+func (g *grading) replayFindings(stage StageName, play func(supervise.Steps) ([]watch.Finding, error)) error {
 	for i := range g.report.Findings {
 		f := &g.report.Findings[i]
 		dies := f.Channel == compare.Death && !f.Hangs
@@ -154,7 +155,7 @@ func (g *grading) again(stage StageName, play func(supervise.Steps) ([]watch.Fin
 				f.Lines = append(f.Lines, m.String())
 			}
 		}
-		if f.MemoryError() && g.report.Stages.open(stage, f.Task) && g.report.Stages.at(stage).Tasks[f.Task-1] != Failed {
+		if f.MemoryError() && g.report.Stages.open(stage, f.Task) && g.report.Stages.find(stage).Tasks[f.Task-1] != Failed {
 			g.report.Stages.drop(stage, f.Task)
 			g.note("%s: not run for task %d: what is found above is an error with memory", stage, f.Task)
 		}
@@ -198,8 +199,8 @@ func (g *grading) complains(stage StageName, m watch.Finding, sentence string, e
 		Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: field, Expected: "nothing", Actual: m.String()}})
 }
 
-// sanitizers plays the directed traces without a difference on a program built with the sanitizers. The first complaint
-// ends the program.
+// sanitizers runs a program built with the sanitizers. First it replays the findings. Then it plays the directed traces
+// in which the submission made no difference; the first complaint ends the program.
 func (g *grading) sanitizers() error {
 	for _, function := range g.stuck { // it would use its whole time again
 		for kind := range g.hangs {
@@ -217,7 +218,7 @@ func (g *grading) sanitizers() error {
 	if err != nil {
 		return err
 	}
-	if err := g.again(Sanitizers, func(steps supervise.Steps) ([]watch.Finding, error) {
+	if err := g.replayFindings(Sanitizers, func(steps supervise.Steps) ([]watch.Finding, error) {
 		f, _, err := watch.Sanitizers(program, steps)
 		if f == nil {
 			return nil, err
@@ -271,23 +272,23 @@ func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 }
 
 // remarkOnInit returns a remark for a call that fails on an engine made by the grader without llm_init. It returns nil
-// if llm_init was called or the grader made no engine. own says that the call succeeds if the submission's llm_init
-// made the engine. The remark then says so, too.
-func remarkOnInit(ops []trace.Op, own bool) []string {
+// if llm_init was called or the grader made no engine. worksAfterInit means that the same call succeeds on an engine
+// that the submission's llm_init has made. If it is set, the remark says so, too.
+func remarkOnInit(ops []trace.Op, worksAfterInit bool) []string {
 	given := func(op trace.Op) bool { return op.Kind == trace.Init && op.Given }
 	called := func(op trace.Op) bool { return op.Kind == trace.Init && !op.Given }
 	if !slices.ContainsFunc(ops, given) || slices.ContainsFunc(ops, called) {
 		return nil
 	}
 	line := `the tester itself made the engine ("given init"): llm_init was not called in this process, so global variables that it sets are not set`
-	if own {
+	if worksAfterInit {
 		line += ". After a call of llm_init this call works: it has to find everything in the engine that it is given, not in global variables"
 	}
 	return []string{line}
 }
 
 // skip marks a stage as not run for all tasks and adds a note. This costs no points.
-func (g *grading) skip(stage StageName, why string) {
+func (g *grading) skip(stage StageName, reason string) {
 	g.report.Stages.skip(stage)
-	g.note("%s: not run: %s", stage, why)
+	g.note("%s: not run: %s", stage, reason)
 }

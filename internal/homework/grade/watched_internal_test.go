@@ -38,10 +38,10 @@ func TestAReplayThatIsTooSlowChangesNoPoints(t *testing.T) {
 			g.report.Stages.begin(Memcheck, false)
 			c.shows.Op = trace.Op{Kind: trace.Append}
 			g.report.Findings = []Finding{{Task: 4, Ops: []trace.Op{c.shows.Op}, Difference: &c.shows}}
-			require.NoError(t, g.again(Memcheck, func(supervise.Steps) ([]watch.Finding, error) {
+			require.NoError(t, g.replayFindings(Memcheck, func(supervise.Steps) ([]watch.Finding, error) {
 				return nil, fmt.Errorf("memcheck: %w: it took 4.8s", c.slow)
 			}))
-			require.Equal(t, [Tasks]Status{Passed, Passed, Passed, NotRun, Passed}, g.report.Stages.at(Memcheck).Tasks)
+			require.Equal(t, [Tasks]Status{Passed, Passed, Passed, NotRun, Passed}, g.report.Stages.find(Memcheck).Tasks)
 			require.Equal(t, c.points, g.lost[PartMemory][4])
 			require.Equal(t, []string{fmt.Sprintf("Memcheck: not run for task 4: memcheck: %v: it took 4.8s", c.slow)}, g.report.Notes)
 		})

@@ -17,10 +17,10 @@ func TestTheFirstFindingSaysWhatTheMistakeIs(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
 	for _, c := range []struct {
-		mutant, only string
-		headline     string
-		sentence     string // words of it
-		steps        string
+		mutant, traces string
+		headline       string
+		sentence       string // words of it
+		steps          string
 	}{
 		{"I6", "task1_", "After llm_init, engine->ref_count[0] was never written, but has to be 0", "using calloc", "init e0 64"},
 		{"I7", "task1_", "After llm_init, engine->ref_count is an allocation of 1 byte, but has to be an allocation of 4 bytes", "using calloc", "init e0 64"},
@@ -42,7 +42,7 @@ func TestTheFirstFindingSaysWhatTheMistakeIs(t *testing.T) {
 		t.Run(c.mutant, func(t *testing.T) {
 			t.Parallel()
 			g := *g
-			g.Only = c.only
+			g.Only = c.traces
 			r := gradedBy(t, &g, putText(t, source(t, c.mutant)))
 			require.NotEmpty(t, r.Findings)
 			f := r.Findings[0]

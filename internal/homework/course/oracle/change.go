@@ -142,4 +142,4 @@ func (w *World) unmap(engine int, e *course.Engine, s *course.Sequence, logical 
 	return []Change{{Kind: Unmapped, Engine: engine, A: s.ID, B: logical}}
 }
 
-func wrap(n int32, below uint32) int32 { return int32(uint32(n) % below) }
+func wrap(n int32, limit uint32) int32 { return int32(uint32(n) % limit) }

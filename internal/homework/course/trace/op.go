@@ -71,11 +71,12 @@ var facts = [kinds]fact{
 	Place:    {"place", "", 4, 3, Place},
 }
 
-// Outside reports whether k is a write of a white-box tester, not a call.
+// Outside reports whether a step of kind k is a write from outside: the tester writes to the engine's memory, without a
+// call.
 func (k Kind) Outside() bool { return k >= Hole }
 
-// Function returns the name of the function in llm_memory.h. For a write from outside it returns the word of the text
-// form.
+// Function returns the name of the function in llm_memory.h that a step of kind k calls. A write from outside calls no
+// function; for its kind, Function returns the same word as String.
 func (k Kind) Function() string { return cmp.Or(facts[k].function, facts[k].word) }
 
 // TaskOf returns the task of the handout in which students write a function, or 0 if there is none.
@@ -146,8 +147,8 @@ func (o Op) Pool() int64 { return int64(o.A) + int64(o.B)<<20 }
 // a struct may have such an address. A small pool gets one if its size is no multiple of 16.
 func (o Op) ForInts() bool { return o.Kind == Init && !o.Large() && o.A > 0 && o.A%16 != 0 }
 
-// Large reports whether an Init makes a large pool. Only address space is reserved for it, and only its first and its
-// last End bytes can be touched.
+// Large reports whether an Init makes a large pool. For such a pool only address space is reserved. A submission can
+// touch only its first End bytes and its last End bytes.
 func (o Op) Large() bool { return o.Kind == Init && o.B != 0 }
 
 // End is the number of bytes at each end of a large pool that can be touched. MaxLarge is the maximum size of a large
@@ -320,7 +321,8 @@ func (o Op) Each(yield func(Op) bool) {
 // Many reports whether steps of this kind are multiple.
 func (k Kind) Many() bool { return k >= Forks && k <= Frees }
 
-// Single returns the kind of the calls that a step of several calls makes. For other kinds it returns k.
+// Single returns the kind of the single calls of which a step of kind k consists. If k is a single call or a write from
+// outside, Single returns k itself.
 func (k Kind) Single() Kind { return facts[k].single }
 
 // Isolate returns a copy of a trace in which the grader does the work of most calls by writing to memory (Given). The

@@ -18,7 +18,7 @@ func TestWordsMadeByMacros(t *testing.T) {
 	k := build.SharedKit(t)
 	lines := strings.Count(corpus.Correct(t), "\n")
 	for name, c := range map[string]struct {
-		more string
+		code string
 		line int
 		rule string
 	}{
@@ -27,7 +27,7 @@ func TestWordsMadeByMacros(t *testing.T) {
 		"attribute": {"#define EARLY no_sanitize_address\n#define A(x) __attribute__((x))\nA(EARLY)\nstatic inline int f(void) { return 1; }\n", 3, "no_sanitize_address"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := k.Build("a.c", []byte(corpus.Correct(t)+c.more))
+			_, err := k.Build("a.c", []byte(corpus.Correct(t)+c.code))
 			require.ErrorIs(t, err, build.ErrGate)
 			require.ErrorContains(t, err, fmt.Sprintf("a.c is not run: llm_memory.c:%d: ", lines+c.line))
 			require.ErrorContains(t, err, c.rule)

@@ -47,9 +47,9 @@ type Kit struct {
 // Close removes the files of the kit and of its builds.
 func (k *Kit) Close() error { return k.folder.Remove() }
 
-// NewKit creates the folder of a Kit and compiles the runner (package grader). Submissions are compiled with the
-// course's flags, followed by flags.
-func NewKit(flags ...string) (*Kit, error) {
+// NewKit creates the folder of a Kit and compiles the runner (package grader). The compiler flags for submissions are
+// the course's flags and then extra.
+func NewKit(extra ...string) (*Kit, error) {
 	if err := enterable(os.TempDir()); err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func NewKit(flags ...string) (*Kit, error) {
 	if err := os.Chmod(dir, 0o711); err != nil { // another uid executes the programs in it
 		return nil, errors.Join(err, folder.Remove())
 	}
-	k := &Kit{folder: folder, dir: dir, patience: patience, flags: append(strings.Fields(CourseFlags), flags...)}
+	k := &Kit{folder: folder, dir: dir, patience: patience, flags: append(strings.Fields(CourseFlags), extra...)}
 	k.linker = []string{"-fno-use-linker-plugin"} // loading it takes a fifth of a link, and no object needs it
 	if _, err := exec.LookPath("ld.gold"); err == nil {
 		k.linker = append(k.linker, "-fuse-ld=gold") // takes half of ld's time, and a third of it with sanitizers
@@ -229,10 +229,10 @@ func onlyGlobal(symbols []string) (flags []string) {
 }
 
 // redirected returns flags for objcopy that redirect calls of C library functions to functions of the grader, such as
-// malloc to submission_malloc. needed has all functions that the submission calls. The flags redirect those that
-// names.txt has under the heading list.
-func redirected(list string, needed []string) (flags []string) {
-	for _, f := range names[list] {
+// malloc to submission_malloc. needed has all functions that the submission calls. The flags redirect those of them
+// that names.txt lists under heading.
+func redirected(heading string, needed []string) (flags []string) {
+	for _, f := range names[heading] {
 		if slices.Contains(needed, f) {
 			flags = append(flags, "--redefine-sym", f+"=submission_"+f)
 		}

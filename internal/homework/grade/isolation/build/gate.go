@@ -42,8 +42,8 @@ func lists(text string) map[string][]string {
 	return all
 }
 
-func in(list string, some ...string) bool {
-	return slices.ContainsFunc(some, func(name string) bool { return slices.Contains(names[list], name) })
+func listed(list string, candidates ...string) bool {
+	return slices.ContainsFunc(candidates, func(name string) bool { return slices.Contains(names[list], name) })
 }
 
 // Limits of an object file in bytes. A correct submission has less than 16 KiB of code and data.
@@ -140,7 +140,7 @@ func (g *objectGate) section(s *elf.Section) {
 			return
 		}
 	}
-	known := s.Name == "" || in("sections", s.Name, name) ||
+	known := s.Name == "" || listed("sections", s.Name, name) ||
 		slices.ContainsFunc(names["section families"], func(family string) bool { return name == family || strings.HasPrefix(name, family+".") })
 	executable := s.Flags&elf.SHF_EXECINSTR != 0
 	line := g.line("section", "__section__")
@@ -181,10 +181,10 @@ func (g *objectGate) symbol(f *elf.File, s elf.Symbol) {
 func (g *objectGate) needs(symbol string, line int) {
 	name := plain(symbol)
 	switch {
-	case in("allowed", symbol, name) || slices.Contains(public, symbol):
-	case in("refusing", symbol, name):
+	case listed("allowed", symbol, name) || slices.Contains(public, symbol):
+	case listed("refusing", symbol, name):
 		g.broken(line, "refused", "it uses %s, which the sandbox refuses: what depends on it does not work here", name)
-	case in("reading", symbol, name):
+	case listed("reading", symbol, name):
 		g.broken(line, "refused", "it uses %s, which finds nothing here: standard input and the environment are empty", name)
 	default:
 		g.broken(line, "needs", "it uses %s, which the homework has no use for", name)
@@ -198,7 +198,7 @@ func (g *objectGate) others() {
 		case name == "main":
 			g.broken(g.line("main"), "main",
 				"it defines main: linked with the main program of the course it fails. Take it out before you hand it in")
-		case in("allowed", name) || in("refusing", name) || in("reading", name):
+		case listed("allowed", name) || listed("refusing", name) || listed("reading", name):
 			ofLibrary = append(ofLibrary, name)
 		default:
 			ours = append(ours, name)

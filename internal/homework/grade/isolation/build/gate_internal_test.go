@@ -54,7 +54,7 @@ func compiled(t *testing.T, k *Kit, source string, flags ...string) (string, *te
 
 func TestWhatAnObjectMustNotHave(t *testing.T) {
 	k := SharedKit(t)
-	for name, c := range map[string]struct{ more, rule, says string }{
+	for name, c := range map[string]struct{ code, rule, says string }{
 		"constructor":          {"static volatile int x; __attribute__((constructor)) static void f(void) { x = 1; }", "early", ".init_array"},
 		"destructor":           {"static volatile int x; __attribute__((destructor)) static void f(void) { x = 1; }", "early", ".fini_array"},
 		"pointer to run":       {"static void f(void) {} __attribute__((section(\".preinit_array\"), used)) static void (*p)(void) = f;", "early", ".preinit_array"},
@@ -78,7 +78,7 @@ func TestWhatAnObjectMustNotHave(t *testing.T) {
 		"data beyond memory":   {"__attribute__((used)) static char x[1ull << 60], y[1ull << 60];", "size", "global data"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			object, read := compiled(t, k, "#include \"llm_memory.h\"\n"+c.more+"\n", "-w", "-mcmodel=large")
+			object, read := compiled(t, k, "#include \"llm_memory.h\"\n"+c.code+"\n", "-w", "-mcmodel=large")
 			_, err := k.checkObject(object, read, &verdicts{})
 			require.ErrorIs(t, err, ErrGate)
 			r := (*Refusal)(nil)
@@ -87,12 +87,12 @@ func TestWhatAnObjectMustNotHave(t *testing.T) {
 			require.Contains(t, err.Error(), c.says)
 		})
 	}
-	for name, c := range map[string]struct{ from, to, rule string }{
+	for name, c := range map[string]struct{ old, replacement, rule string }{
 		"weak":       {"int append_kv(", "__attribute__((weak)) int append_kv(", "weak"},
 		"a variable": {"int append_kv(", "int (*append_kv)(void) = 0; static __attribute__((used)) int append(", "symbol"},
 	} {
 		t.Run("append_kv is "+name, func(t *testing.T) {
-			source := strings.ReplaceAll(strings.Replace(corpus.Correct(t), c.from, c.to, 1), "#include \"llm_memory.h\"\n",
+			source := strings.ReplaceAll(strings.Replace(corpus.Correct(t), c.old, c.replacement, 1), "#include \"llm_memory.h\"\n",
 				"#define append_kv append_kv_of_the_header\n#include \"llm_memory.h\"\n#undef append_kv\n")
 			object, read := compiled(t, k, source, "-w")
 			_, err := k.checkObject(object, read, &verdicts{})
@@ -106,7 +106,7 @@ func TestWhatAnObjectMustNotHave(t *testing.T) {
 
 func TestWhatIsOnlyAdvice(t *testing.T) {
 	k := SharedKit(t)
-	for _, c := range []struct{ name, more, rule, says string }{
+	for _, c := range []struct{ name, code, rule, says string }{
 		{"a helper function", "int helper(void); int helper(void) { return 1; }", "defines", "it defines helper"},
 		{"a function of libc", "int write(int a, void *b, unsigned long c); int write(int a, void *b, unsigned long c) { return a + (b == 0) + (int)c; }", "defines", "it defines write, as the C library does"},
 		{"two functions of libc", "int read(void); int read(void) { return 1; }\nint index(void); int index(void) { return 2; }", "defines", "it defines read, index, as the C library does: the test program's calls would go there, too. Give them other names"},
@@ -127,7 +127,7 @@ func TestWhatIsOnlyAdvice(t *testing.T) {
 			dir, err := os.MkdirTemp(k.dir, "s-")
 			require.NoError(t, err)
 			v := &verdicts{}
-			_, err = k.check(&Program{dir: dir}, []byte("#include \"llm_memory.h\"\n"+c.more+"\n"), v)
+			_, err = k.check(&Program{dir: dir}, []byte("#include \"llm_memory.h\"\n"+c.code+"\n"), v)
 			require.NoError(t, err)
 			require.Len(t, v.advice, 1)
 			require.Equal(t, c.rule, v.advice[0].Rule)

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that the code names exactly the rules of gate.txt. It names them in arguments of broken and in Refusals.
+// Ensure that the code names exactly the rules of gate.txt. The code names a rule as the second argument of the method
+// broken, and in Refusals.
 func TestEveryRuleThatTheCodeNamesExists(t *testing.T) {
 	used := map[string]bool{}
 	name := func(set *gotoken.FileSet, rule ast.Expr) {

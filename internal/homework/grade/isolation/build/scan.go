@@ -32,7 +32,7 @@ type scanner struct {
 	text  []byte
 	lines []int32 // line of each byte
 	odd   []bool  // whether a byte was written as a trigraph
-	at    int
+	pos   int
 	start bool     // of a line
 	words [2]token // the first two of this line, until a header name is impossible
 }
@@ -75,8 +75,8 @@ func newScanner(source []byte) *scanner {
 
 // peek returns the byte n ahead, or 0 after the end.
 func (s *scanner) peek(n int) byte {
-	if s.at+n < len(s.text) {
-		return s.text[s.at+n]
+	if s.pos+n < len(s.text) {
+		return s.text[s.pos+n]
 	}
 	return 0
 }
@@ -84,15 +84,15 @@ func (s *scanner) peek(n int) byte {
 // next returns the next token, or false at the end.
 func (s *scanner) next() (token, bool) {
 	s.blank()
-	if s.at >= len(s.text) {
+	if s.pos >= len(s.text) {
 		return token{}, false
 	}
-	begin := s.at
+	begin := s.pos
 	t := token{kind: mark, line: int(s.lines[begin]), first: s.start}
 	s.start = false
 	switch c := s.peek(0); {
 	case c == '\n':
-		s.at++
+		s.pos++
 		t.kind, s.start = newline, true
 	case s.words[0].text == "#" && s.words[0].first && included(s.words[1].text) && s.header():
 		t.kind = header
@@ -101,17 +101,17 @@ func (s *scanner) next() (token, bool) {
 		t.kind = literal
 	case letter(c):
 		for letter(s.peek(0)) || digit(s.peek(0)) {
-			s.at++
+			s.pos++
 		}
 		t.kind = word
 	case digit(c) || c == '.' && digit(s.peek(1)):
 		s.number()
 		t.kind = literal
 	default:
-		s.at += s.punctuation()
+		s.pos += s.punctuation()
 	}
-	t.text = string(s.text[begin:s.at])
-	t.odd = slices.Contains(s.odd[begin:s.at], true)
+	t.text = string(s.text[begin:s.pos])
+	t.odd = slices.Contains(s.odd[begin:s.pos], true)
 	s.remember(t)
 	return t, true
 }
@@ -135,21 +135,21 @@ func (s *scanner) remember(t token) {
 
 // blank skips white space and comments, but not line ends.
 func (s *scanner) blank() {
-	for s.at < len(s.text) {
+	for s.pos < len(s.text) {
 		switch c := s.peek(0); {
 		case c == ' ' || c == '\t' || c == '\f' || c == '\v':
-			s.at++
-		case c == '/' && s.peek(1) == '/' && !s.odd[s.at] && !s.odd[s.at+1]:
+			s.pos++
+		case c == '/' && s.peek(1) == '/' && !s.odd[s.pos] && !s.odd[s.pos+1]:
 			for s.peek(0) != '\n' {
-				s.at++
+				s.pos++
 			}
-		case c == '/' && s.peek(1) == '*' && !s.odd[s.at] && !s.odd[s.at+1]:
-			end := bytes.Index(s.text[s.at+2:], []byte("*/"))
+		case c == '/' && s.peek(1) == '*' && !s.odd[s.pos] && !s.odd[s.pos+1]:
+			end := bytes.Index(s.text[s.pos+2:], []byte("*/"))
 			if end < 0 {
-				s.at = len(s.text)
+				s.pos = len(s.text)
 				return
 			}
-			s.at += 2 + end + 2
+			s.pos += 2 + end + 2
 		default:
 			return
 		}
@@ -160,23 +160,23 @@ func (s *scanner) blank() {
 // there is no header name at the current position.
 func (s *scanner) header() bool {
 	closing := map[byte]byte{'<': '>', '"': '"'}[s.peek(0)]
-	end := bytes.IndexByte(s.text[s.at+1:], closing)
-	if closing == 0 || end < 0 || bytes.IndexByte(s.text[s.at+1:][:end], '\n') >= 0 {
+	end := bytes.IndexByte(s.text[s.pos+1:], closing)
+	if closing == 0 || end < 0 || bytes.IndexByte(s.text[s.pos+1:][:end], '\n') >= 0 {
 		return false
 	}
-	s.at += end + 2
+	s.pos += end + 2
 	return true
 }
 
 // quoted reads a string or character constant up to the quotation mark or the end of the line.
 func (s *scanner) quoted(quote byte) {
-	for s.at++; s.peek(0) != '\n'; s.at++ {
+	for s.pos++; s.peek(0) != '\n'; s.pos++ {
 		if s.peek(0) == quote {
-			s.at++
+			s.pos++
 			return
 		}
 		if s.peek(0) == '\\' && s.peek(1) != '\n' {
-			s.at++
+			s.pos++
 		}
 	}
 }
@@ -185,9 +185,9 @@ func (s *scanner) number() {
 	for {
 		c := s.peek(0)
 		if sign := s.peek(1); (c|0x20 == 'e' || c|0x20 == 'p') && (sign == '+' || sign == '-') {
-			s.at += 2
+			s.pos += 2
 		} else if c == '.' || letter(c) || digit(c) {
-			s.at++
+			s.pos++
 		} else {
 			return
 		}
@@ -198,7 +198,7 @@ func (s *scanner) number() {
 // read as several punctuators of length 1.
 func (s *scanner) punctuation() int {
 	for _, long := range []string{"%:%:", "%:", "<:", ":>", "<%", "%>", "##"} {
-		if bytes.HasPrefix(s.text[s.at:], []byte(long)) {
+		if bytes.HasPrefix(s.text[s.pos:], []byte(long)) {
 			return len(long)
 		}
 	}

@@ -39,7 +39,7 @@ func (r *Refusal) Form() bool {
 	return slices.Contains([]string{"size", "nul", "return", "nesting"}, r.Rule)
 }
 
-// A text has the facts about a source that later checks need.
+// A text has the results of checking the source text of a submission. Later checks need them.
 type text struct {
 	words      map[string]int // the first line of each
 	pastes     bool           // macros can make words that are not in the text: by ##, _Pragma, or a header that is not C's
@@ -82,16 +82,16 @@ func readText(source []byte, v *verdicts) (*text, error) {
 }
 
 func bytesGate(source []byte, v *verdicts) {
-	line := func(at int) int { return 1 + bytes.Count(source[:at], []byte("\n")) }
+	line := func(offset int) int { return 1 + bytes.Count(source[:offset], []byte("\n")) }
 	if len(source) > maxBytes {
 		v.broken(0, "size", "the file has more than %d KiB", maxBytes>>10)
 	}
-	if at := bytes.IndexByte(source, 0); at >= 0 {
-		v.broken(line(at), "nul", "there is a NUL byte: this is not C source")
+	if offset := bytes.IndexByte(source, 0); offset >= 0 {
+		v.broken(line(offset), "nul", "there is a NUL byte: this is not C source")
 	}
-	for at := range source {
-		if source[at] == '\r' && !bytes.HasPrefix(source[at+1:], []byte("\n")) {
-			v.broken(line(at), "return",
+	for offset := range source {
+		if source[offset] == '\r' && !bytes.HasPrefix(source[offset+1:], []byte("\n")) {
+			v.broken(line(offset), "return",
 				"there is a carriage return within the line: save the file with the ends of lines that Linux or Windows has")
 			return
 		}
@@ -192,7 +192,7 @@ func (g *textGate) include(name token, rest []token) {
 	switch {
 	case rest[0].text == "<llm_memory.h>":
 		g.broken(name.line, "header", `write #include "llm_memory.h": with the command of the handout, gcc looks for <llm_memory.h> among the headers of the system only`)
-	case in("headers", file):
+	case listed("headers", file):
 	case rest[0].text[0] == '<' && systemHeader.MatchString(file):
 		g.pastes = true // its macros can hold anything
 		g.broken(name.line, "header", "<%s> is not a header of standard C", file)
@@ -250,7 +250,7 @@ func (g *textGate) word(t token) {
 		return
 	}
 	plain := strings.TrimSuffix(strings.TrimPrefix(t.text, "__"), "__")
-	refused, optimizes := in("attributes", plain), in("optimizing", plain)
+	refused, optimizes := listed("attributes", plain), listed("optimizing", plain)
 	g.attributes = g.attributes || refused || optimizes
 	switch {
 	case t.text == "_Pragma":

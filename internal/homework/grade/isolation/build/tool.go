@@ -53,7 +53,7 @@ func (k *Kit) run(tool string, args ...string) error {
 // error means that the grader failed.
 func (k *Kit) output(tool string, args ...string) ([]byte, error) {
 	for seconds := int(cpu / time.Second); ; seconds *= 2 {
-		out, used, err := k.within(seconds, tool, args...)
+		out, used, err := k.runLimited(seconds, tool, args...)
 		if c := (*complaint)(nil); err != nil && !errors.As(err, &c) || used.CPU < cpu/4 {
 			return out, err
 		}
@@ -75,7 +75,7 @@ func (k *Kit) output(tool string, args ...string) ([]byte, error) {
 	}
 }
 
-func (k *Kit) within(seconds int, tool string, args ...string) ([]byte, cputime.Usage, error) {
+func (k *Kit) runLimited(seconds int, tool string, args ...string) ([]byte, cputime.Usage, error) {
 	program, err := exec.LookPath(tool)
 	if err != nil {
 		return nil, cputime.Usage{}, err

@@ -29,23 +29,23 @@ const (
 	precision = 50 * time.Millisecond // of what was used before a call
 )
 
-// A Limit limits the work of a process. from is the usage of the process when the limit began; work before that does
+// A Limit limits the work of a process. start is the usage of the process when the limit began; work before that does
 // not count.
 type Limit struct {
-	What string // in the text of an error
-	Max  time.Duration
-	from Usage
+	What  string // in the text of an error
+	Max   time.Duration
+	start Usage
 }
 
 // A Meter judges a process by two limits: one for all its work, and one for its work in one call. During a call, Look
-// must be called every LookEvery. Elapsed time has no influence, with two exceptions. A call fails if in maxAsleep
-// looks in a row the process sleeps and has used no processor time. If a call has not returned after maxLooks looks, it
-// fails if the process slept at most of them; otherwise the machine is too busy (ErrStarved).
+// must be called every LookEvery. Elapsed time has no influence, except for a call that has not returned. Such a call
+// fails if the process sleeps and uses no processor time in maxAsleep looks in a row. After maxLooks looks, it fails if
+// the process was asleep in more than three quarters of them. Otherwise the machine is too busy (ErrStarved).
 //
-// The limits are for a machine of slowness 1. On a slower machine, they are multiplied by the slowness measured at that
-// moment (Slowness). A call that returns and has used less than a fourth of the multiplied limit is accepted. With
-// more, it is too slow to be judged (ErrSlow). Therefore no process is accepted in one run and exceeds its limit in
-// another, unless the measurement is wrong by a factor of four.
+// The limits are for a machine of slowness 1. When a process comes near a limit, the Meter measures the slowness of the
+// machine (Slowness) and multiplies the limit by it. A call that has returned is accepted if it used less than a fourth
+// of the multiplied limit. If it used more, it is too slow to be judged (ErrSlow). So a process that is accepted in one
+// run does not exceed its limit in another, unless the measurement of the slowness is wrong by a factor of four.
 type Meter struct {
 	Usage    func() (Usage, error)
 	Slowness func() (float64, error) // 1 or more
@@ -58,7 +58,7 @@ type Meter struct {
 	measured      time.Time // the slowness
 	looks         int       // at this call
 	asleep        int       // looks that found the process asleep
-	still         int       // the last looks in a row that found it asleep and its processor time unchanged
+	idle          int       // the last looks in a row that found it asleep and its processor time unchanged
 }
 
 // NewMeter returns a Meter for the process pid, which has just been started. process is the limit for all its work.
@@ -72,8 +72,8 @@ func NewMeter(pid int, process time.Duration) *Meter {
 // Begin starts a call with a limit of processor time.
 func (m *Meter) Begin(limit time.Duration) {
 	m.sample()
-	m.call = Limit{What: "it", Max: limit, from: m.last}
-	m.looks, m.asleep, m.still = 0, 0, 0
+	m.call = Limit{What: "it", Max: limit, start: m.last}
+	m.looks, m.asleep, m.idle = 0, 0, 0
 }
 
 // End ends a call that has returned, and judges it.
@@ -108,12 +108,12 @@ func (m *Meter) Look() error {
 		return nil // it is gone
 	}
 	m.looks++
-	m.still++
+	m.idle++
 	if m.last.Asleep {
 		m.asleep++
 	}
 	if !m.last.Asleep || m.last.CPU != before {
-		m.still = 0
+		m.idle = 0
 	}
 	for _, l := range []*Limit{&m.process, &m.call} {
 		if err := m.judge(l, false); err != nil {
@@ -121,16 +121,16 @@ func (m *Meter) Look() error {
 		}
 	}
 	switch {
-	case m.still >= maxAsleep, m.looks >= maxLooks && m.asleep > maxLooks*3/4:
+	case m.idle >= maxAsleep, m.looks >= maxLooks && m.asleep > maxLooks*3/4:
 		return fmt.Errorf("%w: it waits for something", ErrTime)
 	case m.looks >= maxLooks:
-		return fmt.Errorf("%w: a call had %v of processor time in %v", ErrStarved, m.last.since(m.call.from).CPU.Round(time.Millisecond), maxLooks*LookEvery)
+		return fmt.Errorf("%w: a call had %v of processor time in %v", ErrStarved, m.last.since(m.call.start).CPU.Round(time.Millisecond), maxLooks*LookEvery)
 	}
 	return nil
 }
 
-// sample reads the usage of the process and reports whether it did so. If the last reading is less than the duration
-// precision ago, it does not read again, unless the limit of the process may be near.
+// sample reads the usage of the process and reports whether it did so. It does not read the usage again within the time
+// precision after the last reading, unless the limit for all work may be near.
 func (m *Meter) sample() bool {
 	now := m.Now()
 	slow := m.last.CPU > m.process.Max/fine // now it matters in which call the limit is reached
@@ -145,10 +145,11 @@ func (m *Meter) sample() bool {
 	return true
 }
 
-// judge returns an error if the process has reached the limit. over means that the process or the call has ended. If
-// it is set, judge also returns an error for a fourth of the limit or more (ErrSlow).
-func (m *Meter) judge(l *Limit, over bool) error {
-	used := m.last.since(l.from)
+// judge returns ErrTime if the process has reached the limit. ended means that the process or the call has ended. If
+// ended is set, judge returns ErrSlow if a fourth of the limit was used, because the slowness of the machine may be
+// wrong by a factor of four.
+func (m *Meter) judge(l *Limit, ended bool) error {
+	used := m.last.since(l.start)
 	if l.Max == 0 {
 		return nil // no call is limited
 	}
@@ -173,7 +174,7 @@ func (m *Meter) judge(l *Limit, over bool) error {
 	switch {
 	case share >= 1:
 		return fmt.Errorf("%w: %s", ErrTime, text())
-	case over && share >= 1.0/fine:
+	case ended && share >= 1.0/fine:
 		return fmt.Errorf("%w: %s, and only a fourth of that is certainly enough", ErrSlow, text())
 	}
 	return nil

@@ -155,7 +155,8 @@ func TestAGraderThatIsStoppedSeesNothing(t *testing.T) {
 	require.NoError(t, m.End())
 }
 
-// Ensure that many short calls can exceed the limit of the process. The time of one call must not count for the next.
+// Ensure that a process fails if it exceeds the limit for all calls together, although each of its calls is short. The
+// time of one call must not count for the next.
 func TestManyCalls(t *testing.T) {
 	f := fake{}
 	m := f.meter(processLimit)
@@ -190,7 +191,7 @@ func TestARealProcessIsWatched(t *testing.T) {
 	level.SkipQuick(t) // a launcher is compiled
 	for _, c := range []struct {
 		name, script string
-		over         error
+		verdict      error
 	}{
 		{"it ends", "exit 0", nil},
 		{"it waits", "read line", cputime.ErrTime},
@@ -205,8 +206,8 @@ func TestARealProcessIsWatched(t *testing.T) {
 			watch := cputime.Start(cmd.Process.Pid, time.Second, func() { _ = cmd.Process.Kill() })
 			_ = cmd.Wait()
 			killed, over := watch.Stop(cmd.ProcessState)
-			require.ErrorIs(t, over, c.over)
-			require.Equal(t, c.over != nil, killed)
+			require.ErrorIs(t, over, c.verdict)
+			require.Equal(t, c.verdict != nil, killed)
 		})
 	}
 }

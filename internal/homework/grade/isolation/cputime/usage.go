@@ -63,8 +63,8 @@ func (u Usage) since(before Usage) Usage {
 	return u
 }
 
-// faultTime is the processor time per page fault on a machine whose slowness is 1. It does not count as work. On one
-// virtual machine a fault took 10 us.
+// faultTime is the processor time that is allowed for a page fault on a machine whose slowness is 1. It does not count
+// as work. It is ten times as long as a page fault took on one virtual machine.
 const faultTime = 100 * time.Microsecond
 
 // Work returns the processor time minus faultTime for each page fault, because the time of page faults differs most

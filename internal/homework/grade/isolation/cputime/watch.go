@@ -12,10 +12,10 @@ type Watch struct {
 	stop  chan struct{}
 	ended chan struct{}
 
-	lock   sync.Mutex
-	killed bool
-	over   error
-	meter  *Meter
+	lock    sync.Mutex
+	killed  bool
+	verdict error
+	meter   *Meter
 }
 
 // Start watches the process pid, whose limit of processor time is limit. The Watch calls kill at most once, to end the
@@ -36,7 +36,7 @@ func (w *Watch) look() {
 		case <-time.After(LookEvery):
 		}
 		if err := w.meter.Look(); err != nil {
-			w.over = err
+			w.verdict = err
 			w.Kill()
 			return
 		}
@@ -53,13 +53,13 @@ func (w *Watch) Kill() {
 	}
 }
 
-// Stop ends the watch of a process that has ended. killed reports whether the Watch has killed the process. over is
-// the verdict of the Meter.
-func (w *Watch) Stop(state *os.ProcessState) (killed bool, over error) {
+// Stop ends the watch of a process that has ended. killed reports whether the Watch has killed the process. verdict is
+// the Meter's error, or nil.
+func (w *Watch) Stop(state *os.ProcessState) (killed bool, verdict error) {
 	close(w.stop)
 	<-w.ended
 	if w.killed {
-		return true, w.over
+		return true, w.verdict
 	}
 	return false, w.meter.Finish(Ended(state))
 }

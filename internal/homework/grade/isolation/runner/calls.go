@@ -17,7 +17,7 @@ var ErrAttack = errors.New("it attacks the grader")
 const attackCall = 0x61747461 // the reply of a process that will end because of an attack
 
 func (p *Process) attacked(number uint64) error {
-	err := p.why(syscall.EPIPE)
+	err := p.cause(syscall.EPIPE)
 	if !errors.Is(err, ErrAttack) {
 		return err // the submission wrote the reply
 	}

@@ -38,24 +38,23 @@ func (p pipes) close() {
 	_ = unix.Close(p.replies)
 }
 
-// write writes as many bytes as fit into the pipe. If none fits until the given time, it returns
-// os.ErrDeadlineExceeded.
-func (p pipes) write(bytes []byte, until time.Time) (int, error) {
+// write writes as many bytes as fit into the pipe. If none fits before the deadline, it returns os.ErrDeadlineExceeded.
+func (p pipes) write(bytes []byte, deadline time.Time) (int, error) {
 	for {
 		n, err := unix.Write(p.requests, bytes)
 		if err == nil || err != unix.EAGAIN && err != unix.EINTR {
 			return max(0, n), err
 		}
-		if err := wait(p.requests, unix.POLLOUT, until); err != nil {
+		if err := wait(p.requests, unix.POLLOUT, deadline); err != nil {
 			return 0, err
 		}
 	}
 }
 
-// read reads the bytes that are in the pipe. If none arrives until the given time, it returns os.ErrDeadlineExceeded.
-// If the process has closed its end, read returns io.EOF.
-func (p pipes) read(bytes []byte, until time.Time) (int, error) {
-	if err := wait(p.replies, unix.POLLIN, until); err != nil {
+// read reads the bytes that are in the pipe. If none arrives before the deadline, it returns os.ErrDeadlineExceeded. If
+// the process has closed its end, read returns io.EOF.
+func (p pipes) read(bytes []byte, deadline time.Time) (int, error) {
+	if err := wait(p.replies, unix.POLLIN, deadline); err != nil {
 		return 0, err
 	}
 	for {
@@ -70,10 +69,10 @@ func (p pipes) read(bytes []byte, until time.Time) (int, error) {
 	}
 }
 
-func wait(fd int, event int16, until time.Time) error {
+func wait(fd int, event int16, deadline time.Time) error {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: event}}
 	for {
-		left := time.Until(until)
+		left := time.Until(deadline)
 		if left < 0 {
 			return os.ErrDeadlineExceeded
 		}

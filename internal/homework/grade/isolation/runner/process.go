@@ -230,23 +230,23 @@ func (p *Process) GiveBack(addresses []uint64) error {
 	return nil
 }
 
-// Alias maps size bytes of the pools' region a second time, at the address where a large pool ends. The error wraps
-// ErrAlias if the system refuses.
-func (p *Process) Alias(from, to, size uint64) error {
-	r, err := p.Do(Request{Call: alias, Engine: from, A: int32(uint32(to)), B: int32(uint32(to >> 32)), Size: size})
+// Alias maps size bytes of the pools' region a second time. src is their address in the region, and dst is the address
+// where a large pool ends. The error wraps ErrAlias if the system refuses.
+func (p *Process) Alias(src, dst, size uint64) error {
+	r, err := p.Do(Request{Call: alias, Engine: src, A: int32(uint32(dst)), B: int32(uint32(dst >> 32)), Size: size})
 	if err == nil && r.Returned != 1 {
 		err = ErrAlias
 	}
 	if err == nil {
-		p.aliasFrom, p.aliasTo, p.aliasSize = from, to, size
+		p.aliasFrom, p.aliasTo, p.aliasSize = src, dst, size
 	}
 	return err
 }
 
-// transfer calls move (write or read) until at least least bytes have been moved. Whenever move times out, transfer
-// checks the limits of the process.
-func (p *Process) transfer(bytes []byte, least int, move func([]byte, time.Time) (int, error)) (done int, err error) {
-	for done < least {
+// transfer calls move, which is write or read, until it has moved at least minimum bytes. Whenever move times out,
+// transfer checks the limits of the process.
+func (p *Process) transfer(bytes []byte, minimum int, move func([]byte, time.Time) (int, error)) (done int, err error) {
+	for done < minimum {
 		n, err := move(bytes[done:], time.Now().Add(cputime.LookEvery))
 		done += n
 		switch {
@@ -256,7 +256,7 @@ func (p *Process) transfer(bytes []byte, least int, move func([]byte, time.Time)
 				return done, err
 			}
 		case err != nil:
-			return done, p.why(err)
+			return done, p.cause(err)
 		}
 	}
 	return done, nil
@@ -265,9 +265,9 @@ func (p *Process) transfer(bytes []byte, least int, move func([]byte, time.Time)
 // Slow returns an error that wraps cputime.ErrSlow if all calls of the process together were too slow to be judged.
 func (p *Process) Slow() error { return p.meter.Close() }
 
-// why returns an error that says how the process ended. err is the error of a read or write of a pipe. If the process
-// is still running, why ends it.
-func (p *Process) why(err error) error {
+// cause returns an error that says how the process ended. err is the error of a read or write of a pipe. If the process
+// is still running, cause ends it.
+func (p *Process) cause(err error) error {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.EPIPE) {
 		p.end()
 		return fmt.Errorf("talk to the submission: %w", err)

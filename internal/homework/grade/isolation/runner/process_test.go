@@ -55,14 +55,14 @@ func TestAProcessMakesCalls(t *testing.T) {
 		require.Equal(t, runner.Refused, r.Events[1].What)
 		for _, c := range []struct {
 			address, size uint64
-			is            bool
+			accessible    bool
 		}{
 			{runner.Pools, 1, true}, {runner.Pools - 1, 1, false}, {0, 0, false},
 			{runner.Pools + runner.PoolsSize - 1, 1, true}, {runner.Pools + runner.PoolsSize - 1, 2, false},
 			{runner.Heap, runner.HeapSize, true}, {runner.Heap, runner.HeapSize + 1, false}, {runner.Heap - 1, 2, false},
 			{runner.Heap + runner.HeapSize, 1, false}, {runner.Heap + 8, ^uint64(0), false}, {^uint64(0), 2, false},
 		} {
-			require.Equal(t, c.is, p.At(c.address, c.size) != nil, "%#x, %d bytes", c.address, c.size)
+			require.Equal(t, c.accessible, p.At(c.address, c.size) != nil, "%#x, %d bytes", c.address, c.size)
 		}
 	})
 	t.Run("all calls together are limited", func(t *testing.T) {

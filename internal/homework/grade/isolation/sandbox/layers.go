@@ -34,8 +34,8 @@ func Work() (took time.Duration, err error) {
 	return took, err
 }
 
-func ask(what string, numbers ...any) error {
-	path, argv, err := Command(what)
+func ask(command string, numbers ...any) error {
+	path, argv, err := Command(command)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func ask(what string, numbers ...any) error {
 		_, err = fmt.Sscan(string(out), numbers...)
 	}
 	if err != nil {
-		return fmt.Errorf("sandbox: %s: %w: %q", what, err, out)
+		return fmt.Errorf("sandbox: %s: %w: %q", command, err, out)
 	}
 	return nil
 }

@@ -156,7 +156,7 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 	whole(t)
 	program := compile(t)
 	other := neighbour(t, program)
-	for missing, c := range map[string]struct{ says, what, then string }{
+	for missing, c := range map[string]struct{ says, command, result string }{
 		"l":  {"NO LANDLOCK", "write", denied},                            // seccomp
 		"s":  {"NO SECCOMP", "read", "Permission denied"},                 // Landlock
 		"ls": {"NO LANDLOCK", "fork", "Resource temporarily unavailable"}, // the limits
@@ -165,8 +165,8 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		layers, err := sandbox.Active()
 		require.NoError(t, err)
 		require.Contains(t, layers.String(), c.says)
-		path, argv, err := sandbox.Command(program, c.what)
-		require.Equal(t, c.then, run(t, path, argv, err), missing)
+		path, argv, err := sandbox.Command(program, c.command)
+		require.Equal(t, c.result, run(t, path, argv, err), missing)
 		if missing == "l" { // which also keeps signals to itself
 			for _, what := range []string{"kill", "tgkill", "tkill"} {
 				for _, command := range []func(string, ...string) (string, []string, error){sandbox.Command, sandbox.Box{Folder: "/"}.Command} {

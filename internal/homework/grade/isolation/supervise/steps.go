@@ -18,9 +18,9 @@ type Steps struct {
 	Own     bool // the submission has to free what a trace leaves
 }
 
-// File writes the steps to a new file in a folder, and opens the file for reading. Each trace begins with new
-// engines. Calls with a failing allocation are omitted. File computes the writes from outside, because the process
-// that plays the steps does not know the correct state.
+// File writes the steps to a new file in a folder, and opens the file for reading. Each trace begins with new engines.
+// Calls with a failing allocation are omitted. In a step that writes to the engine's memory, the process must make the
+// changes that File has computed, because it does not know the correct state itself.
 func (s Steps) File(dir string) (*os.File, error) {
 	var text stepText
 	if err := s.each(&text, func(int, int, int) {}); err != nil {
@@ -42,8 +42,9 @@ func (s Steps) File(dir string) (*os.File, error) {
 
 const stepBytes = 24 // of struct step of watched.c
 
-// Last returns the homework function in which a program ended, or "" if it ended elsewhere. The program reads the open
-// file steps, so the file's offset tells which step it read last.
+// Last returns the homework function in which a program ended, or "" if it ended elsewhere. steps is the open file from
+// which the program has read its steps. The program shares the file's offset with the grader, so the step just before
+// the offset is the last one that the program read.
 func Last(steps *os.File) string {
 	read, err := steps.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -59,8 +60,8 @@ func Last(steps *os.File) string {
 	return ""
 }
 
-// The kinds of steps that are not calls, as in watched.c. The kinds from change on are the kinds of changes
-// (oracle.ChangeKind).
+// The kinds of steps that are not calls, as in watched.c. The kind of a step that changes memory is the constant change
+// plus an oracle.ChangeKind.
 const (
 	end    = uint32(trace.Destroy) + 1
 	over   = end + 1
@@ -69,47 +70,47 @@ const (
 
 const maxOfMany = 40 // calls of one step, because each is slow
 
-// each appends the steps of the traces to all. After each step it calls added. at is the index of the trace, step is
-// the step's index in it, and from is the step's offset in all.
-func (s Steps) each(all *stepText, added func(at, step, from int)) error {
-	own := int32(0)
+// each appends the steps of the traces to all. After each step of a trace it calls afterStep with the index of the
+// trace, the index of the step in the trace, and the offset in all at which the step begins.
+func (s Steps) each(all *stepText, afterStep func(at, step, from int)) error {
+	free := int32(0)
 	if s.Own {
-		own = 1
+		free = 1
 	}
-	for at, ops := range s.Traces {
+	for i, ops := range s.Traces {
 		if slices.ContainsFunc(ops, trace.Op.Large) || s.Own && (slices.ContainsFunc(ops, takesApart) || slices.ContainsFunc(ops, slowlyFilled)) {
 			continue
 		}
-		all.add(end, 0, own)
-		if err := all.play(ops, s.Defined, func(step, from int) { added(at, step, from) }); err != nil {
+		all.add(end, 0, free)
+		if err := all.play(ops, s.Defined, func(step, offset int) { afterStep(i, step, offset) }); err != nil {
 			return err
 		}
-		all.add(end, 0, own)
+		all.add(end, 0, free)
 	}
 	return nil
 }
 
 // Until returns the trace that a program was playing when it ended, up to the last step read by the program. It returns
 // nil if the program was not playing a trace.
-func (s Steps) Until(steps *os.File) (until []trace.Op, err error) {
+func (s Steps) Until(steps *os.File) (ops []trace.Op, err error) {
 	read, err := steps.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return nil, err
 	}
 	var all stepText
-	err = s.each(&all, func(at, step, from int) {
-		if int64(from) < read && read <= int64(len(all)) {
-			until = s.Traces[at][:step+1]
+	err = s.each(&all, func(i, step, offset int) {
+		if int64(offset) < read && read <= int64(len(all)) {
+			ops = s.Traces[i][:step+1]
 		}
 	})
-	return until, err
+	return ops, err
 }
 
 // stepText is a sequence of struct step of watched.c.
 type stepText []byte
 
-func (to *stepText) add(call uint32, engine int, numbers ...int32) {
-	text := binary.NativeEndian.AppendUint32(*to, call)
+func (t *stepText) add(call uint32, engine int, numbers ...int32) {
+	text := binary.NativeEndian.AppendUint32(*t, call)
 	text = binary.NativeEndian.AppendUint32(text, uint32(engine))
 	for i := range 4 {
 		n := int32(0)
@@ -118,40 +119,40 @@ func (to *stepText) add(call uint32, engine int, numbers ...int32) {
 		}
 		text = binary.NativeEndian.AppendUint32(text, uint32(n))
 	}
-	*to = text
+	*t = text
 }
 
-// play appends the steps of one trace to the text. defined is Steps.Defined. After each step play calls added with
+// play appends the steps of one trace to the text. defined is Steps.Defined. After each step, play calls afterStep with
 // the index of the step and the offset in the text at which the step begins.
-func (to *stepText) play(ops []trace.Op, defined bool, added func(step, from int)) error {
+func (t *stepText) play(ops []trace.Op, defined bool, afterStep func(step, from int)) error {
 	w, err := oracle.New()
 	if err != nil {
 		return err
 	}
 	defer w.Close()
 	for step, op := range ops {
-		from := len(*to)
+		offset := len(*t)
 		switch {
 		case op.Given || op.Kind.Outside():
 			for _, c := range w.Write(op) {
-				to.add(change+uint32(c.Kind), c.Engine, c.A, c.B, c.C, c.N)
+				t.add(change+uint32(c.Kind), c.Engine, c.A, c.B, c.C, c.N)
 			}
 		case op.Fail == 0:
-			to.calls(w, op, defined)
+			t.calls(w, op, defined)
 		}
-		added(step, from)
+		afterStep(step, offset)
 	}
 	return nil
 }
 
-func (to *stepText) calls(w *oracle.World, op trace.Op, defined bool) {
+func (t *stepText) calls(w *oracle.World, op trace.Op, defined bool) {
 	n := 0
 	for single := range op.Each {
 		if defined && single.Kind == trace.Create && single.B > math.MaxInt32-15 {
 			continue
 		}
 		w.Play(single)
-		to.add(uint32(single.Kind), single.Engine, single.A, single.B)
+		t.add(uint32(single.Kind), single.Engine, single.A, single.B)
 		if n++; n == maxOfMany {
 			break
 		}

@@ -34,14 +34,14 @@ type Keep func(io.Reader) ([]byte, error)
 
 // Head returns a Keep for the first limit bytes. Run ends a program that writes more.
 func Head(limit int64) Keep {
-	return func(from io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(from, limit)) }
+	return func(r io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(r, limit)) }
 }
 
 // Tail keeps the last bytes.
 func Tail(limit int) Keep {
-	return func(from io.Reader) ([]byte, error) {
+	return func(r io.Reader) ([]byte, error) {
 		last := sandbox.Tail{Max: limit}
-		_, err := io.Copy(&last, from)
+		_, err := io.Copy(&last, r)
 		return last.Bytes(), err
 	}
 }

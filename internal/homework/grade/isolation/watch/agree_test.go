@@ -75,7 +75,7 @@ func TestWhatFollowsFromOtherComplaintsIsLeftOut(t *testing.T) {
 
 	until := []trace.Op{{Kind: trace.Create}, {Kind: trace.Append}, {Kind: trace.Fork, Given: true}, {Kind: trace.Hole}}
 	for _, f := range []*Finding{&read, &leak, &inTester} {
-		f.after(until)
+		f.blameLastCall(until)
 	}
 	require.Equal(t, []string{"append_kv", "llm_init", "append_kv"}, []string{read.Function, leak.Function, inTester.Function})
 }

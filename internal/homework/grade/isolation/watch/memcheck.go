@@ -52,12 +52,12 @@ func Memcheck(program string, steps supervise.Steps) ([]Finding, error) {
 	}
 	found, err := played(program, box, file)
 	if errors.Is(err, ErrUnfinished) {
-		until, untilErr := steps.Until(file)
+		ops, untilErr := steps.Until(file)
 		if untilErr != nil {
 			return nil, untilErr
 		}
 		for i := range found {
-			found[i].after(until)
+			found[i].blameLastCall(ops)
 		}
 	}
 	if slices.ContainsFunc(found, func(f Finding) bool { return strings.HasPrefix(f.Kind, "Uninit") }) {
@@ -180,7 +180,7 @@ func parseXML(text []byte) ([]Finding, error) {
 			f.Function, f.Line = place(e.Stack[0].Frames)
 		}
 		if strings.HasPrefix(f.Kind, "Uninit") && len(e.Stack) > 1 {
-			f.origin(place(e.Stack[1].Frames))
+			f.blameAllocator(place(e.Stack[1].Frames))
 		}
 		if !slices.ContainsFunc(found, func(o Finding) bool { return o.Kind == f.Kind && o.Line == f.Line && o.Function == f.Function }) {
 			found = append(found, f)
@@ -189,9 +189,9 @@ func parseXML(text []byte) ([]Finding, error) {
 	return found, err
 }
 
-// origin assigns a use of an uninitialised value to the function that allocated the memory. line is the line of the
-// allocation.
-func (f *Finding) origin(function string, line int) {
+// blameAllocator changes a finding about the use of an uninitialised value. If another homework function allocated the
+// memory, the finding is then about that function, and its text names the line of the allocation.
+func (f *Finding) blameAllocator(function string, line int) {
 	if function != "" && function != f.Function {
 		f.What += fmt.Sprintf(" (%s allocates the memory in line %d and does not set it)", function, line)
 		f.Function = function

@@ -20,9 +20,9 @@ const (
 )
 
 // Sanitizers plays the traces on a program that is linked with grader/process/watched.c and the sanitizers. The first
-// error found by a sanitizer ends the program. f is this error, or nil if there was none. until is the trace of the
-// error, up to the step that caused the error.
-func Sanitizers(program string, steps supervise.Steps) (f *Finding, until []trace.Op, err error) {
+// error found by a sanitizer ends the program. f is this error, or nil if there was none. ops are the steps of the
+// trace that the program was then playing, up to the one that caused the error.
+func Sanitizers(program string, steps supervise.Steps) (f *Finding, ops []trace.Op, err error) {
 	steps.Defined = true
 	file, err := steps.File(filepath.Dir(program))
 	if err != nil {
@@ -36,9 +36,9 @@ func Sanitizers(program string, steps supervise.Steps) (f *Finding, until []trac
 	switch {
 	case exit == stopped:
 		f := parseComplaint(said)
-		until, err := steps.Until(file)
-		f.after(until)
-		return &f, until, err
+		ops, err := steps.Until(file)
+		f.blameLastCall(ops)
+		return &f, ops, err
 	case exit < 0:
 		return nil, nil, sanitizers.unfinished("it was ended in the middle of a call")
 	case exit != 0:

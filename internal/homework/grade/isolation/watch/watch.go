@@ -37,10 +37,10 @@ func (f Finding) String() string {
 // Leak reports whether the finding is about memory that was not freed.
 func (f Finding) Leak() bool { return strings.HasPrefix(f.Kind, "Leak_") }
 
-// after handles a complaint that ended the program while the grader's code was running. It assigns the complaint to
-// the last call in until that the submission made.
-func (f *Finding) after(until []trace.Op) {
-	for _, op := range slices.Backward(until) {
+// blameLastCall sets the function of a finding whose error ended the program while the grader's code was running. ops
+// are the steps before the error. The function is that of the last call in ops that the submission made.
+func (f *Finding) blameLastCall(ops []trace.Op) {
+	for _, op := range slices.Backward(ops) {
 		if f.Function == "" && !f.Leak() && !op.Given && !op.Kind.Outside() {
 			f.Function = op.Kind.Function()
 		}

@@ -37,7 +37,7 @@ func (p *player) adopt() bool {
 // adoptPool copies the bytes of the submission's pool i to the oracle, also if engine i has been destroyed, because
 // the pool still exists then.
 func (p *player) adoptPool(i int) {
-	adopt := func(to []byte, from uint64) { copy(to, p.subject.At(from, uint64(len(to)))) }
+	adopt := func(dst []byte, address uint64) { copy(dst, p.subject.At(address, uint64(len(dst)))) }
 	adopt(p.expected.Pools[i], p.pools[i])
 	if p.isLarge(i) {
 		adopt(p.expected.Ends[i][0], p.pools[i])
@@ -80,9 +80,9 @@ func (p *player) read(i int, keep func([]oracle.SequenceState, int32) bool) (sta
 
 // values copies a sequence from the submission's memory. It copies the L2 tables only if kept is set. whole is false
 // if a pointer to a table leads to no allocation.
-func (p *player) values(from *sequenceStruct, kept bool) (s oracle.SequenceState, whole bool) {
-	s.ID, s.KVCount = from.id, from.kvCount
-	l1 := checked[l1Table](p, from.blockTable)
+func (p *player) values(seq *sequenceStruct, kept bool) (s oracle.SequenceState, whole bool) {
+	s.ID, s.KVCount = seq.id, seq.kvCount
+	l1 := checked[l1Table](p, seq.blockTable)
 	if l1 == nil {
 		return s, false
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that a forbidden write, to the pool or behind an allocation, is reported for the writing call and for no later
-// call.
+// Ensure that a forbidden write is reported for the call that makes it, and for no later call. The forbidden writes go
+// to the pool or to memory after the end of an allocation.
 func TestAWriteIsChargedToTheCallThatMakesIt(t *testing.T) {
 	const (
 		two    = "init e0 640\ninit e1 640\ncreate e0 1 1\ncreate e1 1 1\n"
@@ -19,7 +19,7 @@ func TestAWriteIsChargedToTheCallThatMakesIt(t *testing.T) {
 		inits  = "    if (pool_addr == NULL ||"
 	)
 	for _, c := range []struct {
-		name, ops, place, more string
+		name, ops, place, code string
 		steps                  []int // that differ
 	}{
 		{"free_sequence", two + "free e0 1\n" + later, frees, once + writes + "    }\n", []int{4}},
@@ -34,7 +34,7 @@ func TestAWriteIsChargedToTheCallThatMakesIt(t *testing.T) {
 		{"a refused llm_init beside an engine", "init e0 640\ncreate e0 1 1\ninit e0 63\nappend e0 1 7\ndestroy e0\ninit e0 63\ninit e1 640\n", inits, "", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, _, r := played(t, c.ops, c.place, c.more+c.place)
+			_, _, r := played(t, c.ops, c.place, c.code+c.place)
 			var steps []int
 			for _, d := range r.All {
 				steps = append(steps, d.Step)

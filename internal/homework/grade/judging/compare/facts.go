@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// A Fact is a circumstance of the call that showed a difference. The table mistakes uses the difference and its facts
-// to find the sentence of the handout that was broken.
+// A Fact is a circumstance of the call that showed a difference. Given a difference and its facts, the table mistakes
+// says which sentence of the handout the submission violates.
 type Fact string
 
 // Facts about the state before the call.
@@ -74,17 +74,17 @@ const (
 
 // Has reports whether all the given facts hold.
 func (d *Difference) Has(facts ...Fact) bool {
-	return !slices.ContainsFunc(facts, func(f Fact) bool { return !d.has(f) })
+	return !slices.ContainsFunc(facts, func(f Fact) bool { return !d.holds(f) })
 }
 
-func (d *Difference) has(f Fact) bool {
+func (d *Difference) holds(f Fact) bool {
 	switch f {
 	case noEngine:
 		return d.Op.Engine == trace.None
 	case severalCalls:
 		return d.Op.Kind.Many()
 	case mustFail:
-		return d.why() != ""
+		return d.reason() != ""
 	}
 	return slices.Contains(d.Facts, f)
 }
@@ -110,8 +110,8 @@ func (d *Difference) Refused() bool {
 	return d.Op.Engine == trace.None || d.refusal() != ""
 }
 
-// refusal returns the fact that says why the call must fail, or "" if there is no such fact. No fact says that the
-// engine is NULL, so the result is "" in this case, too.
+// refusal returns the fact that says why the call must fail, or "" if there is no such fact. A call whose engine is
+// NULL must fail, too, but no fact says so. For such a call, refusal returns "".
 func (d *Difference) refusal() Fact {
 	for _, r := range refusals {
 		if d.Has(r.fact) {
@@ -121,7 +121,7 @@ func (d *Difference) refusal() Fact {
 	return ""
 }
 
-// A moment has the part of the expected state before a call from which the facts of a difference are computed.
+// A moment has data about the expected state before a call. The facts of a difference are computed from these data.
 type moment struct {
 	op              trace.Op
 	engine          *course.Engine
@@ -363,8 +363,9 @@ func (p *player) entries(e *course.Engine, op trace.Op, m *moment, add func(Fact
 	add(LostEntry, lost)
 }
 
-// leftOut reports whether free_sequence has released no block of one of the L2 tables. It returns false if the first
-// such table is in slot 0, because free_sequence may then have released nothing at all.
+// leftOut reports whether free_sequence has forgotten a whole L2 table, so that all blocks of the table still have
+// their references. It returns false if the first forgotten table is in slot 0, because free_sequence may then have
+// released nothing at all.
 func (p *player) leftOut(e *course.Engine, engine int, m *moment) bool {
 	_, have := p.countsOf(e, engine)
 	if have == nil {

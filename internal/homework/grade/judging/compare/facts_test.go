@@ -47,7 +47,7 @@ var callsWithFacts = []struct {
 	blocks int32  // of the pool
 	steps  string // the last one is the call
 	facts  []Fact // that it has,
-	not    []Fact // and has not
+	absent []Fact // and those that it must not have
 }{
 	{"create with as many blocks as there are", 3, "create e0 1 33", []Fact{LastFree}, []Fact{NoneFree, FullLength, Long}},
 	{"create with fewer", 3, "create e0 1 32", nil, []Fact{LastFree}},
@@ -86,7 +86,7 @@ func TestTheFactsOfACallAreThoseOfTheStateBefore(t *testing.T) {
 			p := &player{expected: world}
 			m := p.moment(ops[last])
 			require.Subset(t, m.facts, tc.facts)
-			for _, fact := range tc.not {
+			for _, fact := range tc.absent {
 				require.False(t, slices.Contains(m.facts, fact), string(fact))
 			}
 		})
@@ -106,8 +106,8 @@ func TestTheStructsAreThoseOfTheHeader(t *testing.T) {
 			unsafe.Offsetof(sequenceStruct{}.node), unsafe.Sizeof(l1Table{})})
 }
 
-// Ensure that a State has at most MaxSequences sequences and those named by the call. The submission's list may repeat
-// an id without end.
+// Ensure that a State has the first MaxSequences sequences of the list and, if they are not among these, the sequences
+// that the call names. Each named id is added only once, because the submission's list may repeat an id without end.
 func TestAStateHasFewSequences(t *testing.T) {
 	from := oracle.EngineState{Sequences: make([]oracle.SequenceState, 1000)}
 	for i := range from.Sequences {

@@ -18,7 +18,7 @@ func (p *player) fault(d *Difference, op trace.Op, m *moment) {
 		return
 	}
 	fresh := p.soFar(f.Events)
-	does, fact := p.does(op, m, f.Address, d, fresh)
+	does, fact := p.describeAccess(op, m, f.Address, d, fresh)
 	if does == "" {
 		return
 	}
@@ -40,12 +40,12 @@ func (p *player) soFar(events []runner.Event) (fresh []uint64) {
 			fresh = append(fresh, e.At)
 		}
 	}
-	return slices.DeleteFunc(fresh, func(at uint64) bool { _, live := p.live[at]; return !live })
+	return slices.DeleteFunc(fresh, func(address uint64) bool { _, live := p.live[address]; return !live })
 }
 
-// does describes what the call did when it used an address where there is no memory. The description begins with a
-// verb, and is "" if nothing is known. fresh are the allocations of the call.
-func (p *player) does(op trace.Op, m *moment, address uint64, d *Difference, fresh []uint64) (string, Fact) {
+// describeAccess describes what the call did when it used an address where there is no memory. The description begins
+// with a verb, and is "" if nothing is known. fresh are the allocations of the call.
+func (p *player) describeAccess(op trace.Op, m *moment, address uint64, d *Difference, fresh []uint64) (string, Fact) {
 	const near = 4096
 	b, _ := fillOf(address)
 	switch {
@@ -68,9 +68,11 @@ func (p *player) does(op trace.Op, m *moment, address uint64, d *Difference, fre
 	return p.index(op, m, address)
 }
 
-// null describes the use of a NULL pointer. offset is the address that was used, and so the offset from the pointer.
-// null names the pointer only if no other pointer fits the offset. If the grader made the engine by writing to
-// memory, the pointer may also be a global variable that only llm_init sets, so null names none.
+// null describes the use of a NULL pointer. offset is the address that was used; as the pointer is NULL, offset is also
+// the distance from the pointer. The description names the pointer if only one pointer fits the offset.
+//
+// If the grader made the engine by writing to memory, the description never names the pointer. llm_init was not called
+// then, so the pointer may also be a global variable that only llm_init sets.
 func (p *player) null(op trace.Op, m *moment, offset uint64, d *Difference, fresh []uint64) (string, Fact) {
 	if d.Has(UnknownID) && offset < sequenceSize {
 		return "uses a sequence that it has not found: NULL", ""
@@ -99,7 +101,7 @@ func (p *player) null(op trace.Op, m *moment, offset uint64, d *Difference, fres
 
 // newL1 returns the L1 table that the call allocated, or nil.
 func (p *player) newL1(fresh []uint64) *l1Table {
-	if i := slices.IndexFunc(fresh, func(at uint64) bool { return p.live[at] == l1Size }); i >= 0 {
+	if i := slices.IndexFunc(fresh, func(address uint64) bool { return p.live[address] == l1Size }); i >= 0 {
 		return view[l1Table](p, fresh[i])
 	}
 	return nil
@@ -153,17 +155,17 @@ func (p *player) neverWritten(op trace.Op, fresh []uint64) (string, Fact) {
 
 // unwrittenField returns the name in C of the first pointer that was never written in the engine or sequence at an
 // address, or "" if all were written.
-func (p *player) unwrittenField(engine bool, at uint64) string {
+func (p *player) unwrittenField(engine bool, address uint64) string {
 	var pointers []uint64
 	var names []string
 	switch {
-	case p.live[at] != sequenceSize: // which is that of an engine
+	case p.live[address] != sequenceSize: // which is that of an engine
 		return ""
 	case engine:
-		e := view[engineStruct](p, at)
+		e := view[engineStruct](p, address)
 		pointers, names = []uint64{e.refCount, e.active.prev, e.active.next}, []string{"engine->ref_count", "engine->active_seqs.prev", "engine->active_seqs.next"}
 	default:
-		s := view[sequenceStruct](p, at)
+		s := view[sequenceStruct](p, address)
 		pointers, names = []uint64{s.blockTable, s.node.prev, s.node.next}, []string{"block_table", "node.prev", "node.next"}
 	}
 	if i := slices.Index(pointers, fill[uint64](unwrittenByte)); i >= 0 {

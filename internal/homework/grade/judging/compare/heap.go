@@ -32,10 +32,14 @@ const (
 	maxAllocations = 1 << 16 // that the grader keeps of one call
 )
 
-// account updates the live allocations after a call. It returns at most one difference, which shows the first wrong
-// event. An event is wrong if it frees an address without a live allocation, allocates in a call that must fail, or is
-// one allocation too many. A call that fails because an allocation fails may make other allocations. If no event is
-// wrong, the difference shows a write after the end of an allocation.
+// account updates the list of live allocations after a call. It returns at most one difference, which shows the first
+// wrong event of the call. Three kinds of events are wrong:
+//
+//   - the call frees an address that is not a live allocation,
+//   - a call that must fail allocates memory, unless it fails because an allocation fails,
+//   - the call makes more allocations than any call may make.
+//
+// If no event is wrong, the difference shows a write after the end of an allocation.
 func (p *player) account(op trace.Op, want oracle.Outcome, going []part, events []runner.Event) []*Difference {
 	var bad *Difference
 	here := map[uint64]bool{} // freed by this call
@@ -84,26 +88,26 @@ func (p *player) account(op trace.Op, want oracle.Outcome, going []part, events 
 
 func (p *player) freed(op trace.Op, going []part, e runner.Event) string {
 	what := fmt.Sprintf("an allocation of %d bytes", e.Size)
-	if i := slices.IndexFunc(going, func(c part) bool { return c.at == e.At }); i >= 0 {
+	if i := slices.IndexFunc(going, func(c part) bool { return c.address == e.At }); i >= 0 {
 		what = going[i].String()
 	}
 	return fmt.Sprintf("%s, which %s has freed before", what, op.Kind.Function())
 }
 
-func (h *heap) add(at, size uint64) {
-	h.live[at] = size
+func (h *heap) add(address, size uint64) {
+	h.live[address] = size
 	if n := len(h.ordered); n > 2*len(h.live)+64 {
-		h.ordered = slices.DeleteFunc(h.ordered, func(at uint64) bool { _, live := h.live[at]; return !live })
+		h.ordered = slices.DeleteFunc(h.ordered, func(address uint64) bool { _, live := h.live[address]; return !live })
 	}
-	if n := len(h.ordered); n == 0 || h.ordered[n-1] < at {
-		h.ordered = append(h.ordered, at)
-	} else if i, found := slices.BinarySearch(h.ordered, at); !found { // from the stock, or a forged event
-		h.ordered = slices.Insert(h.ordered, i, at)
+	if n := len(h.ordered); n == 0 || h.ordered[n-1] < address {
+		h.ordered = append(h.ordered, address)
+	} else if i, found := slices.BinarySearch(h.ordered, address); !found { // from the stock, or a forged event
+		h.ordered = slices.Insert(h.ordered, i, address)
 	}
 }
 
 // containing returns the live allocation that contains an address. found is false if there is none.
-func (h *heap) containing(address uint64) (at, size uint64, found bool) {
+func (h *heap) containing(address uint64) (start, size uint64, found bool) {
 	if size, found := h.live[address]; found {
 		return address, size, true
 	}
@@ -118,8 +122,8 @@ func (h *heap) containing(address uint64) (at, size uint64, found bool) {
 
 // chunk returns size bytes of the submission's memory, or nil if they are not inside one live allocation.
 func (p *player) chunk(address, size uint64) []byte {
-	at, have, found := p.containing(address)
-	if !found || address-at+size > have {
+	start, have, found := p.containing(address)
+	if !found || address-start+size > have {
 		return nil
 	}
 	return p.subject.At(address, size)
@@ -142,7 +146,7 @@ func (p *player) edges(op trace.Op) (first *Difference) {
 			continue
 		}
 		if n, b := p.edge(at, size); n >= 0 && first == nil {
-			first = p.outside(at, size, uint64(n), b)
+			first = p.writeOutside(at, size, uint64(n), b)
 		}
 	}
 	return first
@@ -151,9 +155,9 @@ func (p *player) edges(op trace.Op) (first *Difference) {
 // edge checks the fill bytes after the end of an allocation. It returns the index and the value of the first byte
 // that was overwritten; the index is -1 if none was. edge writes the fill bytes again, so that a write of the
 // submission is reported only once.
-func (p *player) edge(at, size uint64) (n int, b byte) {
+func (p *player) edge(address, size uint64) (n int, b byte) {
 	chunk := (size+15)/16*16 + 16 // as get_aligned in grader/process/runner.c
-	bytes := p.subject.At(at+size, chunk-size)
+	bytes := p.subject.At(address+size, chunk-size)
 	n = slices.IndexFunc(bytes, func(b byte) bool { return b != edge })
 	if n < 0 {
 		return n, 0
@@ -191,8 +195,8 @@ func change(n int) string {
 
 // A part is a chunk of an engine or a sequence.
 type part struct {
-	at       uint64
-	what     piece
+	address  uint64
+	purpose  piece
 	sequence int32 // id of the sequence
 }
 
@@ -206,11 +210,11 @@ const (
 	theL1
 )
 
-func (c part) isTable() bool   { return c.what < course.L1Size }
-func (c part) isEngines() bool { return c.what == theEngine || c.what == theCounts }
+func (c part) isTable() bool   { return c.purpose < course.L1Size }
+func (c part) isEngines() bool { return c.purpose == theEngine || c.purpose == theCounts }
 
 func (c part) String() string {
-	switch c.what {
+	switch c.purpose {
 	case theEngine:
 		return "the engine"
 	case theCounts:
@@ -220,7 +224,7 @@ func (c part) String() string {
 	case theL1:
 		return "block_table of " + SequenceName(c.sequence)
 	}
-	return fmt.Sprintf("block_table[%d] of %s", c.what, SequenceName(c.sequence))
+	return fmt.Sprintf("block_table[%d] of %s", c.purpose, SequenceName(c.sequence))
 }
 
 // going returns the chunks that free_sequence or llm_destroy must free.
@@ -230,10 +234,10 @@ func (p *player) going(op trace.Op) []part {
 	}
 	var all []part
 	seen := map[uint64]bool{}
-	add := func(address uint64, what piece, sequence int32) {
-		if at, _, found := p.containing(address); found && !seen[at] {
-			seen[at] = true
-			all = append(all, part{at, what, sequence})
+	add := func(address uint64, purpose piece, sequence int32) {
+		if start, _, found := p.containing(address); found && !seen[start] {
+			seen[start] = true
+			all = append(all, part{start, purpose, sequence})
 		}
 	}
 	switch op.Kind {
@@ -284,7 +288,7 @@ func (p *player) leaked(going []part) *Difference {
 	var left []part
 	tables, bytes := 0, uint64(0) // tables that were freed, bytes that were not
 	for _, c := range going {
-		size, live := p.live[c.at]
+		size, live := p.live[c.address]
 		switch {
 		case live:
 			left, bytes = append(left, c), bytes+size
@@ -310,9 +314,9 @@ func (p *player) leaked(going []part) *Difference {
 }
 
 // shape records something that is not an allocation of its own.
-func (p *player) shape(kind trace.Kind, what string, address uint64) {
+func (p *player) shape(kind trace.Kind, name string, address uint64) {
 	if _, exact := p.live[address]; !exact && p.shapes[kind] == nil {
-		p.shapes[kind] = differs(Allocations, what, "an allocation of its own", "part of another")
+		p.shapes[kind] = differs(Allocations, name, "an allocation of its own", "part of another")
 	}
 }
 

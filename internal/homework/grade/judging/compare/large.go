@@ -20,9 +20,9 @@ var ErrMemory = errors.New("the machine has too little memory left, of which the
 // counts.
 const memoryForLarge = 400 << 20
 
-// newLargePool maps a large pool and returns its address. Only its first and its last trace.End bytes, with the slack
-// around the pool, can be accessed. Both ends are stored one after the other in the region of the pools; the last
-// bytes are also mapped at the address where the pool ends.
+// newLargePool maps a large pool and returns its address. The submission can access only both ends of the pool, with
+// the slack before and after it. Each end has trace.End bytes. Both are stored one after the other in the region of the
+// pools. The end with the highest addresses is also mapped at the address where the pool ends.
 func (p *player) newLargePool(engine int, size uint64) (uint64, error) {
 	at := runner.Pools + p.used + poolOffset
 	high := at + oracle.Slack + size - trace.End // where the second end has to be

@@ -8,17 +8,17 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// outside returns the difference for a write after the end of the allocation at the address at. The write was n bytes
-// after the end, and b is the byte that was written. The message names this allocation or the next one, whichever is
-// nearer.
-func (p *player) outside(at, size, n uint64, b byte) *Difference {
-	i, _ := slices.BinarySearch(p.ordered, at+size+n)
+// writeOutside returns the difference for a write after the end of the allocation at address, which has size bytes. The
+// first byte that was written is n bytes after the end, and b is its new value. The message names this allocation or
+// the next one, whichever is nearer.
+func (p *player) writeOutside(address, size, n uint64, b byte) *Difference {
+	i, _ := slices.BinarySearch(p.ordered, address+size+n)
 	for i < len(p.ordered) && p.live[p.ordered[i]] == 0 {
 		i++
 	}
-	place := fmt.Sprintf("byte %d after %s", n+1, p.allocation(at, int64(size+n)))
+	place := fmt.Sprintf("byte %d after %s", n+1, p.allocation(address, int64(size+n)))
 	if i < len(p.ordered) {
-		if before := p.ordered[i] - (at + size + n); before <= n {
+		if before := p.ordered[i] - (address + size + n); before <= n {
 			place = fmt.Sprintf("byte %d before %s", before, p.allocation(p.ordered[i], -int64(before)))
 		}
 	}
@@ -27,12 +27,13 @@ func (p *player) outside(at, size, n uint64, b byte) *Difference {
 	return d
 }
 
-// allocation names the allocation at an address. If the allocation is an array, the name includes the index of an
-// element at the offset. There is no such element, because the offset is before the array or behind it.
-func (p *player) allocation(at uint64, offset int64) string {
+// allocation names the allocation at an address. offset is the distance from there to a byte before or after the
+// allocation. If the allocation is an array, the name also says which element the byte would belong to if the array
+// were longer, such as ref_count[-1].
+func (p *player) allocation(address uint64, offset int64) string {
 	for engine := range p.engines {
 		for _, c := range p.going(trace.Op{Kind: trace.Destroy, Engine: engine}) {
-			if c.at != at {
+			if c.address != address {
 				continue
 			}
 			array, size := c.array()
@@ -46,17 +47,17 @@ func (p *player) allocation(at uint64, offset int64) string {
 			return fmt.Sprintf("%s, which would be %s[%d]", c, array, element)
 		}
 	}
-	return fmt.Sprintf("an allocation of %d bytes", p.live[at])
+	return fmt.Sprintf("an allocation of %d bytes", p.live[address])
 }
 
 func (c part) array() (name string, size int64) {
 	switch {
-	case c.what == theCounts:
+	case c.purpose == theCounts:
 		return "ref_count", 4
-	case c.what == theL1:
+	case c.purpose == theL1:
 		return "block_table", 8
-	case c.what < course.L1Size:
-		return fmt.Sprintf("block_table[%d]", c.what), 4
+	case c.purpose < course.L1Size:
+		return fmt.Sprintf("block_table[%d]", c.purpose), 4
 	}
 	return "", 0
 }

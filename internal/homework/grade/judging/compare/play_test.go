@@ -53,7 +53,7 @@ func TestAWriteAnywhereIsSeen(t *testing.T) {
 		large = "init e0 64 3072\ncreate e0 1 20\nappend e0 1 7\nplace e0 1 2 50331648\ncount e0 1 40\nappend e0 1 8\n"
 	)
 	for _, c := range []struct {
-		name, ops, place, more string
+		name, ops, place, code string
 		channel                compare.Channel // empty: nothing differs
 		says                   string
 	}{
@@ -65,7 +65,7 @@ func TestAWriteAnywhereIsSeen(t *testing.T) {
 		{"it leaves counts that cannot be read", frees, free, "    engine->ref_count = (int *)16;\n", compare.Counts, "engine->ref_count is 0x10, which is no allocation, but has to be an allocation of 40 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, _, r := played(t, c.ops, c.place, c.place+c.more)
+			_, _, r := played(t, c.ops, c.place, c.place+c.code)
 			if c.channel == "" {
 				require.Nil(t, r.First())
 				return

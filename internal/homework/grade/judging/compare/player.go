@@ -22,8 +22,8 @@ import (
 // before they play a trace.
 var Patience = runner.Patience{Call: 2 * time.Second, Process: 8 * time.Second}
 
-// PatienceWith returns the Patience for a trace. It adds time for each step of many calls. The n calls of such a step
-// search a list of up to n sequences, so the time grows with the square of n.
+// PatienceWith returns the Patience for a trace. It adds time for each step that consists of many calls. The n calls of
+// such a step search a list of up to n sequences, so the added time grows with the square of n.
 func PatienceWith(ops []trace.Op) runner.Patience {
 	p := Patience
 	for _, op := range ops {
@@ -38,17 +38,17 @@ func PatienceWith(ops []trace.Op) runner.Patience {
 
 // A player plays a trace on the submission and on the oracle.
 type player struct {
-	expected *oracle.World
-	subject  *runner.Process
-	engines  [trace.Engines]uint64 // addresses, 0: none
-	pools    [trace.Engines]uint64 // addresses, including the slack in front
-	used     uint64                // bytes used of the pools' region
-	heap                           // the submission's allocations
-	ends     [trace.Engines]uint64 // addresses of the end of a large pool that can be touched; 0: none
-	open     bool                  // every call may write to the pools
-	made     made                  // the sequence that the tester made last
-	inited   bool                  // the submission's llm_init has made an engine
-	trouble  error                 // an error of the grader
+	expected      *oracle.World
+	subject       *runner.Process
+	engines       [trace.Engines]uint64 // addresses, 0: none
+	pools         [trace.Engines]uint64 // addresses, including the slack in front
+	used          uint64                // bytes used of the pools' region
+	heap                                // the submission's allocations
+	ends          [trace.Engines]uint64 // addresses of the end of a large pool that can be touched; 0: none
+	poolsWritable bool                  // every call may write to the pools
+	made          made                  // the sequence that the tester made last
+	inited        bool                  // the submission's llm_init has made an engine
+	trouble       error                 // an error of the grader
 }
 
 // Play plays a trace on a program, which is a submission linked with grader/process/runner.c. An error means that the
@@ -85,7 +85,7 @@ func Play(program string, ops []trace.Op) (Result, error) {
 	return r, nil
 }
 
-func play(program string, ops []trace.Op, open bool) (Result, error) {
+func play(program string, ops []trace.Op, poolsWritable bool) (Result, error) {
 	expected, err := oracle.New()
 	if err != nil {
 		return Result{}, err
@@ -101,7 +101,7 @@ func play(program string, ops []trace.Op, open bool) (Result, error) {
 		return Result{}, err
 	}
 	defer process.Close()
-	p := &player{expected: expected, subject: process, heap: newHeap(), open: open}
+	p := &player{expected: expected, subject: process, heap: newHeap(), poolsWritable: poolsWritable}
 	var r Result
 	for i, op := range ops {
 		found := p.step(op)
@@ -226,7 +226,7 @@ func (p *player) death(err error) *Difference {
 
 func (p *player) request(op trace.Op) (r runner.Request, err error) {
 	r = runner.Request{Call: calls[op.Kind], A: op.A, B: op.B, Fail: uint32(op.Fail)}
-	if op.Kind.Single() != trace.Append && !p.open {
+	if op.Kind.Single() != trace.Append && !p.poolsWritable {
 		r.Call |= runner.ReadOnly
 	}
 	switch op.Kind {

@@ -41,8 +41,8 @@ type State struct {
 // call.
 const MaxSequences = 64
 
-// Look plays a trace again up to the step with the difference d, and returns the memory around that step. It returns
-// nil if the call has no engine or did not return, or if the trace has a large pool. It also returns nil if the
+// Look plays a trace again up to the step with the difference d, and returns the memory before and after that step. It
+// returns nil in four cases: the call has no engine, the call did not return, the trace has a large pool, or the
 // submission behaves differently this time.
 func Look(program string, ops []trace.Op, d *Difference) (*Scene, error) {
 	if d.Op.Engine == trace.None || d.Hangs || hasLarge(ops) {
@@ -58,7 +58,7 @@ func Look(program string, ops []trace.Op, d *Difference) (*Scene, error) {
 		return nil, err
 	}
 	defer process.Close()
-	p := &player{expected: expected, subject: process, heap: newHeap(), open: d.Channel == Pool}
+	p := &player{expected: expected, subject: process, heap: newHeap(), poolsWritable: d.Channel == Pool}
 	for _, op := range ops[:d.Step] {
 		if found := p.step(op); p.trouble != nil || len(found) > 0 && !p.adopt() {
 			return nil, p.trouble // it behaved differently this time
@@ -72,13 +72,13 @@ func Look(program string, ops []trace.Op, d *Difference) (*Scene, error) {
 			s.Block /= course.BlockSize
 		}
 	}
-	s.Before = p.want(d.Op, s.Block)
+	s.Before = p.expectedState(d.Op, s.Block)
 	_ = p.step(d.Op)
-	s.Expected, s.Actual = p.want(d.Op, s.Block), p.have(d.Op, s.Block)
+	s.Expected, s.Actual = p.expectedState(d.Op, s.Block), p.actualState(d.Op, s.Block)
 	return s, p.trouble
 }
 
-func (p *player) want(op trace.Op, block int) *State {
+func (p *player) expectedState(op trace.Op, block int) *State {
 	e := p.expected.Engines[op.Engine]
 	if e == nil {
 		return nil
@@ -97,8 +97,8 @@ func (p *player) want(op trace.Op, block int) *State {
 	return newState(state, op, block)
 }
 
-func (p *player) have(op trace.Op, block int) *State {
-	state, broken := p.read(op.Engine, kept(op))
+func (p *player) actualState(op trace.Op, block int) *State {
+	state, broken := p.read(op.Engine, selector(op))
 	if broken == "engine" {
 		return nil
 	}
@@ -107,26 +107,26 @@ func (p *player) have(op trace.Op, block int) *State {
 	return s
 }
 
-// newState returns the State of an engine. It has the sequences that the function from kept selects, and the records
-// of one block unless block is -1.
-func newState(from oracle.EngineState, op trace.Op, block int) *State {
-	s := &State{Total: from.Total, Free: from.Free, RefCount: from.RefCount}
-	keep := kept(op)
-	for _, q := range from.Sequences {
+// newState returns the State of an engine for the call op. The State has the sequences that selector(op) selects. It
+// has the records of a block, unless block is -1.
+func newState(engine oracle.EngineState, op trace.Op, block int) *State {
+	s := &State{Total: engine.Total, Free: engine.Free, RefCount: engine.RefCount}
+	keep := selector(op)
+	for _, q := range engine.Sequences {
 		if keep(s.Sequences, q.ID) {
 			s.Sequences = append(s.Sequences, q)
 		}
 	}
 	at := oracle.Slack + block*course.BlockSize
-	if block >= 0 && at+course.BlockSize <= len(from.Pool)-oracle.Slack {
-		s.Records = slices.Clone(ints(from.Pool[at:][:course.BlockSize]))
+	if block >= 0 && at+course.BlockSize <= len(engine.Pool)-oracle.Slack {
+		s.Records = slices.Clone(ints(engine.Pool[at:][:course.BlockSize]))
 	}
 	return s
 }
 
-// kept returns a function that selects the sequences of a State: the first MaxSequences, and those named by the call.
-// The function gets the sequences selected so far and the id of the next one.
-func kept(op trace.Op) func([]oracle.SequenceState, int32) bool {
+// selector returns a function that selects the sequences of a State: the first MaxSequences, and those that the call
+// names. The function gets the sequences selected so far, and the id of the next one.
+func selector(op trace.Op) func([]oracle.SequenceState, int32) bool {
 	return func(all []oracle.SequenceState, id int32) bool {
 		named := id == op.A || op.Kind == trace.Fork && id == op.B
 		has := func(s oracle.SequenceState) bool { return s.ID == id } // a broken list may repeat an id

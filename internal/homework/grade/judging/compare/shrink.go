@@ -189,9 +189,9 @@ func (s *shrinker) number() {
 
 func ranges(k trace.Kind) bool { return k == trace.Creates || k == trace.Forks || k == trace.Frees }
 
-// renamed returns a copy of the steps in which the id from is replaced by the id to. It returns nil if a step uses the
-// id to already, or if a step names a range of ids.
-func renamed(ops []trace.Op, from, to int32) []trace.Op {
+// renamed returns a copy of the steps in which the sequence id old is replaced. It returns nil if a step already uses
+// the id replacement, or if a step names a range of ids.
+func renamed(ops []trace.Op, old, replacement int32) []trace.Op {
 	candidate := slices.Clone(ops)
 	for i := range candidate {
 		if ranges(candidate[i].Kind) {
@@ -199,10 +199,10 @@ func renamed(ops []trace.Op, from, to int32) []trace.Op {
 		}
 		for _, id := range ids(&candidate[i]) {
 			switch *id {
-			case to:
+			case replacement:
 				return nil
-			case from:
-				*id = to
+			case old:
+				*id = replacement
 			}
 		}
 	}

@@ -175,8 +175,8 @@ func (p *player) pool(i int) *Difference {
 	return cmp.Or(low, p.poolBytes(i, p.ends[i], p.expected.Ends[i][1], size))
 }
 
-func (p *player) poolBytes(i int, from uint64, want []byte, size int64) *Difference {
-	got := p.subject.At(from, uint64(len(want)))
+func (p *player) poolBytes(i int, address uint64, want []byte, size int64) *Difference {
+	got := p.subject.At(address, uint64(len(want)))
 	if bytes.Equal(want, got) {
 		return nil
 	}
@@ -184,7 +184,7 @@ func (p *player) poolBytes(i int, from uint64, want []byte, size int64) *Differe
 	for n < len(want)-1 && want[n] == got[n] { // stop at the last byte: the process may have changed it to the wanted value
 		n++
 	}
-	at := int64(from-p.pools[i]) - oracle.Slack + int64(n)
+	at := int64(address-p.pools[i]) - oracle.Slack + int64(n)
 	field := fmt.Sprintf("byte %d of the pool (block %d, record %d)", at, at/course.BlockSize, at%course.BlockSize/course.KVSize)
 	if at < 0 || at >= size {
 		field = fmt.Sprintf("byte %d, %s", at, outsidePool)

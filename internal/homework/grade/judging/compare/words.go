@@ -28,12 +28,12 @@ func (d *Difference) says(words string) string {
 		are = "is"
 	}
 	return strings.NewReplacer("{call}", d.Op.Kind.Function(), "{field}", d.Field, "{expected}", d.Expected, "{actual}", d.Actual,
-		"{why}", d.why(), "{where}", d.where(), "{several}", d.several(), "{made}", made, "{known}", known, "{is}", verb, "{are}", are).Replace(words)
+		"{why}", d.reason(), "{where}", d.place(), "{several}", d.several(), "{made}", made, "{known}", known, "{is}", verb, "{are}", are).Replace(words)
 }
 
-// why returns the end of a message about a call that must fail. It states this and the reason. If the call must
-// succeed, why returns "".
-func (d *Difference) why() string {
+// reason returns the end of the message if the call must fail. It says that the call must fail and for which reason. If
+// the call must succeed, reason returns "".
+func (d *Difference) reason() string {
 	if d.Op.Kind.Outside() || d.Op.Kind.Many() {
 		return ""
 	}
@@ -81,7 +81,7 @@ func (d *Difference) several() string {
 	return fmt.Sprintf("Of %d calls of %s %d succeed, but %d have to succeed", calls, call, made, want)
 }
 
-func (d *Difference) where() string {
+func (d *Difference) place() string {
 	if _, at, found := strings.Cut(d.Field, "("); found { // (block 1, record 4)
 		block, record, _ := strings.Cut(strings.TrimSuffix(at, ")"), ", ")
 		return record + " of " + block

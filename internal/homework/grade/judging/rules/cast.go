@@ -13,8 +13,8 @@ import (
 func (p *program) casts() {
 	for _, api := range six {
 		for _, f := range p.reached(api.name) {
-			look := func(to ctree.Type, e *ctree.Expr) {
-				if to.Is(1, "Sequence") && p.node(e) {
+			look := func(target ctree.Type, e *ctree.Expr) {
+				if target.Is(1, "Sequence") && p.node(e) {
 					p.report(Breach{Rule: "node_cast", Sentence: handout.NodeCast + handout.Elided + handout.ContainerOf, Function: f.Name, Line: e.Line, Task: api.task,
 						Message: fmt.Sprintf("line %d takes the address of a list node for that of its Sequence", e.Line)})
 				}

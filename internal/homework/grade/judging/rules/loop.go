@@ -9,8 +9,8 @@ import (
 )
 
 // loops checks the rule about traversal in task 2: a loop must not end at the first empty slot. The handout states it
-// for free_sequence. In fork_sequence and llm_destroy a breach is advice, and so is a loop that ends at an unmapped
-// block or at kv_count.
+// for free_sequence. If fork_sequence or llm_destroy breaks the rule, the student gets advice and loses no points. The
+// same holds for a loop that ends at an unmapped block or at kv_count.
 func (p *program) loops() {
 	for _, api := range []struct {
 		name   string
@@ -68,36 +68,36 @@ type early struct {
 	line int
 }
 
-func (r *loopReader) stmts(body []*ctree.Stmt, around []*ctree.Stmt) {
+func (r *loopReader) stmts(body []*ctree.Stmt, enclosing []*ctree.Stmt) {
 	for _, s := range body {
-		within := around
+		within := enclosing
 		if s.Kind == ctree.Loop || s.Kind == ctree.Do {
-			r.loop(s, around)
-			within = append(slices.Clone(around), s)
+			r.loop(s, enclosing)
+			within = append(slices.Clone(enclosing), s)
 		}
 		r.stmts(s.Body, within)
 		r.stmts(s.Else, within)
 	}
 }
 
-func (r *loopReader) loop(l *ctree.Stmt, around []*ctree.Stmt) {
+func (r *loopReader) loop(l *ctree.Stmt, enclosing []*ctree.Stmt) {
 	if !r.matters(l.Body, nil) {
 		return
 	}
 	steps := r.changed(l, nil)
-	for _, outer := range around { // the outer loop uses the same index
+	for _, outer := range enclosing { // the outer loop uses the same index
 		for v := range r.changed(outer, l) {
 			delete(steps, v)
 		}
 	}
 	for _, look := range []struct {
 		rule string
-		at   func(*ctree.Expr) (absent, present bool)
+		test func(*ctree.Expr) (absent, present bool)
 	}{
 		{"l1_break", func(e *ctree.Expr) (bool, bool) { return r.nullSlot(e, steps, l) }},
 		{"l2_break", func(e *ctree.Expr) (bool, bool) { return r.unmapped(e, steps) }},
 	} {
-		t := tester{look.at}
+		t := tester{look.test}
 		if t.implies(l.Cond, false) {
 			r.early = append(r.early, early{look.rule, l.Cond.Line})
 		}
@@ -151,7 +151,7 @@ func leaves(l *ctree.Stmt, body []*ctree.Stmt) int {
 
 // A tester recognises comparisons that test whether a table or block is absent (NULL or -1).
 type tester struct {
-	at func(*ctree.Expr) (whenAbsent, whenPresent bool)
+	test func(*ctree.Expr) (whenAbsent, whenPresent bool)
 }
 
 // implies reports whether an expression certainly has the value if the table or block is absent.
@@ -159,7 +159,7 @@ func (t tester) implies(e *ctree.Expr, value bool) bool {
 	if e = e.Bare(); e == nil {
 		return false
 	}
-	absent, present := t.at(e)
+	absent, present := t.test(e)
 	if value && absent || !value && present {
 		return true
 	}
@@ -201,8 +201,9 @@ func other(e *ctree.Expr) *ctree.Expr {
 	return nil
 }
 
-// slot reports whether an expression is an entry of an L1 table that the loop steps through. Such an expression is
-// table[i], or *table of an int **. It can also be a variable if only such entries and NULL are assigned to it.
+// slot reports whether an expression is an entry of an L1 table through which the loop steps. Such an expression is
+// table[i], or *p where p is a pointer into the table. It can also be a variable if only such entries and NULL are
+// assigned to it.
 func (r *loopReader) slot(e *ctree.Expr, steps map[*ctree.Var]bool, depth int) bool {
 	e = e.Bare()
 	if e == nil || !e.Type.Is(1, "int") || depth > 3 {
@@ -212,14 +213,14 @@ func (r *loopReader) slot(e *ctree.Expr, steps map[*ctree.Var]bool, depth int) b
 	case ctree.Index, ctree.Deref:
 		return e.Args[0].Type.Stars == 2 && mentions(e, func(part *ctree.Expr) bool { return part.Op == ctree.Name && steps[part.Var] })
 	case ctree.Name:
-		return r.every(e.Var, func(value *ctree.Expr) bool { return r.slot(value, steps, depth+1) })
+		return r.allAssigned(e.Var, func(value *ctree.Expr) bool { return r.slot(value, steps, depth+1) })
 	}
 	return false
 }
 
-// every reports whether a variable has at least one assignment, and each value that is assigned to it is 0 or
+// allAssigned reports whether a variable has at least one assignment, and each value that is assigned to it is 0 or
 // satisfies the condition.
-func (r *loopReader) every(v *ctree.Var, condition func(*ctree.Expr) bool) bool {
+func (r *loopReader) allAssigned(v *ctree.Var, condition func(*ctree.Expr) bool) bool {
 	all := r.assigned[v]
 	return len(all) > 0 && !slices.ContainsFunc(all, func(a assignment) bool { return !a.value.IsZero() && !condition(a.value) })
 }
@@ -227,15 +228,15 @@ func (r *loopReader) every(v *ctree.Var, condition func(*ctree.Expr) bool) bool 
 // fills reports whether the loop assigns to the slot something else than NULL, as a loop that allocates tables does.
 func fills(l *ctree.Stmt, slot *ctree.Expr) (found bool) {
 	ctree.Exprs(l.Body, func(e *ctree.Expr) bool {
-		found = found || e.Op == ctree.Assign && same(e.Args[0], slot) && !e.Args[1].IsZero() && slot.Op != ctree.Name
+		found = found || e.Op == ctree.Assign && equal(e.Args[0], slot) && !e.Args[1].IsZero() && slot.Op != ctree.Name
 		return !found
 	})
 	return found
 }
 
-func same(a, b *ctree.Expr) bool {
+func equal(a, b *ctree.Expr) bool {
 	return a.Op == b.Op && a.Var == b.Var && a.Field == b.Field && a.Func == b.Func && a.Value == b.Value && a.Operator == b.Operator &&
-		slices.EqualFunc(a.Args, b.Args, same)
+		slices.EqualFunc(a.Args, b.Args, equal)
 }
 
 // unmapped recognises "entry == -1" (absent) and "entry != -1" (present), and comparisons with the same meaning, such
@@ -261,7 +262,7 @@ func (r *loopReader) entry(e *ctree.Expr, steps map[*ctree.Var]bool, depth int) 
 		return !mentions(e, func(part *ctree.Expr) bool { return part.Field == "ref_count" }) &&
 			mentions(e, func(part *ctree.Expr) bool { return part.Op == ctree.Name && steps[part.Var] })
 	case ctree.Name:
-		return r.every(e.Var, func(value *ctree.Expr) bool { return r.entry(value, steps, depth+1) })
+		return r.allAssigned(e.Var, func(value *ctree.Expr) bool { return r.entry(value, steps, depth+1) })
 	}
 	return false
 }

@@ -17,7 +17,7 @@ func (p *program) nullFirst() {
 			continue
 		}
 		breach := Breach{Rule: "null_check_first", Sentence: handout.NullEngine, Function: f.Name, Task: api.task}
-		switch first := r.param(f, 0); first.what {
+		switch first := r.param(f, 0); first.event {
 		case used:
 			breach.Line = first.line
 			breach.Message = fmt.Sprintf("%s uses the engine in line %d without having looked whether it is NULL", f.Name, first.line)
@@ -34,8 +34,8 @@ func (p *program) nullFirst() {
 
 // An outcome is the first thing that a function does with a pointer, and its line.
 type outcome struct {
-	what happening
-	line int
+	event happening
+	line  int
 }
 
 type happening int
@@ -77,7 +77,7 @@ func (r *nullReader) before(f *ctree.Function) *ctree.Stmt {
 	names := r.follow(f, 0)
 	var before *ctree.Stmt
 	for _, s := range f.Body {
-		if names.stmt(s).what == tested {
+		if names.stmt(s).event == tested {
 			return before
 		}
 		if before == nil && acts(s) {
@@ -104,7 +104,7 @@ type follower struct {
 
 func (f *follower) stmts(all []*ctree.Stmt) outcome {
 	for _, s := range all {
-		if o := f.stmt(s); o.what != nothing {
+		if o := f.stmt(s); o.event != nothing {
 			return o
 		}
 	}
@@ -113,7 +113,7 @@ func (f *follower) stmts(all []*ctree.Stmt) outcome {
 
 func first(parts ...func() outcome) outcome {
 	for _, part := range parts {
-		if o := part(); o.what != nothing {
+		if o := part(); o.event != nothing {
 			return o
 		}
 	}
@@ -127,7 +127,7 @@ func (f *follower) stmt(s *ctree.Stmt) outcome {
 	case ctree.Goto, ctree.Assembly:
 		return outcome{unclear, s.Line}
 	case ctree.Declare:
-		if f.is(s.Expr) {
+		if f.isPointer(s.Expr) {
 			f.names[s.Var] = true
 			return outcome{}
 		}
@@ -139,14 +139,14 @@ func (f *follower) stmt(s *ctree.Stmt) outcome {
 		func() outcome { return f.stmts(s.Else) }, func() outcome { return f.expr(s.Step) })
 }
 
-func (f *follower) is(e *ctree.Expr) bool {
+func (f *follower) isPointer(e *ctree.Expr) bool {
 	e = e.Bare()
 	return e != nil && e.Op == ctree.Name && f.names[e.Var]
 }
 
 func (f *follower) each(look func(*ctree.Expr) outcome, all ...*ctree.Expr) outcome {
 	for _, e := range all {
-		if o := look(e); o.what != nothing {
+		if o := look(e); o.event != nothing {
 			return o
 		}
 	}
@@ -154,7 +154,7 @@ func (f *follower) each(look func(*ctree.Expr) outcome, all ...*ctree.Expr) outc
 }
 
 func (f *follower) truth(e *ctree.Expr) outcome {
-	if f.is(e) {
+	if f.isPointer(e) {
 		return outcome{tested, e.Line}
 	}
 	return f.expr(e)
@@ -168,15 +168,15 @@ func (f *follower) expr(e *ctree.Expr) outcome {
 	case ctree.Not, ctree.And, ctree.Or:
 		return f.each(f.truth, e.Args...)
 	case ctree.Choose:
-		if o := f.truth(e.Args[0]); o.what != nothing {
+		if o := f.truth(e.Args[0]); o.event != nothing {
 			return o
 		}
 	case ctree.Compare:
-		if f.is(e.Args[0]) || f.is(e.Args[1]) {
+		if f.isPointer(e.Args[0]) || f.isPointer(e.Args[1]) {
 			return outcome{tested, e.Line}
 		}
 	case ctree.Arrow, ctree.Deref, ctree.Index:
-		if f.is(e.Args[0]) {
+		if f.isPointer(e.Args[0]) {
 			return outcome{used, e.Line}
 		}
 	case ctree.Address:
@@ -184,7 +184,7 @@ func (f *follower) expr(e *ctree.Expr) outcome {
 	case ctree.Assign:
 		return f.assign(e)
 	case ctree.Count:
-		if f.is(e.Args[0]) {
+		if f.isPointer(e.Args[0]) {
 			return outcome{unclear, e.Line}
 		}
 	case ctree.Call:
@@ -201,7 +201,7 @@ func (f *follower) address(e *ctree.Expr) outcome {
 	for place.Op == ctree.Member {
 		place = place.Args[0]
 	}
-	if (place.Op == ctree.Arrow || place.Op == ctree.Deref) && f.is(place.Args[0]) {
+	if (place.Op == ctree.Arrow || place.Op == ctree.Deref) && f.isPointer(place.Args[0]) {
 		return outcome{}
 	}
 	return f.expr(e)
@@ -213,7 +213,7 @@ func (f *follower) assign(e *ctree.Expr) outcome {
 		return f.each(f.expr, value, to)
 	}
 	switch {
-	case f.is(value):
+	case f.isPointer(value):
 		f.names[to.Var] = true
 		return outcome{}
 	case f.names[to.Var]:
@@ -223,18 +223,18 @@ func (f *follower) assign(e *ctree.Expr) outcome {
 }
 
 func (f *follower) call(e *ctree.Expr) outcome {
-	if o := f.each(f.expr, e.Args...); o.what != nothing {
+	if o := f.each(f.expr, e.Args...); o.event != nothing {
 		return o
 	}
 	callee := f.p.functions[e.Func]
 	for i, part := range e.Args {
 		switch {
-		case !f.is(part):
+		case !f.isPointer(part):
 		case e.Func == "":
 			return outcome{unclear, e.Line}
 		case callee != nil && i < len(callee.Params):
-			if o := f.param(callee, i); o.what != nothing {
-				return outcome{o.what, e.Line}
+			if o := f.param(callee, i); o.event != nothing {
+				return outcome{o.event, e.Line}
 			}
 		}
 	}

@@ -17,10 +17,10 @@ func (p *program) pool() {
 			continue
 		}
 		for _, e := range r.function(f).effects {
-			if !e.on.pool {
+			if !e.target.pool {
 				continue
 			}
-			b := Breach{Function: e.in.Name, Line: e.line, Task: api.task, Advice: e.elsewhere}
+			b := Breach{Function: e.function.Name, Line: e.line, Task: api.task, Advice: e.elsewhere}
 			switch {
 			case e.frees:
 				b.Rule, b.Sentence = "free_pool", handout.DestroyKeepsPool
@@ -60,8 +60,8 @@ func (o origin) both(other origin) origin {
 // An effect is a memset or a free.
 type effect struct {
 	frees     bool
-	on        origin
-	in        *ctree.Function
+	target    origin
+	function  *ctree.Function
 	line      int
 	perhaps   bool // it does not happen in every call of the function
 	elsewhere bool // a called function decides
@@ -148,13 +148,13 @@ func (r *poolReader) expr(f *ctree.Function, s *summary, e *ctree.Expr, perhaps 
 		}
 		frees := slices.Contains(releases, e.Func)
 		if (frees || slices.Contains(wipes, e.Func)) && len(e.Args) > 0 {
-			s.effects = append(s.effects, effect{frees: frees, on: r.value(f, e.Args[0]), in: f, line: e.Line, perhaps: perhaps})
+			s.effects = append(s.effects, effect{frees: frees, target: r.value(f, e.Args[0]), function: f, line: e.Line, perhaps: perhaps})
 		}
 		if callee := r.p.functions[e.Func]; callee != nil {
 			for _, inner := range r.function(callee).effects {
-				if !inner.on.pool { // the caller decides where
-					inner.on = r.passed(f, e, inner.on)
-					inner.in, inner.line = f, e.Line
+				if !inner.target.pool { // the caller decides where
+					inner.target = r.passed(f, e, inner.target)
+					inner.function, inner.line = f, e.Line
 				}
 				inner.elsewhere = inner.elsewhere || inner.perhaps
 				inner.perhaps = perhaps
@@ -251,8 +251,8 @@ func (r *poolReader) variable(f *ctree.Function, v *ctree.Var) origin {
 		}
 	}
 	for _, a := range r.p.assigned[v] {
-		value := r.value(a.in, a.value)
-		if a.in != f {
+		value := r.value(a.function, a.value)
+		if a.function != f {
 			value.params = 0
 		}
 		o = o.both(value)

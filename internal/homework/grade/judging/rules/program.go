@@ -23,8 +23,8 @@ type program struct {
 
 // An assignment sets a variable, with "=" or in its declaration.
 type assignment struct {
-	in    *ctree.Function
-	value *ctree.Expr
+	function *ctree.Function
+	value    *ctree.Expr
 }
 
 func read(functions []*ctree.Function) []Breach {

@@ -100,8 +100,8 @@ func TestExactlyTheMarkedLinesAreReported(t *testing.T) {
 	}
 }
 
-// ofMutants maps mutants to the rules that they break. A rule with ? is broken as advice only. A mutant that is not
-// in the map breaks no rule.
+// ofMutants maps each mutant to the rule that it breaks. A ? after the rule means that the student gets only advice. A
+// mutant that is not in the map breaks no rule.
 var ofMutants = map[string]string{
 	"C1": "null_check_first", "R20": "null_check_first", "R26": "null_check_first", "A28": "null_check_first", "D8": "null_check_first",
 	"X3": "null_check_first?", // prints first

@@ -6,10 +6,10 @@ import (
 	"llmmemory/internal/homework/course/trace"
 )
 
-// Random returns about n steps on two engines. The pools are small, so that calls often find no free block. If outside
-// is set, some steps write to the engines' memory from outside the library.
-func Random(seed uint64, n int, outside bool) []trace.Op {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), outside: outside}
+// Random returns about n steps on two engines. The pools are small, so that calls often find no free block. If
+// outsideWrites is set, some steps write to the engines' memory from outside the library.
+func Random(seed uint64, n int, outsideWrites bool) []trace.Op {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), outsideWrites: outsideWrites}
 	for engine := range 2 {
 		g.ops = append(g.ops, trace.Op{Kind: trace.Init, Engine: engine, A: int32(64*(1+g.IntN(80)) + g.IntN(64))})
 	}
@@ -24,8 +24,8 @@ func Random(seed uint64, n int, outside bool) []trace.Op {
 
 type generator struct {
 	*rand.Rand
-	ops     []trace.Op
-	outside bool
+	ops           []trace.Op
+	outsideWrites bool
 }
 
 // add adds a random step for an engine. Appends are added up to 20 in a row, so that a sequence often reaches another
@@ -39,15 +39,15 @@ func (g *generator) add(engine int) {
 		op.Kind, op.B = trace.Fork, g.id()
 	case n < 52:
 		op.Kind = trace.Free
-	case n < 60 && g.outside:
+	case n < 60 && g.outsideWrites:
 		op.Kind, op.B = trace.Hole, int32(g.IntN(40))
-	case n < 66 && g.outside:
+	case n < 66 && g.outsideWrites:
 		op.Kind, op.B, op.C = trace.Move, int32(g.IntN(16)), int32(g.IntN(4))
-	case n < 70 && g.outside:
+	case n < 70 && g.outsideWrites:
 		op.Kind, op.B = trace.Relocate, []int32{0, 1, 16, 17}[g.IntN(4)] // short sequences have no other tables
-	case n < 72 && g.outside:
+	case n < 72 && g.outsideWrites:
 		op.Kind, op.B = trace.Rename, g.id()
-	case n < 73 && g.outside:
+	case n < 73 && g.outsideWrites:
 		op.Kind = trace.Unlink
 	default:
 		op.Kind = trace.Append

@@ -156,7 +156,7 @@ func inFolder(s Submission) Submission {
 	return s
 }
 
-var beginnings = []struct{ bytes, what string }{
+var beginnings = []struct{ bytes, kind string }{
 	{"\x7fELF", "a compiled program"}, {"!<arch>", "a compiled library"}, {"PK\x03\x04", "a zip archive or an office document"},
 	{"%PDF", "a PDF"}, {"\x1f\x8b", "a gzip archive"}, {"7z\xbc\xaf", "an archive"}, {"Rar!", "an archive"},
 	{"\x89PNG", "a picture"}, {"\xff\xd8\xff", "a picture"}, {"\xff\xfe", "text in UTF-16"}, {"\xfe\xff", "text in UTF-16"},
@@ -181,7 +181,7 @@ func unreadable(path string) string {
 	}
 	for _, b := range beginnings {
 		if strings.HasPrefix(string(head[:n]), b.bytes) {
-			return "it is not C source, but " + b.what
+			return "it is not C source, but " + b.kind
 		}
 	}
 	if strings.Count(string(head[:n]), "\x00") > n/8 {

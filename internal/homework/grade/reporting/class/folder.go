@@ -62,8 +62,8 @@ func NewFolder(path string) (Folder, error) {
 	return Folder{path}, nil
 }
 
-// of returns what is stored of a student, or nil.
-func (f Folder) of(name string) *stored {
+// lookup returns what is stored about a student, or nil.
+func (f Folder) lookup(name string) *stored {
 	s, err := read(f.report(name))
 	if err != nil || s.Name != encode(name) {
 		return nil
@@ -74,7 +74,7 @@ func (f Folder) of(name string) *stored {
 // Load returns the stored report of a submission. It returns false if there is none, or if it was stored with another
 // key.
 func (f Folder) Load(name, key string) (*grade.Report, bool) {
-	s := f.of(name)
+	s := f.lookup(name)
 	if s == nil || s.Key != key || s.Report == nil {
 		return nil, false // it is graded again
 	}
@@ -84,7 +84,7 @@ func (f Folder) Load(name, key string) (*grade.Report, bool) {
 // Before returns the outcome of a student's previous report, which the stored report replaced. It returns nil if there
 // was no previous report. It also returns the time at which the student was last graded.
 func (f Folder) Before(name string) (*Outcome, time.Time) {
-	if s := f.of(name); s != nil {
+	if s := f.lookup(name); s != nil {
 		return s.Before, s.Graded
 	}
 	return nil, time.Time{}
@@ -101,10 +101,10 @@ func (f Folder) SaveTrouble(r Result) error {
 	return f.replace(r.Name, stored{File: r.File, Trouble: r.Err.Error(), Rules: r.Rules})
 }
 
-// replace stores s for a student. It sets s.Before to the outcome of the report that s replaces. If the student has
-// no such report, it keeps the earlier Before.
+// replace stores s for a student. It sets s.Before to the outcome of the stored report that s replaces. If only a
+// trouble was stored, without a report, s takes the Before that was stored with the trouble.
 func (f Folder) replace(name string, s stored) error {
-	if old := f.of(name); old != nil {
+	if old := f.lookup(name); old != nil {
 		if s.Before = old.Before; old.Report != nil {
 			s.Before = OutcomeOf(old.Report)
 		}
@@ -222,11 +222,11 @@ func (f Folder) MissingShards() (missing []jobs.Shard) {
 // ErrTwice means that two folders have different reports of the same student.
 var ErrTwice = errors.New("graded twice, differently")
 
-// Merge copies the reports of the folders from into f. It returns all reports of f, old and new, sorted by name.
-func (f Folder) Merge(from []string) ([]Result, error) {
+// Merge copies the reports in the given folders into f. It returns all reports of f, old and new, sorted by name.
+func (f Folder) Merge(folders []string) ([]Result, error) {
 	seen := map[string]stored{}
 	where := map[string]string{}
-	for _, dir := range append([]string{f.Path}, from...) {
+	for _, dir := range append([]string{f.Path}, folders...) {
 		files, err := os.ReadDir(filepath.Join(dir, "reports"))
 		if err != nil {
 			return nil, fmt.Errorf("%s: no reports in it: has llmgrade --html written there?", dir)
@@ -250,7 +250,7 @@ func (f Folder) Merge(from []string) ([]Result, error) {
 			seen[s.Name], where[s.Name] = s, file
 		}
 	}
-	for _, dir := range from {
+	for _, dir := range folders {
 		for _, s := range (Folder{dir}).shards() {
 			if err := f.NoteShard(s); err != nil {
 				return nil, err

@@ -106,9 +106,9 @@ func parseOverride(row []string, line int) (Override, error) {
 }
 
 // Apply sets the Override of each result. It returns the overrides whose student is not among the results.
-func (all Overrides) Apply(results []Result) (unknown Overrides, err error) {
-	for i := range all {
-		o := &all[i]
+func (list Overrides) Apply(results []Result) (unknown Overrides, err error) {
+	for i := range list {
+		o := &list[i]
 		n := slices.IndexFunc(results, func(r Result) bool { return o.names(r.Name) })
 		if n < 0 {
 			unknown = append(unknown, *o)
@@ -123,14 +123,14 @@ func (all Overrides) Apply(results []Result) (unknown Overrides, err error) {
 	return unknown, nil
 }
 
-// Unknown returns an error if all has an override. Apply returns overrides for which there is no student; Unknown
-// makes an error of these.
-func (all Overrides) Unknown() error {
-	if len(all) == 0 {
+// Unknown returns an error about the first override in the list, or nil if the list is empty. It is called with the
+// overrides that Apply has returned because there is no such student.
+func (list Overrides) Unknown() error {
+	if len(list) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: %w: line %d: there is no student %s in this class: correct the name, or remove the line", OverridesFile, ErrOverrides, all[0].line,
-		terminal.VisibleName(all[0].Student))
+	return fmt.Errorf("%s: %w: line %d: there is no student %s in this class: correct the name, or remove the line", OverridesFile, ErrOverrides, list[0].line,
+		terminal.VisibleName(list[0].Student))
 }
 
 // names reports whether the override is for a student. Staff may copy the name from grades.csv, where the function

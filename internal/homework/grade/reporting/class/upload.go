@@ -75,9 +75,9 @@ func ReadUpload(dir string) (Upload, error) {
 	return readFrom(z, names, zips[0]+"/")
 }
 
-func files(in fs.FS) ([]string, error) {
+func files(fsys fs.FS) ([]string, error) {
 	var names []string
-	err := fs.WalkDir(in, ".", func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil && name == ".":
 			return err
@@ -126,12 +126,12 @@ func pick(names []string, prefix string) (string, error) {
 	return named[0], nil
 }
 
-func readFrom(in fs.FS, names []string, prefix string) (Upload, error) {
+func readFrom(fsys fs.FS, names []string, prefix string) (Upload, error) {
 	name, err := pick(names, prefix)
 	if err != nil {
 		return Upload{}, err
 	}
-	f, err := in.Open(name)
+	f, err := fsys.Open(name)
 	if err != nil {
 		return Upload{}, fmt.Errorf("look at the upload: %w", err)
 	}

@@ -278,7 +278,7 @@ func TestTheFolderOfTheResultsIsOurs(t *testing.T) {
 	dir := t.TempDir()
 	for before, after := range map[fs.FileMode]fs.FileMode{0o777: 0o755, 0o770: 0o750, 0o700: 0o700} {
 		require.NoError(t, os.Chmod(dir, before))
-		require.NoError(t, own(dir))
+		require.NoError(t, protect(dir))
 		info, err := os.Stat(dir)
 		require.NoError(t, err)
 		require.Equal(t, after, info.Mode().Perm())

@@ -47,14 +47,14 @@ func (l Limit) String() string {
 	return fmt.Sprintf("%d within %s", l.Count, duration)
 }
 
-// reached reports whether the limit refuses a submission that is made at the time at, and when the next submission
-// will be graded. counted has the times of the earlier submissions that count, in order.
-func (l Limit) reached(at time.Time, counted []time.Time) (next time.Time, refused bool) {
+// reached reports whether the limit refuses a submission, and when the next submission will be graded. submitted is the
+// time of the submission. counted has the times of the earlier submissions that count, in order.
+func (l Limit) reached(submitted time.Time, counted []time.Time) (next time.Time, refused bool) {
 	if l.Count == 0 || len(counted) < l.Count {
 		return time.Time{}, false
 	}
 	next = counted[len(counted)-l.Count].Add(l.Window)
-	return next, at.Before(next)
+	return next, submitted.Before(next)
 }
 
 // counted returns the times of the earlier submissions that count, in order. A submission does not count if the grader

@@ -24,6 +24,6 @@ func TestALimitIsRead(t *testing.T) {
 	require.Equal(t, "3 within 1m30s", Limit{3, 90 * time.Second}.String())
 }
 
-func at(minutes int) time.Time {
+func clock(minutes int) time.Time {
 	return time.Date(2026, 11, 21, 12, minutes, 0, 0, time.FixedZone("", -8*3600))
 }

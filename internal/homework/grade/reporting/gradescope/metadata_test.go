@@ -28,7 +28,7 @@ func TestGradescopesMetadataIsRead(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, m.Previous, 3, "a later one is none before")
 	require.True(t, m.Previous[0].Errored)
-	require.True(t, m.Previous[1].Time.Equal(at(4)))
+	require.True(t, m.Previous[1].Time.Equal(clock(4)))
 	require.Equal(t, 81.5, m.Previous[2].Score)
 	require.Equal(t, 81.5, m.last().Results.Score)
 }

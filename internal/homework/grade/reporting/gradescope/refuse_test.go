@@ -62,7 +62,7 @@ func describe(t *testing.T, dir string, minute int, before ...previous) {
 		Created  time.Time `json:"created_at"`
 		Previous []entry   `json:"previous_submissions"`
 	}
-	m.Created = at(minute)
+	m.Created = clock(minute)
 	for i, p := range before {
 		if i < len(before)-1 {
 			p.Results = nil // Gradescope has the latest only
@@ -79,7 +79,7 @@ func TestOverTheRateLimitTheScoreBeforeStays(t *testing.T) {
 	var done []previous
 	step := func(text string, minute int) Results {
 		r := submit(t, dir, text, minute, done...)
-		done = append(done, previous{Time: at(minute), Score: r.Score, Results: &r})
+		done = append(done, previous{Time: clock(minute), Score: r.Score, Results: &r})
 		return r
 	}
 	require.False(t, step(noProgram, 1).Extra.Counts)
@@ -107,14 +107,14 @@ func TestOverTheRateLimitTheScoreBeforeStays(t *testing.T) {
 
 func TestTheRateLimitWithoutResults(t *testing.T) {
 	dir := limited(t, "1/10m")
-	r := submit(t, dir, fullMarks, 9, previous{Time: at(5), Score: 7.5}, previous{Time: at(6), Errored: true})
+	r := submit(t, dir, fullMarks, 9, previous{Time: clock(5), Score: 7.5}, previous{Time: clock(6), Errored: true})
 	require.Equal(t, 7.5, r.Score)
 	require.Equal(t, AfterDueDate, r.Tests[0].Visibility, "or the sum would be seen")
-	r = submit(t, dir, fullMarks, 16, previous{Time: at(5), Score: 7.5}, previous{Time: at(9), Score: 7.5})
+	r = submit(t, dir, fullMarks, 16, previous{Time: clock(5), Score: 7.5}, previous{Time: clock(9), Score: 7.5})
 	require.Equal(t, 10.0, r.Score, "the one of minute 9 was refused, and does not count")
-	r = submit(t, dir, fullMarks, 9, previous{Time: at(5), Errored: true})
+	r = submit(t, dir, fullMarks, 9, previous{Time: clock(5), Errored: true})
 	require.Equal(t, 10.0, r.Score)
-	r = submit(t, dir, fullMarks, 9, previous{Time: at(5), Score: 7.5, Results: &Results{Score: 7.5, Tests: []Test{{Name: "stripped"}}}})
+	r = submit(t, dir, fullMarks, 9, previous{Time: clock(5), Score: 7.5, Results: &Results{Score: 7.5, Tests: []Test{{Name: "stripped"}}}})
 	require.Equal(t, AfterDueDate, r.Tests[0].Visibility)
 
 	for _, text := range []string{"{", `{"created_at": "yesterday"}`} {
@@ -131,7 +131,7 @@ func TestTheRateLimitWithoutResults(t *testing.T) {
 func TestTheAutograderRefusesOverTheRateLimit(t *testing.T) {
 	t.Parallel()
 	dir := container(t, Package{Limit: "1/10m"}, map[string]string{class.Wanted: corpus.Correct(t)})
-	describe(t, dir, 9, previous{Time: at(5), Score: 71.5})
+	describe(t, dir, 9, previous{Time: clock(5), Score: 71.5})
 	require.Contains(t, grading(t, dir), "over the rate limit")
 	require.Equal(t, 71.5, read(t, dir, 0).Score)
 }

@@ -90,8 +90,8 @@ func write(dir string, r Results) error {
 	return nil
 }
 
-// own creates the folder of the results if necessary, and forbids other users to write to it.
-func own(dir string) error {
+// protect creates the folder of the results if necessary, and forbids other users to write to it.
+func protect(dir string) error {
 	err := os.MkdirAll(dir, 0o755)
 	info, statErr := os.Stat(dir)
 	if err = cmp.Or(err, statErr); err == nil && info.Mode()&0o022 != 0 {

@@ -69,7 +69,7 @@ func gradeFile(file string, p grade.Points) (*grade.Report, error) {
 
 func (r *run) write() error {
 	r.points, r.started = grade.DefaultPoints, time.Now()
-	if err := own(r.results()); err != nil {
+	if err := protect(r.results()); err != nil {
 		return err
 	}
 	var err error

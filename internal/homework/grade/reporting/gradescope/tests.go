@@ -58,9 +58,9 @@ func (s *sheet) test(t grade.Test) Test {
 	return out
 }
 
-// secret reports whether a visible memory test was not run although neither a visible test of the task failed nor a
-// visible finding explains it. The reason is then a mistake that only a hidden test may show. Such a test is shown as
-// passed, because the visible tests found nothing wrong.
+// secret reports whether a memory test was not run because of a mistake that only a hidden test shows. This is so if
+// all visible tests of the task passed and no visible finding explains why the memory test was not run. The student
+// then sees the memory test as passed. Otherwise it would reveal the mistake.
 func (s *sheet) secret(t grade.Test) bool {
 	if t.Part != grade.PartMemory || t.Status != grade.NotRun {
 		return false

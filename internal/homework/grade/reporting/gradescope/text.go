@@ -16,12 +16,12 @@ const (
 	maxSteps = 40       // last steps of a trace
 )
 
-// finding writes a finding. It writes what is wrong, the broken sentence of the handout, the steps, and the difference.
-// Then it writes the lines of the student's file, and a program that shows the mistake. above is the sentence that is
-// already written; it is not written again.
-func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
+// finding writes a finding: first what is wrong, the violated sentence of the handout, the steps, and the difference,
+// and then the lines of the student's file and a program that shows the mistake. written is the sentence that the text
+// already quotes above the finding. finding does not write this sentence again.
+func (s *sheet) finding(b *strings.Builder, f *grade.Finding, written string) {
 	fmt.Fprintf(b, "\n%s.\n", f.Headline())
-	if f.Sentence != "" && f.Sentence != above {
+	if f.Sentence != "" && f.Sentence != written {
 		fmt.Fprintf(b, "The handout: %s\n", f.Sentence)
 	}
 	steps := f.Steps()

@@ -66,8 +66,8 @@ func (t *table) mark() mark {
 	return worst
 }
 
-// A sequence is a sequence of the engine that exists at one of the moments at least. If a broken list has several
-// sequences with one id, nth numbers them in list order.
+// A sequence is a sequence that the engine has before the call, or that it should have or has after the call. If a
+// broken list has several sequences with one id, nth numbers them in list order.
 type sequence struct {
 	id      int32
 	nth     int
@@ -78,7 +78,7 @@ type sequence struct {
 	tables  []table
 }
 
-func (s *sequence) in(moment int) bool { return s.found[moment] != nil }
+func (s *sequence) existsAt(moment int) bool { return s.found[moment] != nil }
 
 func (s *sequence) mark() mark {
 	if s.missing || s.strange {
@@ -88,7 +88,7 @@ func (s *sequence) mark() mark {
 	for i := range s.tables {
 		worst = max(worst, s.tables[i].mark())
 	}
-	if worst == plain && s.in(expected) && !s.in(before) {
+	if worst == plain && s.existsAt(expected) && !s.existsAt(before) {
 		return changed
 	}
 	return worst
@@ -107,7 +107,7 @@ type view struct {
 	records   strip    // the records that change
 	concerned []int32  // ids that the call names
 	changes   []string // what the call had to change, in words
-	wrong     []string // what is wrong, in words
+	mistakes  []string // what is wrong, in words
 }
 
 // newView returns nil if there is nothing to draw.
@@ -208,11 +208,11 @@ func (v *view) counts() strip {
 	return pool
 }
 
-func span(from, to int) string {
-	if to-from == 1 {
-		return fmt.Sprint(from)
+func span(start, end int) string {
+	if end-start == 1 {
+		return fmt.Sprint(start)
 	}
-	return fmt.Sprintf("%d–%d", from, to-1)
+	return fmt.Sprintf("%d–%d", start, end-1)
 }
 
 // order returns the list, place by place.
@@ -241,7 +241,7 @@ func (v *view) name(s *sequence, moment int) piece {
 	switch {
 	case s.strange && moment == actual:
 		m = wrong
-	case moment == expected && !s.in(before) && v.states[before] != nil:
+	case moment == expected && !s.existsAt(before) && v.states[before] != nil:
 		m = changed
 	}
 	return piece{compare.SequenceName(s.id), m}

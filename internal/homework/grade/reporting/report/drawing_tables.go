@@ -31,13 +31,13 @@ func (v *view) seqs() []sequence {
 	}
 	for n := range all {
 		s := &all[n]
-		s.missing = v.both(expected, actual) && s.in(expected) && !s.in(actual) && v.states[actual].Broken == ""
-		s.strange = v.both(expected, actual) && !s.in(expected) && s.in(actual)
+		s.missing = v.both(expected, actual) && s.existsAt(expected) && !s.existsAt(actual) && v.states[actual].Broken == ""
+		s.strange = v.both(expected, actual) && !s.existsAt(expected) && s.existsAt(actual)
 		s.tables = tables(s.found)
-		if s.in(before) && s.in(expected) {
+		if s.existsAt(before) && s.existsAt(expected) {
 			v.change(&s.count)
 		}
-		if s.in(expected) && s.in(actual) {
+		if s.existsAt(expected) && s.existsAt(actual) {
 			v.fault(&s.count)
 		}
 		for i := range s.tables {
@@ -50,10 +50,10 @@ func (v *view) seqs() []sequence {
 // compareTable marks the differences in a table. It does not mark the entries if the whole table is new or unexpected.
 func (v *view) compareTable(t *table, owner *sequence) {
 	was, want, got := t.cells[before].value, &t.cells[expected], &t.cells[actual]
-	if owner.in(before) && owner.in(expected) && was != want.value {
+	if owner.existsAt(before) && owner.existsAt(expected) && was != want.value {
 		want.mark = changed
 	}
-	if owner.in(expected) && owner.in(actual) && want.value != got.value {
+	if owner.existsAt(expected) && owner.existsAt(actual) && want.value != got.value {
 		got.mark, got.want = wrong, want.value
 	}
 	for i := range t.entries {
@@ -97,8 +97,8 @@ const (
 	aTable = "a table"
 )
 
-// tables returns the L2 tables that a sequence has at one moment or more. Consecutive tables whose entries form one
-// run become one table of the result.
+// tables returns the L2 tables that a sequence has at any of the moments. If the entries of consecutive tables form one
+// run, the result has one table for all of them.
 func tables(find [moments]*oracle.SequenceState) []table {
 	var all []table
 	var lines []run // the run of each line, if it is one run
@@ -156,21 +156,21 @@ func tables(find [moments]*oracle.SequenceState) []table {
 // A run is a range of consecutive table entries. At each moment, the entries are either all -1 or consecutive block
 // ids.
 type run struct {
-	from, to    int // entries from, ..., to-1
+	start, end  int // the run has the entries [start, end)
 	first, last [moments]int32
-	there       [moments]bool
+	present     [moments]bool
 	unmapped    bool // at all moments
 	full        bool // it is whole tables: how many, from which slot
 	slot, slots int
 }
 
 func (a *run) follows(r run) bool {
-	if a.there != r.there || a.unmapped != r.unmapped {
+	if a.present != r.present || a.unmapped != r.unmapped {
 		return false
 	}
 	for i := range a.last {
 		switch {
-		case !a.there[i]:
+		case !a.present[i]:
 		case a.last[i] < 0:
 			if r.first[i] != a.last[i] {
 				return false
@@ -182,19 +182,19 @@ func (a *run) follows(r run) bool {
 	return true
 }
 
-func runsOf(at [moments]*course.L2Table) []run {
+func runsOf(tables [moments]*course.L2Table) []run {
 	var runs []run
 	for j := range course.L2Size {
-		one := run{from: j, to: j + 1, unmapped: true}
-		for i, t := range at {
+		one := run{start: j, end: j + 1, unmapped: true}
+		for i, t := range tables {
 			if t != nil {
-				one.there[i] = true
+				one.present[i] = true
 				one.first[i], one.last[i] = t[j], t[j]
 				one.unmapped = one.unmapped && t[j] == -1
 			}
 		}
 		if n := len(runs); n > 0 && runs[n-1].follows(one) {
-			runs[n-1].to, runs[n-1].last = j+1, one.last
+			runs[n-1].end, runs[n-1].last = j+1, one.last
 			continue
 		}
 		runs = append(runs, one)
@@ -206,16 +206,16 @@ func runsOf(at [moments]*course.L2Table) []run {
 func split(runs []run) []run {
 	var all []run
 	for _, r := range runs {
-		if r.unmapped || r.to-r.from > 3 {
+		if r.unmapped || r.end-r.start > 3 {
 			all = append(all, r)
 			continue
 		}
-		for j := r.from; j < r.to; j++ {
+		for j := r.start; j < r.end; j++ {
 			one := r
-			one.from, one.to = j, j+1
+			one.start, one.end = j, j+1
 			for i := range one.first {
 				if r.first[i] >= 0 {
-					one.first[i] = r.first[i] + int32(j-r.from)
+					one.first[i] = r.first[i] + int32(j-r.start)
 				}
 				one.last[i] = one.first[i]
 			}
@@ -226,10 +226,10 @@ func split(runs []run) []run {
 }
 
 func (a *run) column() column {
-	c := column{label: "[" + span(a.from, a.to) + "]"}
+	c := column{label: "[" + span(a.start, a.end) + "]"}
 	for i := range moments {
 		switch {
-		case !a.there[i]:
+		case !a.present[i]:
 		case a.first[i] == a.last[i]:
 			c.cells[i].value = compare.Value(a.first[i])
 		default:

@@ -61,7 +61,8 @@ func paintPage(p piece) string {
 	return fmt.Sprintf(`<b class="%s">%s</b>`, [...]string{changed: "changed", wrong: "failed"}[p.mark], text)
 }
 
-// draw returns one drawing for each of the three moments, or nil if there is nothing to draw.
+// draw returns three drawings of a scene: the memory before the call, the expected memory after it, and the actual
+// memory after it. It returns nil if there is nothing to draw.
 func draw(s *compare.Scene, d *compare.Difference, width int, paint func(piece) string) (all []string) {
 	v := newView(s, d)
 	if v == nil {
@@ -116,7 +117,7 @@ func (c *canvas) draw() {
 	if why := c.absent(c.moment); why != "" {
 		c.line(text("%s: %s", c.titles[c.moment], why))
 	} else {
-		c.line(text("%s: ", c.titles[c.moment]), c.at(&c.free), text(" free of "), c.at(&c.total))
+		c.line(text("%s: ", c.titles[c.moment]), c.cell(&c.free), text(" free of "), c.cell(&c.total))
 		c.counts()
 		c.order()
 		c.rows()
@@ -125,7 +126,7 @@ func (c *canvas) draw() {
 	c.words()
 }
 
-func (c *canvas) at(col *column) piece {
+func (c *canvas) cell(col *column) piece {
 	cell := col.cells[c.moment]
 	return piece{cell.value, cell.mark}
 }
@@ -189,9 +190,9 @@ func centre(s string, width int, fill string) string {
 	return strings.Repeat(fill, left/2) + s + strings.Repeat(fill, left-left/2)
 }
 
-// picked formats those columns of a strip that fit in limit characters (pick). It formats a column's label and value
-// by format. It writes left in place of columns that do not fit.
-func (c *canvas) picked(s strip, limit int, format, left string) (pieces []piece) {
+// picked formats those columns of a strip that fit in limit characters (pick). It formats a column's label and value by
+// format. Where columns do not fit, it writes placeholder.
+func (c *canvas) picked(s strip, limit int, format, placeholder string) (pieces []piece) {
 	show := func(i, moment int) piece {
 		cell := s[i].cells[moment]
 		return piece{fmt.Sprintf(format, strings.TrimPrefix(s[i].label, "all"), cell.value), cell.mark}
@@ -203,10 +204,10 @@ func (c *canvas) picked(s strip, limit int, format, left string) (pieces []piece
 		}
 		return w
 	}
-	for _, i := range pick(s, limit, width, utf8.RuneCountInString(left)) {
+	for _, i := range pick(s, limit, width, utf8.RuneCountInString(placeholder)) {
 		switch {
 		case i == gap:
-			pieces = append(pieces, text("%s", left))
+			pieces = append(pieces, text("%s", placeholder))
 		case s[i].cells[c.moment].value != "":
 			pieces = append(pieces, show(i, c.moment))
 		}
@@ -227,7 +228,7 @@ func (c *canvas) rows() {
 	chosen, left := c.view.rows(maxRows)
 	for n, r := range chosen {
 		s := &c.sequences[r.sequence]
-		if !s.in(c.moment) {
+		if !s.existsAt(c.moment) {
 			if s.missing && c.moment == actual && r.table == 0 {
 				c.line(piece{fmt.Sprintf("%*sno %s", indent, "", compare.SequenceName(s.id)), wrong})
 			}
@@ -236,7 +237,7 @@ func (c *canvas) rows() {
 		if r.table > 0 && s.tables[r.table].hidden(c.moment) {
 			continue
 		}
-		head := []piece{text("%*s", indent, ""), c.name(s, c.moment), text("  kv_count "), c.at(&s.count)}
+		head := []piece{text("%*s", indent, ""), c.name(s, c.moment), text("  kv_count "), c.cell(&s.count)}
 		first := n == 0 || chosen[n-1].sequence != r.sequence
 		if c.width < narrow {
 			if first {
@@ -303,9 +304,9 @@ func (c *canvas) words() {
 			}
 		}
 	case actual:
-		for i, what := range c.wrong {
-			if i == maxWords && len(c.wrong) > maxWords+1 {
-				c.say([]string{fmt.Sprintf("wrong: %d more", len(c.wrong)-i)}, wrong)
+		for i, what := range c.mistakes {
+			if i == maxWords && len(c.mistakes) > maxWords+1 {
+				c.say([]string{fmt.Sprintf("wrong: %d more", len(c.mistakes)-i)}, wrong)
 				return
 			}
 			c.say(c.wrap("wrong: "+what), wrong)

@@ -12,7 +12,7 @@ import (
 // say describes the wrong values, and the values that the call had to change, in words.
 func (v *view) say(d *compare.Difference) {
 	if d != nil && slices.Contains([]compare.Channel{compare.Death, compare.Returned, compare.Heap}, d.Channel) {
-		v.wrong = append(v.wrong, d.Headline())
+		v.mistakes = append(v.mistakes, d.Headline())
 	}
 	v.sayColumn("free_local_blocks", &v.free)
 	v.sayColumn("total_local_blocks", &v.total)
@@ -28,11 +28,11 @@ func (v *view) say(d *compare.Difference) {
 	for i := range v.records {
 		v.sayColumn(fmt.Sprintf("record %s of block %d", v.records[i].label, v.block), &v.records[i])
 	}
-	if len(v.wrong) == 0 && d != nil { // nothing that is drawn is wrong
-		v.wrong = append(v.wrong, d.Headline())
+	if len(v.mistakes) == 0 && d != nil { // nothing that is drawn is wrong
+		v.mistakes = append(v.mistakes, d.Headline())
 	}
 	if s := v.states[actual]; s != nil && s.Broken != "" {
-		v.wrong = append(v.wrong, s.Broken+" cannot be followed: what comes after it is not drawn")
+		v.mistakes = append(v.mistakes, s.Broken+" cannot be followed: what comes after it is not drawn")
 	}
 }
 
@@ -40,12 +40,12 @@ func (v *view) saySequence(s *sequence) {
 	name := compare.SequenceName(s.id)
 	switch {
 	case s.missing:
-		v.wrong = append(v.wrong, name+" is not in the list")
+		v.mistakes = append(v.mistakes, name+" is not in the list")
 	case s.strange:
-		v.wrong = append(v.wrong, name+" must not be in the list")
+		v.mistakes = append(v.mistakes, name+" must not be in the list")
 	}
-	if v.both(before, expected) && s.in(before) != s.in(expected) {
-		v.changes = append(v.changes, name+map[bool]string{true: " is new", false: " is gone"}[s.in(expected)])
+	if v.both(before, expected) && s.existsAt(before) != s.existsAt(expected) {
+		v.changes = append(v.changes, name+map[bool]string{true: " is new", false: " is gone"}[s.existsAt(expected)])
 	}
 	v.sayColumn(name+": kv_count", &s.count)
 	for i := range s.tables {
@@ -57,16 +57,16 @@ func (v *view) saySequence(s *sequence) {
 	}
 }
 
-func (v *view) sayColumn(what string, c *column) {
+func (v *view) sayColumn(name string, c *column) {
 	if is := c.cells[expected]; is.mark == changed {
-		v.changes = append(v.changes, what+" is "+is.value)
+		v.changes = append(v.changes, name+" is "+is.value)
 	}
-	v.sayWrong(what, c)
+	v.sayWrong(name, c)
 }
 
-func (v *view) sayWrong(what string, c *column) {
+func (v *view) sayWrong(name string, c *column) {
 	if is := c.cells[actual]; is.mark == wrong {
-		v.wrong = append(v.wrong, fmt.Sprintf("%s is %s, but has to be %s", what, is.value, cmp.Or(is.want, "none")))
+		v.mistakes = append(v.mistakes, fmt.Sprintf("%s is %s, but has to be %s", name, is.value, cmp.Or(is.want, "none")))
 	}
 }
 

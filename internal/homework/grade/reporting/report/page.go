@@ -82,11 +82,11 @@ func points(p float64) string {
 	return strconv.FormatFloat(math.Round(p*100)/100, 'f', -1, 64)
 }
 
-func plural(n int, one, more string) string {
+func plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return fmt.Sprintf("%d %s", n, more)
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 // sign returns a character for a status. It is shown beside the status for readers who cannot see the colour.

@@ -98,10 +98,10 @@ func graded(t *testing.T) map[string]*grade.Report {
 	return all
 }
 
-func page(t *testing.T, of interface{ Write(io.Writer) error }) string {
+func page(t *testing.T, writer interface{ Write(io.Writer) error }) string {
 	t.Helper()
 	var b strings.Builder
-	require.NoError(t, of.Write(&b))
+	require.NoError(t, writer.Write(&b))
 	return b.String()
 }
 

@@ -148,7 +148,7 @@ func changes(entries []Entry) []change {
 		c := change{Name: shown(e.Name), URL: link(e.File, ""), Before: was.Score, After: now.Score, Was: was.Rejected, Is: now.Rejected,
 			Rules: was.Rules != now.Rules, Day: e.Graded.Format("2006-01-02 15:04 UTC")}
 		if c.Was == "" && c.Is == "" {
-			c.Passes, c.Fails = without(was.Failed, now.Failed), without(now.Failed, was.Failed)
+			c.Passes, c.Fails = subtract(was.Failed, now.Failed), subtract(now.Failed, was.Failed)
 		}
 		if c.Before != c.After || c.Was != c.Is || len(c.Passes)+len(c.Fails) > 0 {
 			all = append(all, c)
@@ -158,8 +158,8 @@ func changes(entries []Entry) []change {
 	return all
 }
 
-// without returns the names that are not among the others.
-func without(names, others []string) []string {
+// subtract returns the names that are not among the others.
+func subtract(names, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(others, n) })
 }
 

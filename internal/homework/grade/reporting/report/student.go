@@ -122,12 +122,12 @@ type call struct {
 
 const maxCalls = 10 // that are listed; the program has all of them
 
-func newFinding(number int, from *grade.Finding) finding {
-	f := finding{Finding: from, Number: number, Title: from.Headline(), Pictures: pictures(from.Scene, from.Difference)}
-	if n := from.Task; n >= 1 && n <= grade.Tasks {
+func newFinding(number int, source *grade.Finding) finding {
+	f := finding{Finding: source, Number: number, Title: source.Headline(), Pictures: pictures(source.Scene, source.Difference)}
+	if n := source.Task; n >= 1 && n <= grade.Tasks {
 		f.In = taskTitles[n-1]
 	}
-	ops := from.Steps()
+	ops := source.Steps()
 	if ops == nil {
 		return f
 	}
@@ -142,7 +142,7 @@ func newFinding(number int, from *grade.Finding) finding {
 			f.Calls = append(f.Calls, call{i + 1, strings.TrimSuffix(reproduce.Statement(op), ";"), note(op), i == len(ops)-1})
 		}
 	}
-	f.Program, f.Break = reproduce.Program(from.Name, ops, from.Difference), last.Function()
+	f.Program, f.Break = reproduce.Program(source.Name, ops, source.Difference), last.Function()
 	return f
 }
 

@@ -96,8 +96,8 @@ func (w *world) state(step, engine int) string {
 		return ""
 	}
 	var b strings.Builder
-	field := func(what string, value int32) {
-		fmt.Fprintf(&b, "    expect(%d, \"engine->%s\", e[%d]->%s, %d);\n", step, what, engine, what, value)
+	field := func(name string, value int32) {
+		fmt.Fprintf(&b, "    expect(%d, \"engine->%s\", e[%d]->%s, %d);\n", step, name, engine, name, value)
 	}
 	field("total_local_blocks", e.Total)
 	field("free_local_blocks", e.Free)
@@ -126,8 +126,8 @@ func (w *world) state(step, engine int) string {
 func sequenceOf(step, engine int, s *course.Sequence) string {
 	var b strings.Builder
 	find := fmt.Sprintf("find_given(e[%d], %s)", engine, literal(s.ID))
-	line := func(what, actual string, value int32) {
-		fmt.Fprintf(&b, "    expect(%d, \"sequence %d: %s\", %s, %d);\n", step, s.ID, what, actual, value)
+	line := func(name, actual string, value int32) {
+		fmt.Fprintf(&b, "    expect(%d, \"sequence %d: %s\", %s, %d);\n", step, s.ID, name, actual, value)
 	}
 	line("kv_count", find+"->kv_count", s.KVCount)
 	entries := 0

@@ -16,12 +16,13 @@ const probe = `    void *volatile one = malloc(1);
     int counted = allocations > 0;
 `
 
-// deaths is C code for a function that ends the program with status 1 when a call does not return.
+// deathHandler is C code for a function that ends the program with status 1. It is the handler of the signals that end
+// a call without a return.
 //
 //go:embed c/signals.c
-var deaths string
+var deathHandler string
 
-// watching is C code at the beginning of main that installs the signal handlers of deaths.
+// watching is C code at the beginning of main that installs deathHandler for these signals.
 const watching = `#ifndef __SANITIZE_ADDRESS__
     signal(SIGSEGV, died);
     signal(SIGBUS, died);

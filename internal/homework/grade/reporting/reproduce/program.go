@@ -59,7 +59,7 @@ func Program(name string, ops []trace.Op, d *compare.Difference) string {
 	if c.heap {
 		text = probe + text
 	}
-	return head(name, ops) + pools(ops, watched) + heap + helpers(text) + deaths + "\nint main(void) {\n" + watching + text + "}\n"
+	return head(name, ops) + pools(ops, watched) + heap + helpers(text) + deathHandler + "\nint main(void) {\n" + watching + text + "}\n"
 }
 
 func (c check) text(d *compare.Difference) string {
@@ -98,13 +98,13 @@ func head(name string, ops []trace.Op) string {
 
 func comment(text string) string { return strings.ReplaceAll(text, "*/", "* /") }
 
-func sizes(ops []trace.Op) (most [trace.Engines]int32) {
+func sizes(ops []trace.Op) (maxSizes [trace.Engines]int32) {
 	for _, op := range ops {
 		if op.Kind == trace.Init && op.A >= 0 && !op.Large() {
-			most[op.Engine] = max(most[op.Engine], op.A, 1)
+			maxSizes[op.Engine] = max(maxSizes[op.Engine], op.A, 1)
 		}
 	}
-	return most
+	return maxSizes
 }
 
 const slack = oracle.Slack / 4 // ints on both sides of a pool that is watched
