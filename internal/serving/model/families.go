@@ -18,11 +18,11 @@ type family struct {
 }
 
 type window struct {
-	period   int  // every period-th layer has no window; if 0, all layers have it (in GGUF none, as in llama.cpp)
-	size     int  // tokens if config.json does not state them; 0 means no window
-	ggufSize int  // the same for GGUF
-	optional bool // in config.json, only use_sliding_window enables it
-	upper    bool // in config.json, the layers from max_window_layers on have it
+	period      int  // every period-th layer has no window; if 0, all layers have it (in GGUF none, as in llama.cpp)
+	size        int  // tokens if config.json does not state them; 0 means no window
+	ggufSize    int  // the same for GGUF
+	optional    bool // in config.json, only use_sliding_window enables it
+	upperLayers bool // in config.json, the layers from max_window_layers on have it
 }
 
 // inFolder describes how to read a family from a folder in Hugging Face's format.
@@ -64,11 +64,11 @@ var families = []*family{
 	{folder: inFolder{name: "llama"}},
 	{window: &window{size: 4096}, folder: inFolder{name: "mistral"}},
 	{
-		rules: Config{QKVBias: true}, window: &window{size: 4096, optional: true, upper: true},
+		rules: Config{QKVBias: true}, window: &window{size: 4096, optional: true, upperLayers: true},
 		folder: inFolder{name: "qwen2", fixedBiases: true}, gguf: inGGUF{name: "qwen2"},
 	},
 	{
-		rules: Config{QKNorm: HeadNorm}, window: &window{size: 4096, optional: true, upper: true},
+		rules: Config{QKNorm: HeadNorm}, window: &window{size: 4096, optional: true, upperLayers: true},
 		folder: inFolder{name: "qwen3"}, gguf: inGGUF{name: "qwen3"},
 	},
 	{rules: Config{NormPlace: NormAfter, QKNorm: WidthNorm}, folder: inFolder{name: "olmo2", eps: 1e-5}},

@@ -21,7 +21,7 @@ var mixtral = family{
 }
 
 var qwen2Mixture = family{
-	rules: Config{QKVBias: true, Experts: &Experts{SharedGate: true}}, window: &window{size: 4096, optional: true, upper: true},
+	rules: Config{QKVBias: true, Experts: &Experts{SharedGate: true}}, window: &window{size: 4096, optional: true, upperLayers: true},
 	folder: inFolder{name: "qwen2_moe", fixedBiases: true, finish: readQwenExperts},
 	gguf:   inGGUF{name: "qwen2moe", expertSize: "expert_feed_forward_length"},
 }

@@ -51,7 +51,7 @@ func (p *published) windows(c *Config, f *family) error {
 			}
 			full = append(full, kind == "full_attention")
 		}
-	case w.upper:
+	case w.upperLayers:
 		first := 28 // transformers' default
 		if p.FirstWindow != nil {
 			first = *p.FirstWindow

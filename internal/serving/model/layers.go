@@ -114,7 +114,7 @@ type mlpShape struct {
 // mlp loads the part's share of an MLP or of an expert. gate, upProj and downProj are the names of tensors. If the MLP
 // has a gate projection and gate is "", the tensor upProj has both projections. For each expert, this tensor has the
 // rows of the gate projection and then the rows of the up projection.
-func (l *loader) mlp(m mlpShape, gate, upProj, downProj string) (both mlp) {
+func (l *loader) mlp(m mlpShape, gate, upProj, downProj string) (loaded mlp) {
 	c, inner := l.config, l.part.span(m.inter)
 	rows := func(start int) span { return span{start + inner.start, start + inner.end} }
 	outs, first := m.experts*m.inter, m.expert*m.inter
@@ -128,13 +128,13 @@ func (l *loader) mlp(m mlpShape, gate, upProj, downProj string) (both mlp) {
 			s.paired = m.inter
 		}
 	}
-	both.upProj = l.linear(s, tensors...)
+	loaded.upProj = l.linear(s, tensors...)
 	s = shape{inputs: m.inter, outputs: []int{m.experts * c.HiddenSize}, bias: m.bias}
 	if m.experts > 1 {
 		s.rows = [][]span{{{m.expert * c.HiddenSize, (m.expert + 1) * c.HiddenSize}}}
 	}
-	both.downProj = l.rowParallel(s, downProj)
-	return both
+	loaded.downProj = l.rowParallel(s, downProj)
+	return loaded
 }
 
 // A table is a matrix whose rows are read one by one, such as the embeddings. It has the type that it has in the

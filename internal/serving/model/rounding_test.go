@@ -102,8 +102,8 @@ func shortened(x []float64) []float64 {
 // Ensure that BF16Activations rounds the right values to BF16: F16 weights, and the activations for F16 and BF16
 // weights. The logits must equal those of a reference with the same rounding.
 func TestBF16ActivationsRoundAndNothingElse(t *testing.T) {
-	for which, replace := range map[string]map[string]string{"all": halves, "some": nil} {
-		t.Run(which, func(t *testing.T) {
+	for replaced, replace := range map[string]map[string]string{"all": halves, "some": nil} {
+		t.Run(replaced, func(t *testing.T) {
 			data := mixedGGUF("llama", replace)
 			b, ref := ggufBench(t, data, model.BF16Activations), ggufReference(openGGUF(t, data), "llama")
 			ref.rounds = map[string]func([]float64) []float64{

@@ -1,10 +1,10 @@
 package matrix
 
-// dotInputs is the number of inputs by which all rows are multiplied before dot goes on to the next inputs. The weights
-// of so many inputs, 256 × 64 bytes, stay in the first-level cache.
+// dotInputs is the number of inputs that dot multiplies at a time: first the values of all rows for these inputs, then
+// those for the next inputs. The weights of so many inputs, 256 × 64 bytes, stay in the first-level cache.
 const dotInputs = 256
 
-// dot adds to sums the products of all rows with the inputs [from, to) of panel p. sums has 64 values a row.
+// dot adds to sums the products of all rows with the inputs [start, end) of panel p. sums has 64 values a row.
 func (m *Matrix) dot(sums []float32, x *Input, p, start, end int, s *Scratch) {
 	for k := start; k < end; k += dotInputs {
 		m.dotSlab(sums, x, p, k, min(dotInputs, end-k), s)
@@ -121,7 +121,7 @@ func (m *Matrix) portableDot(sums []float32, x *Input, p, k, n int) {
 				total := &sums[r*Panel+c]
 				*total = fma(float32(sum)*scale, step.scale, *total)
 				if m.Type.hasMinimum() {
-					*total = fma(-step.times, minimum, *total)
+					*total = fma(-step.scaledNegSum, minimum, *total)
 				}
 			}
 		}

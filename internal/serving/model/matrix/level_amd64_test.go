@@ -13,9 +13,9 @@ func levels() []instructions {
 }
 
 func setLevel(t testing.TB, l instructions) {
-	was := isa
+	previous := isa
 	isa = l
-	t.Cleanup(func() { isa = was })
+	t.Cleanup(func() { isa = previous })
 }
 
 // eachLevel calls f with each instruction set of the processor. It calls f with AVX-512 up to three times: without VNNI

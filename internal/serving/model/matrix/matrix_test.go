@@ -209,28 +209,28 @@ func TestArgMaxIsTheFirstOfTheLargest(t *testing.T) {
 			for i := range x {
 				x[i] = -1 - float32(i*7919%1000)/1000
 			}
-			for _, at := range []int{0, 1, 7, 16, 33, 50, 62, 63, 64, 100, 1023, 1024, 1087, 2000, n - 1} {
-				if at >= n {
+			for _, index := range []int{0, 1, 7, 16, 33, 50, 62, 63, 64, 100, 1023, 1024, 1087, 2000, n - 1} {
+				if index >= n {
 					continue
 				}
-				keep := x[at]
+				keep := x[index]
 				for _, v := range []float32{-0.5, 3, inf} {
-					x[at] = v
+					x[index] = v
 					place, value := ArgMax(x)
-					require.Equal(t, at, place, "%s: %v at %d of %d", Kernels(), v, at, n)
+					require.Equal(t, index, place, "%s: %v at %d of %d", Kernels(), v, index, n)
 					require.Equal(t, v, value)
 				}
 				last := x[n-1]
 				x[n-1] = inf
 				place, _ := ArgMax(x)
-				require.Equal(t, at, place, "%s: of two at %d and at the end of %d", Kernels(), at, n)
-				x[at], x[n-1] = keep, last
+				require.Equal(t, index, place, "%s: of two at %d and at the end of %d", Kernels(), index, n)
+				x[index], x[n-1] = keep, last
 				for _, v := range []float32{nan, -nan, math.Float32frombits(0xffc00000), math.Float32frombits(0x7f800001)} {
-					x[at] = v
+					x[index] = v
 					_, value := ArgMax(x)
-					require.True(t, value != value, "%s: %x at %d of %d", Kernels(), math.Float32bits(v), at, n)
+					require.True(t, value != value, "%s: %x at %d of %d", Kernels(), math.Float32bits(v), index, n)
 				}
-				x[at] = keep
+				x[index] = keep
 			}
 			for i := range x {
 				x[i] = -inf

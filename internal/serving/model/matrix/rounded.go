@@ -13,15 +13,15 @@ const inputBlock = 32
 // Otherwise 127 divided by the largest magnitude is finite.
 const minActivation = 1.0 / (1 << 100)
 
-// A step has the scale of a block of rounded activations. minus is the negated sum of the block's integers; kernels use
-// it to correct for the offset of weights. times is minus × scale.
+// A step has the scale of a block of rounded activations. negSum is the negated sum of the block's integers; kernels use
+// it to correct for the offset of weights. scaledNegSum is negSum × scale.
 type step struct {
-	scale float32
-	minus int32
-	times float32
+	scale        float32
+	negSum       int32
+	scaledNegSum float32
 }
 
-func newStep(scale float32, minus int32) step { return step{scale, minus, float32(minus) * scale} }
+func newStep(scale float32, negSum int32) step { return step{scale, negSum, float32(negSum) * scale} }
 
 // A rounded has activations as integers from -127 to 127 and scales. Each block of 32 has its own scale: its largest
 // magnitude divided by 127. If all magnitudes of a block are below minActivation, its integers and its scale are 0.

@@ -157,8 +157,8 @@ func TestActivationsAreRoundedToTheNearestStep(t *testing.T) {
 				if test.scale != test.scale {
 					return // the integers do not matter
 				}
-				require.Equal(t, sum[0]+sum[1], r.steps32[0].minus)
-				require.Equal(t, sum, [2]int32{r.steps16[0].minus, r.steps16[1].minus})
+				require.Equal(t, sum[0]+sum[1], r.steps32[0].negSum)
+				require.Equal(t, sum, [2]int32{r.steps16[0].negSum, r.steps16[1].negSum})
 				require.Equal(t, test.want, r.q[:len(test.want)])
 			})
 		}

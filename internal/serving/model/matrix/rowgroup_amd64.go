@@ -58,8 +58,8 @@ func (m *Matrix) compute(dst []float32, stride int, x *Input, p int, s *Scratch)
 func (g *rowGroup) slices(dst *float32, stride int) {
 	first, second, slices := &g.s.sums[0][0], &g.s.sums[1][0], max(1, g.m.slices)
 	n, result := g.m.In/slices, sumAddresses{dst: dst, stride: uintptr(stride * 4)}
-	inner := func(sums, plus *float32) sumAddresses {
-		return sumAddresses{dst: sums, stride: Panel * 4, addend1: plus}
+	inner := func(sums, addend *float32) sumAddresses {
+		return sumAddresses{dst: sums, stride: Panel * 4, addend1: addend}
 	}
 	switch slices {
 	case 2:

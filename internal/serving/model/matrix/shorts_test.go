@@ -122,9 +122,9 @@ func TestActivationsAreRoundedToTheNearestBF16(t *testing.T) {
 			roundPairs(both, x)
 			for i, have := range singles {
 				test, short := tests[i%len(tests)], uint16(math.Float32bits(both[i/2])>>(16*(1-i%2)))
-				what := fmt.Sprintf("%s: %v, of %d", level, test.x, n)
-				require.Equal(t, bitsOf([]float32{test.want}), bitsOf([]float32{have}), what)
-				require.Equal(t, bitsOf([]float32{test.want}), bitsOf([]float32{half.FromBF16(short)}), what)
+				description := fmt.Sprintf("%s: %v, of %d", level, test.x, n)
+				require.Equal(t, bitsOf([]float32{test.want}), bitsOf([]float32{have}), description)
+				require.Equal(t, bitsOf([]float32{test.want}), bitsOf([]float32{half.FromBF16(short)}), description)
 			}
 		}
 	})

@@ -64,7 +64,7 @@ func (e *encoder) parts(text string, addSpecial bool, allowed func(start, end in
 		if before != "" {
 			e.part(before, begin)
 		}
-		twice := addSpecial && (begin && before == "" && only(t.first, id) || after == "" && only(t.last, id))
+		twice := addSpecial && (begin && before == "" && isSingle(t.first, id) || after == "" && isSingle(t.last, id))
 		if id >= 0 && !twice {
 			e.out = append(e.out, id)
 		}
@@ -72,8 +72,8 @@ func (e *encoder) parts(text string, addSpecial bool, allowed func(start, end in
 	}
 }
 
-// only reports whether tokens has exactly one element, id.
-func only(tokens []int32, id int32) bool { return len(tokens) == 1 && tokens[0] == id }
+// isSingle reports whether tokens has exactly one element, id.
+func isSingle(tokens []int32, id int32) bool { return len(tokens) == 1 && tokens[0] == id }
 
 func (e *encoder) part(text string, begin bool) {
 	t := e.t

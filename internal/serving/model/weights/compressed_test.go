@@ -121,9 +121,9 @@ func TestQuantizedFoldersThatCannotBeReadAreRefused(t *testing.T) {
 	order.Data[0] = 1
 	gptq := []weightfile.Tensor{words("a.qweight", 8, 16), words("a.qzeros", 1, 2), scales("a.scales", 1, 16)}
 	type config = map[string]any
-	compressed := func(format, kind string, bits int, more config) config {
+	compressed := func(format, kind string, bits int, extra config) config {
 		w := config{"num_bits": bits, "type": kind}
-		for k, v := range more {
+		for k, v := range extra {
 			w[k] = v
 		}
 		groups := config{"g": config{"weights": w}}

@@ -48,14 +48,14 @@ func (p *parser) subscript(base expr) expr {
 	}
 	if sliced {
 		return func(s *scope) any {
-			var at [3]any
+			var values [3]any
 			v := base(s)
 			for i, b := range bounds {
 				if b != nil {
-					at[i] = b(s)
+					values[i] = b(s)
 				}
 			}
-			return s.m.slice(v, at)
+			return s.m.slice(v, values)
 		}
 	}
 	if bounds[0] == nil {
@@ -178,7 +178,7 @@ type missing struct{}
 
 func given(v any) bool { return v != missing{} }
 
-func or(v, fallback any) any {
+func orDefault(v, fallback any) any {
 	if given(v) {
 		return v
 	}

@@ -12,11 +12,11 @@ func (m *machine) attribute(v any, name string) any {
 	switch v := v.(type) {
 	case *Dict:
 		methods = dictMethods
-		if _, method := methods[name]; !method && v.has(name) {
+		if _, method := methods[name]; !method && v.contains(name) {
 			return v.values[name]
 		}
 	case *namespace:
-		if v.has(name) {
+		if v.contains(name) {
 			return v.values[name]
 		}
 	case *loop:
@@ -39,10 +39,10 @@ func (m *machine) attribute(v any, name string) any {
 // entry returns the value of key k. If d has no key k, and k contains marks (see RenderTo), entry replaces these marks by
 // their characters and looks for that key.
 func (m *machine) entry(d *Dict, k any) (v any, ok bool) {
-	if !d.has(k) && isText(k) {
+	if !d.contains(k) && isText(k) {
 		k = m.plain(textOf(k))
 	}
-	return d.values[key(k)], d.has(k)
+	return d.values[key(k)], d.contains(k)
 }
 
 func (m *machine) item(v, k any) any {

@@ -31,7 +31,7 @@ var filters = map[string]builtin{
 	"items": {"", dictItems},
 	"join": {"d attribute", func(m *machine, v any, a []any) any {
 		part := m.keyFunc(a[1])
-		return m.join(m.str(or(a[0], "")), m.items(v), func(item any) string { return m.str(part(item)) })
+		return m.join(m.str(orDefault(a[0], "")), m.items(v), func(item any) string { return m.str(part(item)) })
 	}},
 	"reverse":  {"", reversed},
 	"dictsort": {"case_sensitive by reverse", dictSort},
@@ -47,14 +47,14 @@ var filters = map[string]builtin{
 }
 
 func indent(m *machine, v any, a []any) any {
-	width := or(a[0], int64(4))
+	width := orDefault(a[0], int64(4))
 	margin := textOf(width)
 	if !isText(width) {
 		margin = m.repeat(" ", asInt(width))
 	}
 	lines := strings.Split(strings.ReplaceAll(m.str(v), "\r\n", "\n"), "\n")
 	for i := range lines {
-		if i == 0 && m.truth(or(a[1], false)) || i > 0 && (lines[i] != "" || m.truth(or(a[2], false))) {
+		if i == 0 && m.truth(orDefault(a[1], false)) || i > 0 && (lines[i] != "" || m.truth(orDefault(a[2], false))) {
 			m.spend(1 + len(margin)/16)
 			lines[i] = margin + lines[i]
 		}
@@ -77,7 +77,7 @@ func toFloat(_ *machine, v any, a []any) any {
 	if f, err := strconv.ParseFloat(strings.TrimSpace(textOf(v)), 64); err == nil {
 		return f
 	}
-	return or(a[0], 0.0)
+	return orDefault(a[0], 0.0)
 }
 
 func toInt(_ *machine, v any, a []any) any {
@@ -87,7 +87,7 @@ func toInt(_ *machine, v any, a []any) any {
 		return asInt(v)
 	}
 	s := strings.TrimSpace(textOf(v))
-	if i, err := strconv.ParseInt(s, int(asInt(or(a[1], int64(10)))), 64); err == nil {
+	if i, err := strconv.ParseInt(s, int(asInt(orDefault(a[1], int64(10)))), 64); err == nil {
 		return i
 	}
 	if parsed, err := strconv.ParseFloat(s, 64); err == nil {
@@ -96,12 +96,12 @@ func toInt(_ *machine, v any, a []any) any {
 	if isFloat && math.Abs(f) < 1<<62 {
 		return int64(f)
 	}
-	return or(a[0], int64(0))
+	return orDefault(a[0], int64(0))
 }
 
 func defaultTo(m *machine, v any, a []any) any {
-	if isUndefined(v) || m.truth(or(a[1], false)) && !m.truth(v) {
-		return or(a[0], "")
+	if isUndefined(v) || m.truth(orDefault(a[1], false)) && !m.truth(v) {
+		return orDefault(a[0], "")
 	}
 	return v
 }
@@ -150,14 +150,14 @@ func dictSort(m *machine, v any, a []any) any {
 		fail("dictsort is applied to %s", describe(v))
 	}
 	column := int64(0)
-	if or(a[1], "key") == "value" {
+	if orDefault(a[1], "key") == "value" {
 		column = 1
 	}
 	return m.sorted(d.pairs(), a[0], a[2], column)
 }
 
 func (m *machine) sorted(items []any, exact, reverse, attribute any) *list {
-	part, cased, backward := m.keyFunc(attribute), m.truth(or(exact, false)), m.truth(or(reverse, false))
+	part, cased, backward := m.keyFunc(attribute), m.truth(orDefault(exact, false)), m.truth(orDefault(reverse, false))
 	slices.SortStableFunc(items, func(a, b any) int {
 		x, y := part(a), part(b)
 		if !cased && isText(x) && isText(y) {
@@ -175,10 +175,10 @@ func unique(m *machine, v any, a []any) any {
 	result, seen, part := &list{kind: generator}, newDict(), m.keyFunc(a[1])
 	for _, item := range m.copied(v) {
 		k := part(item)
-		if isText(k) && !m.truth(or(a[0], false)) {
+		if isText(k) && !m.truth(orDefault(a[0], false)) {
 			k = m.made(lower(asText(k)))
 		}
-		if !seen.has(k) {
+		if !seen.contains(k) {
 			seen.put(k, nil)
 			result.items = append(result.items, item)
 		}
@@ -200,7 +200,7 @@ func (m *machine) mapped(v any, a arguments) any {
 		apply = func(item any) any {
 			got := m.path(item, attribute)
 			if isUndefined(got) {
-				return or(fallback, got)
+				return orDefault(fallback, got)
 			}
 			return got
 		}

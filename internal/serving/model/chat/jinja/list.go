@@ -150,11 +150,11 @@ func (d *Dict) Get(k string) any { return d.values[k] }
 // Set sets the value of a key. v must have a type that FromJSON returns.
 func (d *Dict) Set(k string, v any) { d.put(k, v) }
 
-func (d *Dict) has(k any) bool { _, ok := d.values[key(k)]; return ok }
+func (d *Dict) contains(k any) bool { _, ok := d.values[key(k)]; return ok }
 
 // pop removes a key and returns its value. If there is no such key, it returns fallback.
 func (d *Dict) pop(k string, fallback any) any {
-	if !d.has(k) {
+	if !d.contains(k) {
 		return fallback
 	}
 	v := d.values[k]

@@ -41,7 +41,7 @@ var dictMethods = map[string]builtin{
 		if value, ok := m.entry(v.(*Dict), a[0]); ok {
 			return value
 		}
-		return or(a[1], nil)
+		return orDefault(a[1], nil)
 	}},
 	"clear": {}, "fromkeys": {}, "pop": {}, "popitem": {}, "setdefault": {}, "update": {},
 }
@@ -82,7 +82,7 @@ func removeAffix(suffix bool) builtinFunc {
 
 func splitText(fromRight bool) builtinFunc {
 	return func(m *machine, v any, a []any) any {
-		return &list{items: m.split(asText(v), or(a[0], nil), asInt(or(a[1], int64(-1))), fromRight)}
+		return &list{items: m.split(asText(v), orDefault(a[0], nil), asInt(orDefault(a[1], int64(-1))), fromRight)}
 	}
 }
 
@@ -103,7 +103,7 @@ func findText(m *machine, v any, a []any) any {
 
 func replacing(text func(m *machine, v any) string) builtinFunc {
 	return func(m *machine, v any, a []any) any {
-		return m.replaced(text(m, v), text(m, a[0]), text(m, a[1]), or(a[2], nil))
+		return m.replaced(text(m, v), text(m, a[0]), text(m, a[1]), orDefault(a[2], nil))
 	}
 }
 
@@ -163,7 +163,7 @@ func (m *machine) formatFields(format string, a arguments) string {
 		i, err := strconv.Atoi(name)
 		var v any
 		switch {
-		case err != nil && a.named.has(name):
+		case err != nil && a.named.contains(name):
 			v = a.named.values[name]
 		case err == nil && i >= 0 && i < len(a.list):
 			v = a.list[i]

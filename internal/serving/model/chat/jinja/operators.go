@@ -173,36 +173,36 @@ var comparisons = map[string]func(m *machine, a, b any) bool{
 	">=": func(m *machine, a, b any) bool { return order(m, a, b) >= 0 },
 }
 
-func (m *machine) equal(a, b any) (same bool) {
+func (m *machine) equal(a, b any) (result bool) {
 	m.spend(1)
 	switch x := a.(type) {
 	case undefined:
-		_, same = b.(undefined)
-		return same
+		_, result = b.(undefined)
+		return result
 	case *list:
 		y, ok := b.(*list)
 		if !ok || x.kind != y.kind || len(x.items) != len(y.items) {
 			return false
 		}
-		same = true
+		result = true
 		m.nested(func() {
-			for i := 0; same && i < len(x.items); i++ {
-				same = m.equal(x.items[i], y.items[i])
+			for i := 0; result && i < len(x.items); i++ {
+				result = m.equal(x.items[i], y.items[i])
 			}
 		})
-		return same
+		return result
 	case *Dict:
 		y, ok := b.(*Dict)
 		if !ok || len(x.keys) != len(y.keys) {
 			return false
 		}
-		same = true
+		result = true
 		m.nested(func() {
 			for k, v := range x.values {
-				same = same && y.has(k) && m.equal(v, y.values[k])
+				result = result && y.contains(k) && m.equal(v, y.values[k])
 			}
 		})
-		return same
+		return result
 	}
 	switch {
 	case isText(a) && isText(b):

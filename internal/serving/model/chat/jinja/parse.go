@@ -338,13 +338,13 @@ func (p *parser) macro(title string, parameters []parameter, ends string) func(*
 		return &function{name: title, call: func(m *machine, a arguments) any {
 			m.spend(round)
 			inner := s.inner()
-			if !used["caller"] && a.named.has("caller") {
+			if !used["caller"] && a.named.contains("caller") {
 				fail("the macro %s is called with a body, which it does not use", title)
 			}
 			caller := a.named.pop("caller", undefined{"no caller is defined"})
 			for i, one := range parameters {
 				var v any = undefined{fmt.Sprintf("the parameter %q is not given", one.name)}
-				if one.standard != nil && i >= len(a.list) && !a.named.has(one.name) {
+				if one.standard != nil && i >= len(a.list) && !a.named.contains(one.name) {
 					v = one.standard(inner)
 				}
 				if inner.vars[one.name] = a.named.pop(one.name, v); i < len(a.list) {

@@ -115,10 +115,10 @@ func (s *scanner) skip(n int) {
 func (s *scanner) data(n int, sign byte, strips bool) {
 	before := s.rest[:n]
 	kept := before
-	if at := strings.LastIndexByte(before, '\n') + 1; sign == '-' {
+	if lineStart := strings.LastIndexByte(before, '\n') + 1; sign == '-' {
 		kept = strings.TrimRightFunc(before, isSpace)
-	} else if sign != '+' && strips && (at > 0 || s.starts) && strings.TrimLeftFunc(before[at:], isSpace) == "" {
-		kept = before[:at]
+	} else if sign != '+' && strips && (lineStart > 0 || s.starts) && strings.TrimLeftFunc(before[lineStart:], isSpace) == "" {
+		kept = before[:lineStart]
 	}
 	if kept != "" {
 		s.emit(data, kept, nil)

@@ -189,7 +189,7 @@ type style struct {
 
 func tojson(m *machine, v any, a []any) any {
 	st := style{item: ", ", colon: ": "}
-	st.ascii, st.sorted = m.truth(or(a[0], false)), m.truth(or(a[3], false))
+	st.ascii, st.sorted = m.truth(orDefault(a[0], false)), m.truth(orDefault(a[3], false))
 	if given(a[1]) && a[1] != nil {
 		st.lines, st.item = true, ","
 		if st.indent = textOf(a[1]); st.indent == "" {

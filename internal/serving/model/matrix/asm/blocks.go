@@ -40,7 +40,7 @@ func (k kind) table() string {
 	return ""
 }
 
-func (k kind) twice(n int) int {
+func (k kind) withMinima(n int) int {
 	if k.minima {
 		return 2 * n
 	}
@@ -49,7 +49,7 @@ func (k kind) twice(n int) int {
 
 // headBytes returns the size of the scales and minima at the beginning of a block, or of a unit if the kind has
 // units.
-func (k kind) headBytes() int { return k.twice(panel * k.scaleBytes) }
+func (k kind) headBytes() int { return k.withMinima(panel * k.scaleBytes) }
 
 func (k kind) inputsPerStep() int { return 8 / k.bits }
 
@@ -92,7 +92,7 @@ func (w width) constant(bits uint32) VecVirtual {
 	return z
 }
 
-func (w width) and(mask, src, dst VecVirtual) {
+func (w width) bitAnd(mask, src, dst VecVirtual) {
 	if w.bytes == 64 {
 		asm.VPANDD(mask, src, dst)
 	} else {
@@ -148,7 +148,7 @@ func (b *block) load(head, w Register) {
 		}
 	}
 	if b.units {
-		asm.ADDQ(U32(uint32(b.twice(panel))), w)
+		asm.ADDQ(U32(uint32(b.withMinima(panel))), w)
 	}
 }
 
@@ -187,7 +187,7 @@ func (b *block) load8(w Register, i int, z VecVirtual) {
 	asm.VPMOVSXBD(Mem{Base: w, Disp: i * b.bytes / 4}, z)
 	if b.e4m3 { // as f32, the bits are the number divided by 2^120
 		asm.VPSLLD(Imm(20), z, z)
-		b.and(b.mask, z, z)
+		b.bitAnd(b.mask, z, z)
 	}
 	b.weights(z, i)
 }
@@ -202,7 +202,7 @@ func (b *block) load4(w Register, i int) (low, high VecVirtual) {
 		b.lookUp(bytes, high)
 	} else {
 		asm.VPMOVZXBD(Mem{Base: w, Disp: i * b.bytes / 4}, high)
-		b.and(b.mask, high, low)
+		b.bitAnd(b.mask, high, low)
 		asm.VPSRLD(Imm(4), high, high)
 	}
 	b.weights(low, i)

@@ -106,11 +106,11 @@ func quantize512() {
 	asm.MOVL(U32(0x7fffffff), bits)
 	asm.VPBROADCASTD(bits, magnitude)
 	loop("block", k.blocks, 1, func() {
-		in, top, other, factor := zmms(2), asm.ZMM(), asm.ZMM(), asm.ZMM()
-		asm.VMOVUPS(Mem{Base: k.x}, in[0])
-		asm.VMOVUPS(Mem{Base: k.x, Disp: 64}, in[1])
-		asm.VPANDD(magnitude, in[0], top)
-		asm.VPANDD(magnitude, in[1], other)
+		values, top, other, factor := zmms(2), asm.ZMM(), asm.ZMM(), asm.ZMM()
+		asm.VMOVUPS(Mem{Base: k.x}, values[0])
+		asm.VMOVUPS(Mem{Base: k.x, Disp: 64}, values[1])
+		asm.VPANDD(magnitude, values[0], top)
+		asm.VPANDD(magnitude, values[1], other)
 		asm.VPMAXUD(other, top, top)
 		asm.VEXTRACTI32X8(Imm(1), top, other.AsY())
 		asm.VPMAXUD(other.AsY(), top.AsY(), top.AsY())
@@ -118,7 +118,7 @@ func quantize512() {
 		largest4(top.AsX(), other.AsX())
 		scale, inverse := k.factors(top.AsX())
 		asm.VBROADCASTSS(inverse, factor)
-		for i, z := range in {
+		for i, z := range values {
 			asm.VMULPS(factor, z, z)
 			asm.VCVTPS2DQ(z, z)
 			asm.VPMOVSDB(z, Mem{Base: k.q, Disp: i * 16})
@@ -138,9 +138,9 @@ func quantize2() {
 	asm.VPCMPEQD(magnitude, magnitude, magnitude)
 	asm.VPSRLD(Imm(1), magnitude, magnitude)
 	loop("block", k.blocks, 1, func() {
-		in, top, other, factor := ymms(4), asm.YMM(), asm.YMM(), asm.YMM()
+		values, top, other, factor := ymms(4), asm.YMM(), asm.YMM(), asm.YMM()
 		asm.VPXOR(top, top, top)
-		for i, y := range in {
+		for i, y := range values {
 			asm.VMOVUPS(Mem{Base: k.x, Disp: i * 32}, y)
 			asm.VPAND(magnitude, y, other)
 			asm.VPMAXUD(other, top, top)
@@ -149,12 +149,12 @@ func quantize2() {
 		largest4(top.AsX(), other.AsX())
 		scale, inverse := k.factors(top.AsX())
 		asm.VBROADCASTSS(inverse, factor)
-		for _, y := range in {
+		for _, y := range values {
 			asm.VMULPS(factor, y, y)
 			asm.VCVTPS2DQ(y, y)
 		}
 		for i := range 2 {
-			a, b, sum := in[2*i], in[2*i+1], asm.YMM()
+			a, b, sum := values[2*i], values[2*i+1], asm.YMM()
 			asm.VPADDD(b, a, sum)
 			asm.VPACKSSDW(b, a, a) // words of both, in lanes of 128 bits
 			asm.VPERMQ(Imm(0xd8), a, a)

@@ -71,7 +71,7 @@ func unpack(width width, p packing) {
 type unpacking struct {
 	packing
 	width
-	low, upper, values VecVirtual
+	low, highMask, values VecVirtual
 }
 
 func newUnpacking(p packing, width width) *unpacking {
@@ -85,7 +85,7 @@ func newUnpacking(p packing, width width) *unpacking {
 		}
 	}
 	if p.high > 0 {
-		u.upper = width.constant(0x10101010 * uint32(1<<p.high-1))
+		u.highMask = width.constant(0x10101010 * uint32(1<<p.high-1))
 	}
 	return u
 }
@@ -94,7 +94,7 @@ func newUnpacking(p packing, width width) *unpacking {
 // a weight. Afterwards, each byte has a whole weight. Register high has the high bits of all weights of the group. quad
 // is the index of the quad in the group.
 func (u *unpacking) expand(z, high VecVirtual, quad int) {
-	u.and(u.low, z, z)
+	u.bitAnd(u.low, z, z)
 	if u.table {
 		asm.VPSHUFB(z, u.values, z)
 	}
@@ -111,10 +111,10 @@ func (u *unpacking) expand(z, high VecVirtual, quad int) {
 		bits = high
 	}
 	if u.bytes == 64 {
-		asm.VPTERNLOGD(Imm(0xf8), bits, u.upper, z) // z | bits & upper
+		asm.VPTERNLOGD(Imm(0xf8), bits, u.highMask, z) // z | bits & upper
 		return
 	}
 	masked := u.reg()
-	u.and(u.upper, bits, masked)
+	u.bitAnd(u.highMask, bits, masked)
 	asm.VPOR(masked, z, z)
 }
