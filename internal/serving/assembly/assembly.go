@@ -38,11 +38,11 @@ func Main(generate func() (map[string][]byte, error)) {
 // It also returns the names of assembly files in folder without new contents.
 func Outdated(files map[string][]byte, folder string) (names []string, err error) {
 	for name, want := range files {
-		have, err := os.ReadFile(filepath.Join(folder, name))
+		got, err := os.ReadFile(filepath.Join(folder, name))
 		if err != nil {
 			return nil, err
 		}
-		if !bytes.Equal(want, have) {
+		if !bytes.Equal(want, got) {
 			names = append(names, name)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 // A Context is one program's use of one GPU. The driver binds a context to a thread, and calls from another thread
 // fail. Therefore NewContext starts a goroutine that is locked to a thread. The methods of the Context, and of
 // everything created from it, may be called from any goroutine: they pass their calls to this goroutine and wait.
-// Inside Do, calls are made directly, which saves time if there are many. A Context of Current has no such goroutine.
+// Inside Do, calls are made directly, which saves time if there are many. A Context that Current has returned has no
+// such goroutine.
 //
 // Everything created from a context must be closed before the context.
 type Context struct {
@@ -62,8 +63,8 @@ func (d *Driver) Current() (*Context, error) {
 	return nil, fmt.Errorf("%w: the driver does not list the device %d of the thread's context", ErrNoGPU, handle)
 }
 
-// here reports whether the calling thread can call the driver.
-func (c *Context) here() bool { return c.thread == 0 || syscall.Gettid() == c.thread }
+// mayCall reports whether the calling thread can call the driver.
+func (c *Context) mayCall() bool { return c.thread == 0 || syscall.Gettid() == c.thread }
 
 // run is the goroutine that makes the context's calls, locked to its thread. It returns without unlocking, so
 // that the Go runtime ends the thread and no other goroutine gets a thread with the driver's context.
@@ -106,7 +107,7 @@ func (c *Context) Device() Device { return c.device }
 
 // Do runs f on the context's thread and returns its error. f may call Do. After Close, Do returns an error.
 func (c *Context) Do(f func() error) error {
-	if c.here() {
+	if c.mayCall() {
 		return f()
 	}
 	done := make(chan error, 1)
@@ -122,7 +123,7 @@ func (c *Context) Do(f func() error) error {
 //
 //go:uintptrescapes
 func (c *Context) call(doing string, f function, arguments ...uintptr) error {
-	if c.here() {
+	if c.mayCall() {
 		return c.driver.call(doing, f, arguments...)
 	}
 	return c.Do(func() error { return c.driver.call(doing, f, arguments...) })

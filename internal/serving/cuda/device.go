@@ -49,13 +49,13 @@ func (d *Driver) device(ordinal int) (Device, error) {
 	}
 	before, _, _ := bytes.Cut(name[:], []byte{0})
 	g.Name, g.Memory = string(before), int(memory)
-	for attribute, to := range map[int]*int{attributeMajor: &g.Major, attributeMinor: &g.Minor, attributeMultiprocessors: &g.Multiprocessors,
+	for attribute, dst := range map[int]*int{attributeMajor: &g.Major, attributeMinor: &g.Minor, attributeMultiprocessors: &g.Multiprocessors,
 		attributeSharedMemory: &g.SharedMemory} {
 		var value int32
 		if err := d.call(doing, cuDeviceGetAttribute, uintptr(unsafe.Pointer(&value)), uintptr(attribute), uintptr(g.handle)); err != nil {
 			return g, err
 		}
-		*to = int(value)
+		*dst = int(value)
 	}
 	return g, nil
 }

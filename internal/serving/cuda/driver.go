@@ -23,8 +23,8 @@ var (
 
 // A Driver is the loaded and initialized driver.
 type Driver struct {
-	at      [functions]uintptr
-	version int
+	addresses [functions]uintptr
+	version   int
 }
 
 // Open loads the driver from a library, usually Library, and initializes it.
@@ -38,7 +38,7 @@ func Open(library string) (*Driver, error) {
 	}
 	d := &Driver{}
 	for f, symbol := range symbols {
-		if d.at[f], err = purego.Dlsym(handle, symbol); err != nil && f == int(cuInit) {
+		if d.addresses[f], err = purego.Dlsym(handle, symbol); err != nil && f == int(cuInit) {
 			return nil, fmt.Errorf("%w: %s has no %s: install NVIDIA's driver again", ErrNoDriver, library, symbol)
 		} else if err != nil {
 			return nil, fmt.Errorf("%w: %s has no %s: install release %s or newer", ErrOldDriver, library, symbol, oldestDriverOfRelease)
@@ -80,7 +80,7 @@ func (d *Driver) Version() int { return d.version }
 //
 //go:uintptrescapes
 func (d *Driver) call(doing string, f function, arguments ...uintptr) error {
-	status, _, _ := purego.SyscallN(d.at[f], arguments...)
+	status, _, _ := purego.SyscallN(d.addresses[f], arguments...)
 	if int32(status) == 0 {
 		return nil
 	}
@@ -108,16 +108,16 @@ func (e *Error) Is(target error) bool {
 
 func (d *Driver) failed(doing string, f function, status int32) error {
 	text := func(f function, unknown string) string {
-		var at *byte
-		result, _, _ := purego.SyscallN(d.at[f], uintptr(status), uintptr(unsafe.Pointer(&at)))
-		if int32(result) != 0 || at == nil {
+		var chars *byte
+		result, _, _ := purego.SyscallN(d.addresses[f], uintptr(status), uintptr(unsafe.Pointer(&chars)))
+		if int32(result) != 0 || chars == nil {
 			return unknown
 		}
 		end := 0
-		for *(*byte)(unsafe.Add(unsafe.Pointer(at), end)) != 0 {
+		for *(*byte)(unsafe.Add(unsafe.Pointer(chars), end)) != 0 {
 			end++
 		}
-		return string(unsafe.Slice(at, end))
+		return string(unsafe.Slice(chars, end))
 	}
 	return &Error{Doing: doing, Function: symbols[f], Status: int(status), Name: text(cuGetErrorName, "an unknown error"),
 		Text: text(cuGetErrorString, "the driver does not describe it")}

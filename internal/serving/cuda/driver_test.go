@@ -31,7 +31,7 @@ func TestAMachineThatCannotRunKernelsIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, setting string
 		value         int
-		is            error
+		target        error
 		says          string
 	}{
 		{"no GPU", "devices", 0, cuda.ErrNoGPU, "no GPU: cannot initialize the driver: cuInit returned CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected: nvidia-smi lists the GPUs that the driver sees; CUDA_VISIBLE_DEVICES may hide some"},
@@ -42,7 +42,7 @@ func TestAMachineThatCannotRunKernelsIsRefused(t *testing.T) {
 			d.Forget()
 			d.Set(t, c.setting, c.value)
 			err := open()
-			require.ErrorIs(t, err, c.is)
+			require.ErrorIs(t, err, c.target)
 			require.EqualError(t, err, c.says)
 		})
 	}

@@ -56,8 +56,8 @@ func (m *Memory) Close() error {
 	return m.context.call("free GPU memory", cuMemFree, uintptr(m.pointer))
 }
 
-// within returns an error unless size bytes from offset on lie in the memory.
-func (m *Memory) within(offset, size int) error {
+// checkRange returns an error unless the bytes [offset, offset+size) lie in the memory.
+func (m *Memory) checkRange(offset, size int) error {
 	if offset < 0 || size < 0 || size > m.size-offset {
 		return fmt.Errorf("bytes %d to %d are not in GPU memory of %d bytes", offset, offset+size, m.size)
 	}
@@ -67,22 +67,22 @@ func (m *Memory) within(offset, size int) error {
 // Write copies data to the memory and returns when the copy is complete. It does not wait for work in
 // streams.
 func (m *Memory) Write(offset int, data []byte) error {
-	if err := m.within(offset, len(data)); err != nil || len(data) == 0 {
+	if err := m.checkRange(offset, len(data)); err != nil || len(data) == 0 {
 		return err
 	}
 	const doing = "copy to the GPU"
 	if err := m.context.call(doing, cuMemcpyHtoD, uintptr(m.pointer)+uintptr(offset), uintptr(unsafe.Pointer(&data[0])), uintptr(len(data))); err != nil {
 		return err
 	}
-	// The driver returns when it has copied the data to its own memory. It copies the data to the GPU in the
-	// default stream, for which the streams of NewStream do not wait ("API synchronization behavior" in the
-	// driver's manual). So wait for the default stream.
+	// The driver returns when it has copied the data to its own memory. It copies the data to the GPU later, in the
+	// default stream ("API synchronization behavior" in the driver's manual). The streams that NewStream makes do not
+	// wait for the default stream, so Write waits for it.
 	return m.context.call(doing, cuStreamSynchronize, 0)
 }
 
 // Read copies from the memory to data. It does not wait for work in streams.
 func (m *Memory) Read(offset int, data []byte) error {
-	if err := m.within(offset, len(data)); err != nil || len(data) == 0 {
+	if err := m.checkRange(offset, len(data)); err != nil || len(data) == 0 {
 		return err
 	}
 	return m.context.call("copy from the GPU", cuMemcpyDtoH, uintptr(unsafe.Pointer(&data[0])), uintptr(m.pointer)+uintptr(offset), uintptr(len(data)))
@@ -100,12 +100,12 @@ func (c *Context) AllocPinned(size int) (*Pinned, error) {
 	if size <= 0 {
 		return nil, fmt.Errorf("cannot allocate %d bytes of pinned memory: a size is positive", size)
 	}
-	var at unsafe.Pointer
-	err := c.call(fmt.Sprintf("allocate %s of pinned memory", BytesText(size)), cuMemHostAlloc, uintptr(unsafe.Pointer(&at)), uintptr(size), hostAllocPortable)
+	var p unsafe.Pointer
+	err := c.call(fmt.Sprintf("allocate %s of pinned memory", BytesText(size)), cuMemHostAlloc, uintptr(unsafe.Pointer(&p)), uintptr(size), hostAllocPortable)
 	if err != nil {
 		return nil, err
 	}
-	return &Pinned{context: c, bytes: unsafe.Slice((*byte)(at), size)}, nil
+	return &Pinned{context: c, bytes: unsafe.Slice((*byte)(p), size)}, nil
 }
 
 // Bytes returns the memory, which is valid until Close.
@@ -122,7 +122,8 @@ func (p *Pinned) Close() error {
 	return p.context.call("free pinned memory", cuMemFreeHost, uintptr(p.Pointer()))
 }
 
-// BytesText returns the text for a number of bytes: in GiB or MiB if this is at least 1, otherwise in bytes.
+// BytesText writes a number of bytes as text. It uses GiB if there is at least one GiB, otherwise MiB if there is at
+// least one MiB, and otherwise bytes.
 func BytesText(n int) string {
 	switch {
 	case n >= 1<<30:

@@ -86,12 +86,12 @@ type Needs struct {
 // Needs returns what the compiled kernel uses.
 func (k *Kernel) Needs() (Needs, error) {
 	var n Needs
-	for attribute, to := range map[int]*int{kernelRegisters: &n.Registers, kernelLocalBytes: &n.Local, kernelSharedBytes: &n.Shared, kernelMaxThreads: &n.MaxThreads} {
+	for attribute, dst := range map[int]*int{kernelRegisters: &n.Registers, kernelLocalBytes: &n.Local, kernelSharedBytes: &n.Shared, kernelMaxThreads: &n.MaxThreads} {
 		var value int32
 		if err := k.context.call("describe the kernel "+k.name, cuFuncGetAttribute, uintptr(unsafe.Pointer(&value)), uintptr(attribute), k.handle); err != nil {
 			return n, err
 		}
-		*to = int(value)
+		*dst = int(value)
 	}
 	return n, nil
 }

@@ -41,42 +41,42 @@ func (s *Stream) Synchronize() error {
 
 // Upload starts copying bytes of pinned memory to the GPU. The bytes must not change until the copy is
 // complete.
-func (s *Stream) Upload(to *Memory, offset int, from *Pinned, fromOffset, size int) error {
-	return s.copy("copy to the GPU", cuMemcpyHtoDAsync, to, offset, from, fromOffset, size)
+func (s *Stream) Upload(dst *Memory, offset int, src *Pinned, fromOffset, size int) error {
+	return s.copy("copy to the GPU", cuMemcpyHtoDAsync, dst, offset, src, fromOffset, size)
 }
 
 // Download begins a copy from the GPU to pinned memory.
-func (s *Stream) Download(to *Pinned, offset int, from *Memory, fromOffset, size int) error {
-	return s.copy("copy from the GPU", cuMemcpyDtoHAsync, to, offset, from, fromOffset, size)
+func (s *Stream) Download(dst *Pinned, offset int, src *Memory, fromOffset, size int) error {
+	return s.copy("copy from the GPU", cuMemcpyDtoHAsync, dst, offset, src, fromOffset, size)
 }
 
 // Copy begins a copy inside the GPU.
-func (s *Stream) Copy(to *Memory, offset int, from *Memory, fromOffset, size int) error {
-	return s.copy("copy inside the GPU", cuMemcpyDtoDAsync, to, offset, from, fromOffset, size)
+func (s *Stream) Copy(dst *Memory, offset int, src *Memory, fromOffset, size int) error {
+	return s.copy("copy inside the GPU", cuMemcpyDtoDAsync, dst, offset, src, fromOffset, size)
 }
 
 // region is a Memory or a Pinned.
 type region interface {
-	within(offset, size int) error
+	checkRange(offset, size int) error
 	Pointer() Pointer
 }
 
-func (s *Stream) copy(doing string, f function, to region, offset int, from region, fromOffset, size int) error {
-	if err := errors.Join(to.within(offset, size), from.within(fromOffset, size)); err != nil || size == 0 {
+func (s *Stream) copy(doing string, f function, dst region, offset int, src region, fromOffset, size int) error {
+	if err := errors.Join(dst.checkRange(offset, size), src.checkRange(fromOffset, size)); err != nil || size == 0 {
 		return err
 	}
-	return s.context.call(doing, f, uintptr(to.Pointer())+uintptr(offset), uintptr(from.Pointer())+uintptr(fromOffset), uintptr(size), s.handle)
+	return s.context.call(doing, f, uintptr(dst.Pointer())+uintptr(offset), uintptr(src.Pointer())+uintptr(fromOffset), uintptr(size), s.handle)
 }
 
 // Fill starts setting bytes of the GPU's memory to a value.
-func (s *Stream) Fill(to *Memory, offset, size int, value byte) error {
-	if err := to.within(offset, size); err != nil || size == 0 {
+func (s *Stream) Fill(dst *Memory, offset, size int, value byte) error {
+	if err := dst.checkRange(offset, size); err != nil || size == 0 {
 		return err
 	}
-	return s.context.call("fill GPU memory", cuMemsetD8Async, uintptr(to.pointer)+uintptr(offset), uintptr(value), uintptr(size), s.handle)
+	return s.context.call("fill GPU memory", cuMemsetD8Async, uintptr(dst.pointer)+uintptr(offset), uintptr(value), uintptr(size), s.handle)
 }
 
-func (p *Pinned) within(offset, size int) error {
+func (p *Pinned) checkRange(offset, size int) error {
 	if offset < 0 || size < 0 || size > len(p.bytes)-offset {
 		return fmt.Errorf("bytes %d to %d are not in pinned memory of %d bytes", offset, offset+size, len(p.bytes))
 	}

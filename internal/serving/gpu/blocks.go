@@ -54,8 +54,8 @@ func (b *blocks) cache(i int) (keys, values cuda.Pointer) {
 	return m.Pointer(), m.Pointer() + cuda.Pointer(m.Size()/2)
 }
 
-// all describes the arrays for the kernels that move blocks.
-func (b *blocks) all() kernels.Blocks {
+// kernelBlocks describes the arrays to the kernels that move blocks.
+func (b *blocks) kernelBlocks() kernels.Blocks {
 	return kernels.Blocks{Arrays: b.arrays.Pointer(), Count: 2 * len(b.caches), BlockBytes: b.store.Shape.BlockBytes() / 2}
 }
 
@@ -75,12 +75,12 @@ func (r *Runner) CopyBlocks(pairs []kvstore.Pair) error {
 			return err
 		}
 		read, written, first := map[int32]bool{}, map[int32]bool{}, 0
-		flush := func(to int) error {
+		flush := func(end int) error {
 			mapping := f.pairs.Pointer() + cuda.Pointer(8*first)
-			err := kernels.CopyBlocks{Blocks: r.all(), Mapping: mapping, Pairs: to - first}.Launch(r.set, r.stream)
+			err := kernels.CopyBlocks{Blocks: r.kernelBlocks(), Mapping: mapping, Pairs: end - first}.Launch(r.set, r.stream)
 			clear(read)
 			clear(written)
-			first = to
+			first = end
 			return err
 		}
 		for i, p := range pairs {
@@ -99,9 +99,9 @@ func (r *Runner) CopyBlocks(pairs []kvstore.Pair) error {
 	})
 }
 
-func putPair(to []byte, from, into int32) {
-	binary.LittleEndian.PutUint32(to, uint32(from))
-	binary.LittleEndian.PutUint32(to[4:], uint32(into))
+func putPair(buffer []byte, src, dst int32) {
+	binary.LittleEndian.PutUint32(buffer, uint32(src))
+	binary.LittleEndian.PutUint32(buffer[4:], uint32(dst))
 }
 
 // Poison implements engine.ModelRunner.
@@ -118,27 +118,28 @@ func (b *blocks) Poison(ids []int32) {
 }
 
 // ReadBlock implements engine.ModelRunner. If it fails, the next Forward returns the error.
-func (b *blocks) ReadBlock(id int32, to []byte) {
+func (b *blocks) ReadBlock(id int32, dst []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.swap(id, 0, false)
-	copy(to, b.host.Bytes()[:b.store.BlockBytes()])
+	copy(dst, b.host.Bytes()[:b.store.BlockBytes()])
 }
 
 // WriteBlock implements engine.ModelRunner. If it fails, the next Forward returns the error.
-func (b *blocks) WriteBlock(id int32, from []byte) {
+func (b *blocks) WriteBlock(id int32, src []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	copy(b.host.Bytes()[:b.store.BlockBytes()], from)
+	copy(b.host.Bytes()[:b.store.BlockBytes()], src)
 	b.swap(0, id, true)
 }
 
-// swap copies a block between the GPU and the pinned memory, and waits until it is copied. The caller must
-// hold b.mu.
-func (b *blocks) swap(from, to int32, in bool) {
-	at := b.store.BlockBytes()
-	putPair(b.host.Bytes()[at:], from, to)
-	k := kernels.SwapBlocks{Blocks: b.all(), Host: b.host.Pointer(), Mapping: b.host.Pointer() + cuda.Pointer(at), Pairs: 1, In: in}
+// swap copies a block, and returns when the copy is complete. If toGPU is true, it copies block src of the pinned
+// memory to block dst of the GPU. Otherwise it copies block src of the GPU to block dst of the pinned memory. The
+// caller must hold b.mu.
+func (b *blocks) swap(src, dst int32, toGPU bool) {
+	offset := b.store.BlockBytes()
+	putPair(b.host.Bytes()[offset:], src, dst)
+	k := kernels.SwapBlocks{Blocks: b.kernelBlocks(), Host: b.host.Pointer(), Mapping: b.host.Pointer() + cuda.Pointer(offset), Pairs: 1, In: toGPU}
 	b.failed = errors.Join(b.failed, b.gpu.context.Do(func() error {
 		return errors.Join(k.Launch(b.gpu.set, b.moves), b.moves.Synchronize())
 	}))

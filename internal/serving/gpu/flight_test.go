@@ -12,15 +12,15 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-const turns = 6
+const steps = 6
 
-// turnsOf returns a batch for each turn. The first batch has the prompts of two sequences. Each other batch has one
+// batchesOf returns a batch for each step. The first batch has the prompts of two sequences. Each other batch has one
 // token of each sequence; the order of the sequences alternates. The values of these tokens are not known yet. If
 // placeholders is true, the batches have placeholders for them.
-func turnsOf(vocab int, placeholders bool) (all [turns]*model.Batch) {
+func batchesOf(vocab int, placeholders bool) (all [steps]*model.Batch) {
 	prompts, tables := [2][]int32{randomTokens(1, 5, vocab), randomTokens(2, 7, vocab)}, [2][]int32{{1}, {2}}
 	all[0] = batchOf(chunk{prompts[0], 0, tables[0]}, chunk{prompts[1], 0, tables[1]})
-	for k := 1; k < turns; k++ {
+	for k := 1; k < steps; k++ {
 		rows := make([]chunk, 2)
 		for i := range rows {
 			s := (i + k) % 2
@@ -37,24 +37,28 @@ func turnsOf(vocab int, placeholders bool) (all [turns]*model.Batch) {
 	return all
 }
 
-// copiesOf returns the copy of a block before a turn. It copies the block that the copy before the previous
-// turn has written. The first copy reads block 11.
-func copiesOf(turn int) []kvstore.Pair {
-	return []kvstore.Pair{{Src: int32(10 + turn), Dst: int32(11 + turn)}}
+// copiesOf returns the copy of a block that the runner must make before it computes the batch of a step. The copy
+// reads block 10+step and writes block 11+step. So each copy reads the block that the copy of the previous step has
+// written.
+func copiesOf(step int) []kvstore.Pair {
+	return []kvstore.Pair{{Src: int32(10 + step), Dst: int32(11 + step)}}
 }
 
-// Ensure that a batch gives the same logits whether it is launched during or after the batch before. So its inputs and
-// its copies of blocks must not overwrite memory that the GPU has not read. Its results must not overwrite results that
-// were not taken. Its placeholders must become the tokens chosen by the batch before. The second round sends all inputs
-// except the tokens earlier, with Prepare.
+// Ensure that a batch gives the same logits whether it is launched while the GPU computes the previous batch, or after
+// that. This is so only under three conditions:
+//   - The inputs of the batch, and its copies of blocks, do not overwrite memory that the GPU has still to read.
+//   - The results of the batch do not overwrite results that the test has not yet taken.
+//   - The placeholders of the batch become the tokens that the previous batch has chosen.
+//
+// In the second round, Prepare sends all inputs except the tokens before the batch is launched.
 func TestABatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
 	driver, d := openDriver(t)
 	m, w := load(t, d, openSmall(small))
-	known, batches := turnsOf(m.VocabSize, false), turnsOf(m.VocabSize, true)
-	var want [turns][][]float32
-	var largest [turns][]int32
+	known, batches := batchesOf(m.VocabSize, false), batchesOf(m.VocabSize, true)
+	var want [steps][][]float32
+	var largest [steps][]int32
 	reference := onGPU(t, m, w)
-	for k := range turns {
+	for k := range steps {
 		for _, p := range batches[k].Placeholders {
 			known[k].Tokens[p.Token] = largest[k-1][p.Logits]
 		}
@@ -67,7 +71,7 @@ func TestABatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
 		r := onGPU(t, m, w)
 		r.WriteBlock(11, bytes.Repeat([]byte{7, 8}, blockSize*64*2))
 		require.NoError(t, r.Forward(batches[0]))
-		for k := range turns {
+		for k := range steps {
 			launch := launchNext(t, r, k+1, known, batches, prepare)
 			require.True(t, slices.EqualFunc(want[k], logitsOf(t, r, batches[k]), slices.Equal), "step %d", k)
 			require.Equal(t, largest[k], r.Largest(), "step %d", k)
@@ -75,19 +79,19 @@ func TestABatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
 		}
 		require.Equal(t, 8+4*round, driver.Calls("cuGraphLaunch"))
 		got := make([]byte, 2*blockSize*64*2)
-		for id := int32(12); id < 11+turns; id++ {
+		for id := int32(12); id < 11+steps; id++ {
 			r.ReadBlock(id, got)
 			require.Equal(t, bytes.Repeat([]byte{7, 8}, blockSize*64*2), got, "block %d", id)
 		}
 	}
 }
 
-// launchNext launches the batch of turn k. If prepare is true, it only prepares the batch, and the function
+// launchNext launches the batch of step k. If prepare is true, it only prepares the batch, and the function
 // launch launches it.
-func launchNext(t *testing.T, r engine.DeviceRunner, k int, known, batches [turns]*model.Batch, prepare bool) (launch func()) {
+func launchNext(t *testing.T, r engine.DeviceRunner, k int, known, batches [steps]*model.Batch, prepare bool) (launch func()) {
 	t.Helper()
 	switch {
-	case k == turns:
+	case k == steps:
 		return func() {}
 	case !prepare:
 		require.NoError(t, r.CopyBlocks(copiesOf(k)))
@@ -105,7 +109,8 @@ func launchNext(t *testing.T, r engine.DeviceRunner, k int, known, batches [turn
 	}
 }
 
-// Ensure that larger inputs do not free memory while a batch still reads it.
+// Ensure that a runner does not free the memory of inputs while a batch still reads it. The second batch needs larger
+// memory for its inputs, so the runner replaces the memory that the first batch reads.
 func TestALargerBatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
 	d := openDevice(t)
 	m, w := load(t, d, openSmall(small))

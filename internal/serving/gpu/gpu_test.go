@@ -79,9 +79,9 @@ func loadWith(t *testing.T, d *gpu.Device, open opener, cache string) (*model.Mo
 		if w, err = d.NewModel(c, gpu.CacheTypes[cache]); err != nil {
 			return err
 		}
-		return w.Load(s, "auto", pool, func(layers, of int) {
+		return w.Load(s, "auto", pool, func(layers, total int) {
 			require.Equal(t, sent+1, layers)
-			sent, all = layers, of
+			sent, all = layers, total
 		})
 	}))
 	require.NoError(t, err)
@@ -91,11 +91,11 @@ func loadWith(t *testing.T, d *gpu.Device, open opener, cache string) (*model.Mo
 	return m, w
 }
 
-// A chunk is some consecutive tokens of a sequence: the position of the first one, and the sequence's block
+// A chunk has consecutive tokens of a sequence, the position of the first of these tokens, and the sequence's block
 // table.
 type chunk struct {
 	tokens []int32
-	from   int
+	start  int
 	table  []int32
 }
 
@@ -105,12 +105,12 @@ func batchOf(chunks ...chunk) *model.Batch {
 	b.QueryStart, b.TableStride = []int32{0}, 8
 	for _, c := range chunks {
 		for i, token := range c.tokens {
-			p := c.from + i
+			p := c.start + i
 			b.Logits = append(b.Logits, int32(len(b.Tokens)))
 			b.Tokens, b.Positions = append(b.Tokens, token), append(b.Positions, int32(p))
 			b.Slots = append(b.Slots, int64(c.table[p/blockSize])*blockSize+int64(p%blockSize))
 		}
-		b.QueryStart, b.SeqLens = append(b.QueryStart, int32(len(b.Tokens))), append(b.SeqLens, int32(c.from+len(c.tokens)))
+		b.QueryStart, b.SeqLens = append(b.QueryStart, int32(len(b.Tokens))), append(b.SeqLens, int32(c.start+len(c.tokens)))
 		b.BlockTables = append(append(b.BlockTables, c.table...), make([]int32, b.TableStride-len(c.table))...)
 	}
 	return &b

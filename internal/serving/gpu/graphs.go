@@ -14,31 +14,31 @@ const maxGraphs = 128
 // graphs holds the captured decoding steps of each shape. The first step of a shape launches its kernels one by one.
 // The driver compiles them then, because it cannot compile during a capture. The second step is captured.
 type graphs struct {
-	of map[string]*cuda.Graph // by shape; nil after the first step
+	byShape map[string]*cuda.Graph // by shape; nil after the first step
 }
 
 // run runs a step of the given shape. The first step of a shape, and each step of the empty shape, calls
 // launch, which adds the step's kernels to the stream. The second step of a shape captures these kernels as a
 // graph, which it and the later steps launch.
 func (g *graphs) run(shape string, s *cuda.Stream, launch func() error) error {
-	graph, known := g.of[shape]
+	graph, known := g.byShape[shape]
 	switch {
 	case shape == "":
 		return launch()
 	case !known:
-		if len(g.of) >= maxGraphs {
+		if len(g.byShape) >= maxGraphs {
 			if err := g.close(); err != nil {
 				return err
 			}
 		}
-		g.of[shape] = nil
+		g.byShape[shape] = nil
 		return launch()
 	case graph == nil:
 		var err error
 		if graph, err = s.Capture(launch); err != nil {
 			return err
 		}
-		g.of[shape] = graph
+		g.byShape[shape] = graph
 	}
 	return graph.Launch(s)
 }
@@ -46,10 +46,10 @@ func (g *graphs) run(shape string, s *cuda.Stream, launch func() error) error {
 // close removes all graphs. It must be called before memory that they use is freed.
 func (g *graphs) close() error {
 	var errs []error
-	for _, graph := range g.of {
+	for _, graph := range g.byShape {
 		errs = append(errs, graph.Close())
 	}
-	clear(g.of)
+	clear(g.byShape)
 	return errors.Join(errs...)
 }
 

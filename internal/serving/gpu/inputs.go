@@ -10,7 +10,8 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// inputs has the addresses of a batch's inputs on the GPU, where one copy puts them.
+// inputs has the inputs of a batch on the GPU. They are arrays in one memory, so that one copy can send all of them.
+// The pointers are the addresses of the arrays.
 type inputs struct {
 	device *cuda.Memory
 
@@ -32,11 +33,13 @@ type plan struct {
 
 // A field is an array of inputs.
 type field struct {
-	to   *cuda.Pointer
-	data []byte
+	address *cuda.Pointer
+	data    []byte
 }
 
-func fieldOf[T int32 | int64](to *cuda.Pointer, values []T) field { return field{to, bytesOf(values)} }
+func fieldOf[T int32 | int64](address *cuda.Pointer, values []T) field {
+	return field{address, bytesOf(values)}
+}
 
 // bytesOf returns the memory of numbers.
 func bytesOf[T uint16 | int32 | int64 | float32 | cuda.Pointer](values []T) []byte {
@@ -46,25 +49,25 @@ func bytesOf[T uint16 | int32 | int64 | float32 | cuda.Pointer](values []T) []by
 // fill sends the inputs of a batch to the GPU, through the memory of f. For a decoding step, it returns a text for the
 // step's shape. Steps with the same text have the same kernels and addresses, so they can share a graph. For other
 // batches it returns "".
-func (in *inputs) fill(r *Runner, f *flight, b *model.Batch, decode bool) (shape string, err error) {
-	fields := []field{fieldOf(&in.tokens, b.Tokens), fieldOf(&in.positions, b.Positions), fieldOf(&in.queryStart, b.QueryStart),
-		fieldOf(&in.seqLens, b.SeqLens)}
+func (x *inputs) fill(r *Runner, f *flight, b *model.Batch, decode bool) (shape string, err error) {
+	fields := []field{fieldOf(&x.tokens, b.Tokens), fieldOf(&x.positions, b.Positions), fieldOf(&x.queryStart, b.QueryStart),
+		fieldOf(&x.seqLens, b.SeqLens)}
 	shape = fmt.Sprint(len(b.Tokens))
-	in.groups = append(in.groups[:0], make([]groupInputs, r.groups)...)
-	for g := range in.groups {
-		from, to := &b.Blocks, &in.groups[g]
+	x.groups = append(x.groups[:0], make([]groupInputs, r.groups)...)
+	for g := range x.groups {
+		blocks, group := &b.Blocks, &x.groups[g]
 		if g > 0 {
-			from = &b.Others[g-1]
+			blocks = &b.Others[g-1]
 		}
-		to.stride = from.TableStride
-		shape += fmt.Sprint(" ", to.stride)
-		fields = append(fields, fieldOf(&to.slots, from.Slots), fieldOf(&to.tables, from.BlockTables))
+		group.stride = blocks.TableStride
+		shape += fmt.Sprint(" ", group.stride)
+		fields = append(fields, fieldOf(&group.slots, blocks.Slots), fieldOf(&group.tables, blocks.BlockTables))
 	}
-	in.plans = map[int]*plan{}
+	x.plans = map[int]*plan{}
 	parts := 0
 	for i := range r.NumLayers {
 		window := r.Window(i)
-		if in.plans[window] != nil {
+		if x.plans[window] != nil {
 			continue
 		}
 		p, err := r.attentionShape.Plan(r.context.Device(), b.QueryStart, b.SeqLens, window)
@@ -77,7 +80,7 @@ func (in *inputs) fill(r *Runner, f *flight, b *model.Batch, decode bool) (shape
 			shape += fmt.Sprint(" ", launches)
 		}
 		planned := &plan{AttentionPlan: p}
-		in.plans[window] = planned
+		x.plans[window] = planned
 		fields = append(fields, fieldOf(&planned.entries, p.Entries))
 		parts = max(parts, p.PartBytes)
 	}
@@ -89,49 +92,49 @@ func (in *inputs) fill(r *Runner, f *flight, b *model.Batch, decode bool) (shape
 	} else if err != nil {
 		return "", err
 	}
-	return shape, in.send(r, f, append(fields, fieldOf(&in.logits, b.Logits)))
+	return shape, x.send(r, f, append(fields, fieldOf(&x.logits, b.Logits)))
 }
 
-// aligned rounds a size up to a multiple of 16, because kernels need addresses that are multiples of 16.
+// aligned rounds a size up to a multiple of 16, because the arrays need addresses that are multiples of 16.
 func aligned(size int) int { return (size + 15) / 16 * 16 }
 
-func (in *inputs) send(r *Runner, to *flight, fields []field) (err error) {
+func (x *inputs) send(r *Runner, host *flight, fields []field) (err error) {
 	size := 0
 	for _, f := range fields {
 		size += aligned(len(f.data))
 	}
-	if to.inputs, err = r.device.grown(to.inputs, size); err != nil {
+	if host.inputs, err = r.device.grown(host.inputs, size); err != nil {
 		return err
 	}
-	if in.device == nil || in.device.Size() < size {
-		if err := errors.Join(r.stream.Synchronize(), r.graphs.close(), in.device.Close()); err != nil {
+	if x.device == nil || x.device.Size() < size {
+		if err := errors.Join(r.stream.Synchronize(), r.graphs.close(), x.device.Close()); err != nil {
 			return err
 		}
-		if in.device, err = r.context.Alloc(2 * size); err != nil {
+		if x.device, err = r.context.Alloc(2 * size); err != nil {
 			return err
 		}
 	}
-	at := 0
+	offset := 0
 	for _, f := range fields {
-		copy(to.inputs.Bytes()[at:], f.data)
-		*f.to = in.device.Pointer() + cuda.Pointer(at)
-		at += aligned(len(f.data))
+		copy(host.inputs.Bytes()[offset:], f.data)
+		*f.address = x.device.Pointer() + cuda.Pointer(offset)
+		offset += aligned(len(f.data))
 	}
-	return r.stream.Upload(in.device, 0, to.inputs, 0, size)
+	return r.stream.Upload(x.device, 0, host.inputs, 0, size)
 }
 
 // replace replaces placeholders by the tokens that the previous batch has chosen. If consecutive placeholders are for
 // consecutive tokens and read consecutive rows of logits, one copy replaces all of them.
-func (in *inputs) replace(r *Runner, all []model.Placeholder) {
-	for len(all) > 0 {
-		n, first := 1, all[0]
-		for n < len(all) && all[n].Token == first.Token+int32(n) && all[n].Logits == first.Logits+int32(n) {
+func (x *inputs) replace(r *Runner, placeholders []model.Placeholder) {
+	for len(placeholders) > 0 {
+		n, first := 1, placeholders[0]
+		for n < len(placeholders) && placeholders[n].Token == first.Token+int32(n) && placeholders[n].Logits == first.Logits+int32(n) {
 			n++
 		}
-		at := int(in.tokens-in.device.Pointer()) + 4*int(first.Token)
+		offset := int(x.tokens-x.device.Pointer()) + 4*int(first.Token)
 		r.try(func() error {
-			return r.stream.Copy(in.device, at, r.results.Memory, r.results.indices()+4*int(first.Logits), 4*n)
+			return r.stream.Copy(x.device, offset, r.results.Memory, r.results.indices()+4*int(first.Logits), 4*n)
 		})
-		all = all[n:]
+		placeholders = placeholders[n:]
 	}
 }

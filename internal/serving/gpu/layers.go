@@ -22,9 +22,9 @@ func (r *Runner) layer(i, n int) {
 	r.attention(i, n)
 	r.multiply(&l.out, r.sums, r.attended, n)
 	r.addSums(l.attnPost, n)
-	r.multiply(&l.up, r.up, r.normalized(l.mlpNorm, n), n)
-	r.launch(kernels.Activation{Type: r.kind, Function: functions[r.Activation], Out: r.act, In: r.up, Rows: n, N: l.down.parts[0].Columns})
-	r.multiply(&l.down, r.sums, r.act, n)
+	r.multiply(&l.upProj, r.upOut, r.normalized(l.mlpNorm, n), n)
+	r.launch(kernels.Activation{Type: r.kind, Function: functions[r.Activation], Out: r.act, In: r.upOut, Rows: n, N: l.downProj.parts[0].Columns})
+	r.multiply(&l.downProj, r.sums, r.act, n)
 	r.addSums(l.mlpPost, n)
 }
 
@@ -44,15 +44,15 @@ func (r *Runner) normalized(n norm, rows int) cuda.Pointer {
 	return r.normed
 }
 
-// normalize writes the normalized rows of in to out. If residual is not 0, it first adds in to residual, and
-// normalizes residual instead.
-func (r *Runner) normalize(n norm, out, in, residual cuda.Pointer, rows int) {
+// normalize writes the normalized rows of x to out. If residual is not 0, normalize first adds x to residual, and
+// then writes the normalized rows of residual to out.
+func (r *Runner) normalize(n norm, out, x, residual cuda.Pointer, rows int) {
 	if r.Norm == model.LayerNorm {
-		r.launch(kernels.LayerNorm{Type: r.kind, Out: out, In: in, Residual: residual, Weight: n.weight, Bias: n.bias, Rows: rows, N: r.HiddenSize,
+		r.launch(kernels.LayerNorm{Type: r.kind, Out: out, In: x, Residual: residual, Weight: n.weight, Bias: n.bias, Rows: rows, N: r.HiddenSize,
 			Epsilon: float32(r.NormEps)})
 		return
 	}
-	r.launch(kernels.RMSNorm{Type: r.kind, Out: out, In: in, Residual: residual, Weight: n.weight, Tokens: rows, N: r.HiddenSize, Epsilon: float32(r.NormEps)})
+	r.launch(kernels.RMSNorm{Type: r.kind, Out: out, In: x, Residual: residual, Weight: n.weight, Tokens: rows, N: r.HiddenSize, Epsilon: float32(r.NormEps)})
 }
 
 // addSums adds r.sums, the outputs of attention or of the MLP, to the residual stream. If the norm post has weights,
@@ -75,19 +75,19 @@ func (r *Runner) addPending(rows int) {
 }
 
 // multiply computes a product with its bias.
-func (r *Runner) multiply(l *linear, out, in cuda.Pointer, rows int) {
-	r.multiplyTo(l, out, in, rows, false)
+func (r *Runner) multiply(l *linear, out, x cuda.Pointer, rows int) {
+	r.multiplyTo(l, out, x, rows, false)
 	if l.bias != 0 {
 		r.launch(kernels.Add{Type: r.kind, Out: out, In: out, Other: l.bias, Rows: rows, N: l.out, Scale: 1})
 	}
 }
 
 // multiplyTo computes a product without its bias, in float32 if wide.
-func (r *Runner) multiplyTo(l *linear, out, in cuda.Pointer, rows int, wide bool) {
+func (r *Runner) multiplyTo(l *linear, out, x cuda.Pointer, rows int, wide bool) {
 	for _, p := range l.parts {
 		plan, err := p.Plan(r.context.Device(), rows)
 		r.try(func() error { return err })
-		r.launch(kernels.Product{Weights: p.Weights, Out: out + cuda.Pointer(p.first*r.kind.Bytes()), OutStride: l.out, In: in, Rows: rows, Float32: wide,
+		r.launch(kernels.Product{Weights: p.Weights, Out: out + cuda.Pointer(p.first*r.kind.Bytes()), OutStride: l.out, In: x, Rows: rows, Float32: wide,
 			Plan: plan, Parts: r.scratch.parts, Arrived: r.scratch.arrived, Unpacked: r.scratch.unpacked})
 	}
 }
@@ -95,7 +95,7 @@ func (r *Runner) multiplyTo(l *linear, out, in cuda.Pointer, rows int, wide bool
 // attention normalizes and rotates queries and keys, writes keys and values to their blocks, and computes
 // attention.
 func (r *Runner) attention(i, n int) {
-	l, bytes, in := &r.layers[i], r.kind.Bytes(), &r.inputs
+	l, bytes, batch := &r.layers[i], r.kind.Bytes(), &r.inputs
 	key := r.qkv + cuda.Pointer(r.query*bytes)
 	value := key + cuda.Pointer(r.kv*bytes)
 	switch r.QKNorm {
@@ -107,16 +107,16 @@ func (r *Runner) attention(i, n int) {
 		r.normalizeHeads(key, l.kNorm, 1, r.kv, n)
 	}
 	if rope := r.RopeOf(i); rope != nil {
-		r.launch(kernels.RotaryEmbedding{Type: r.kind, Query: r.qkv, Key: key, Positions: in.positions, Table: r.angles[rope], Tokens: n, Heads: r.NumHeads,
+		r.launch(kernels.RotaryEmbedding{Type: r.kind, Query: r.qkv, Key: key, Positions: batch.positions, Table: r.angles[rope], Tokens: n, Heads: r.NumHeads,
 			KeyHeads: r.NumKVHeads, HeadSize: r.size, Rotated: rope.Rotated(r.HeadDim), QueryStride: r.width, KeyStride: r.width, Interleaved: rope.Interleaved})
 	}
 	place := r.config.Places[i]
-	group, plan := &in.groups[place.Group], in.plans[r.Window(i)]
+	group, plan := &batch.groups[place.Group], batch.plans[r.Window(i)]
 	keys, values := r.cache(place.Layer)
 	r.launch(kernels.ReshapeAndCache{Type: r.kind, Cache: r.cacheType, KeyCache: keys, ValueCache: values, Key: key, Value: value, Slots: group.slots, Tokens: n, KeyHeads: r.NumKVHeads,
 		HeadSize: r.size, BlockSize: r.config.Store.BlockSize, KeyStride: r.width, ValueStride: r.width})
 	r.launch(kernels.PagedAttention{AttentionShape: r.attentionShape, Out: r.attended, Query: r.qkv, QueryStride: r.width, Keys: keys, Values: values,
-		Tables: group.tables, TableStride: group.stride, SeqLens: in.seqLens, QueryStart: in.queryStart, Plan: plan.AttentionPlan, Entries: plan.entries,
+		Tables: group.tables, TableStride: group.stride, SeqLens: batch.seqLens, QueryStart: batch.queryStart, Plan: plan.AttentionPlan, Entries: plan.entries,
 		Parts: r.scratch.attention.Pointer(), Scale: r.AttentionFactor(), SoftCap: float32(r.AttentionCap), Window: r.Window(i), Sinks: l.sinks})
 }
 

@@ -22,37 +22,37 @@ func (r *results) allocate(l *launcher, rows, size int) {
 // indices returns the offset of the indices; the values follow.
 func (r *results) indices() int { return 4 * r.rows * r.size }
 
-// at returns the address at an offset.
-func (r *results) at(offset int) cuda.Pointer { return r.Pointer() + cuda.Pointer(offset) }
+// address returns the address of the byte at an offset.
+func (r *results) address(offset int) cuda.Pointer { return r.Pointer() + cuda.Pointer(offset) }
 
 // download copies the results of some rows to the host. It leaves out the logits of rows that are not needed.
-func (r *results) download(s *cuda.Stream, to *cuda.Pinned, rows int, unneeded []bool) error {
-	at := r.indices()
-	err := s.Download(to, at, r.Memory, at, 8*r.rows)
+func (r *results) download(s *cuda.Stream, host *cuda.Pinned, rows int, unneeded []bool) error {
+	indices := r.indices()
+	err := s.Download(host, indices, r.Memory, indices, 8*r.rows)
 	for first := 0; first < rows && err == nil; {
 		end := first
 		for end < rows && !unneeded[end] {
 			end++
 		}
-		at, size := 4*first*r.size, 4*(end-first)*r.size
-		err = s.Download(to, at, r.Memory, at, size)
+		offset, size := 4*first*r.size, 4*(end-first)*r.size
+		err = s.Download(host, offset, r.Memory, offset, size)
 		first = end + 1
 	}
 	return err
 }
 
-// numbers returns n numbers of 4 bytes in pinned memory. The parameter at is the offset of the first number.
-func numbers[T int32 | float32](p *cuda.Pinned, at, n int) []T {
-	return unsafe.Slice((*T)(unsafe.Pointer(&p.Bytes()[at])), n)
+// numbers returns n numbers of 4 bytes in pinned memory. The offset of the first number is in bytes.
+func numbers[T int32 | float32](p *cuda.Pinned, offset, n int) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(&p.Bytes()[offset])), n)
 }
 
 // ComputeLogits implements engine.ModelRunner. It waits for the end of the step.
-func (r *Runner) ComputeLogits(b *model.Batch, from, to int) ([]float32, error) {
-	n := to - from
+func (r *Runner) ComputeLogits(b *model.Batch, start, end int) ([]float32, error) {
+	n := end - start
 	r.largest = r.largest[:0]
 	err := r.context.Do(func() error {
-		if from > 0 {
-			return r.moreLogits(b, from, n)
+		if start > 0 {
+			return r.moreLogits(b, start, n)
 		}
 		if len(r.launched) == 0 || n > r.launched[0].rows {
 			return fmt.Errorf("%w: %d logits of a batch that has fewer or that Forward did not begin", model.ErrBatch, n)
@@ -81,35 +81,35 @@ func (r *Runner) ComputeLogits(b *model.Batch, from, to int) ([]float32, error) 
 
 // moreLogits computes logits for which the memory for results was too small at first, and waits until they
 // are on the host.
-func (r *Runner) moreLogits(b *model.Batch, from, n int) error {
+func (r *Runner) moreLogits(b *model.Batch, start, n int) error {
 	if len(r.launched) > 0 || r.prepared.flight != nil || r.taken == nil || n > r.results.rows {
 		return fmt.Errorf("%w: %d more logits, for at most %d, while %d batches are computed", model.ErrBatch, n, r.results.rows, len(r.launched))
 	}
 	r.err = nil
-	r.launchLogits(b, from, n, r.taken.results)
+	r.launchLogits(b, start, n, r.taken.results)
 	r.try(r.stream.Synchronize)
 	return r.err
 }
 
-// launchLogits computes n of the batch's rows of logits, from index first on, and copies them to the host.
-func (r *Runner) launchLogits(b *model.Batch, first, n int, to *cuda.Pinned) {
+// launchLogits computes n of the batch's rows of logits, beginning with row first, and copies them to the host.
+func (r *Runner) launchLogits(b *model.Batch, first, n int, host *cuda.Pinned) {
 	if n == 0 {
 		return
 	}
 	r.launch(kernels.Embedding{Type: r.kind, Out: r.picked, Table: r.x, Tokens: r.inputs.logits + cuda.Pointer(4*first), Rows: n, N: r.HiddenSize,
 		Scale: 1})
 	r.normalize(r.Model.norm, r.picked, r.picked, 0, n)
-	for at := 0; at < n; at += kernels.MaxFloat32Rows {
-		in := r.picked + cuda.Pointer(at*r.HiddenSize*r.kind.Bytes())
-		r.multiplyTo(&r.head, r.results.at(4*at*r.VocabSize), in, min(kernels.MaxFloat32Rows, n-at), true)
+	for row := 0; row < n; row += kernels.MaxFloat32Rows {
+		x := r.picked + cuda.Pointer(row*r.HiddenSize*r.kind.Bytes())
+		r.multiplyTo(&r.head, r.results.address(4*row*r.VocabSize), x, min(kernels.MaxFloat32Rows, n-row), true)
 	}
 	indices := r.results.indices()
-	r.launch(kernels.ArgMax{Indices: r.results.at(indices), Values: r.results.at(indices + 4*r.results.rows), Logits: r.results.at(0), Rows: n, N: r.VocabSize})
+	r.launch(kernels.ArgMax{Indices: r.results.address(indices), Values: r.results.address(indices + 4*r.results.rows), Logits: r.results.address(0), Rows: n, N: r.VocabSize})
 	unneeded := make([]bool, n)
 	if !r.ChangesLogits() && b.LargestOnly != nil {
 		unneeded = b.LargestOnly[first : first+n]
 	}
-	r.try(func() error { return r.results.download(r.stream, to, n, unneeded) })
+	r.try(func() error { return r.results.download(r.stream, host, n, unneeded) })
 }
 
 // Largest implements engine.ModelRunner.

@@ -84,10 +84,10 @@ func built(c model.Config, tensors *weights.Tensors) opener {
 	}
 }
 
-// randomWeights returns random tensors. The parameter each lists the tensors of every layer, and others the tensors
-// outside the layers. A line of a list has the name, the rows and the columns of a tensor. % in a name stands for the
-// number of the layer. Tensors of one row are norms and biases.
-func randomWeights(layers int, each, others string) *weights.Tensors {
+// randomWeights returns random tensors. The text perLayer lists the tensors of every layer. The text others lists the
+// tensors outside the layers. A line of a list has the name, the rows and the columns of a tensor. % in a name stands
+// for the number of the layer. Tensors of one row are norms and biases.
+func randomWeights(layers int, perLayer, others string) *weights.Tensors {
 	rnd := rand.New(rand.NewPCG(8, 1))
 	var all []*weights.Tensor
 	add := func(lines string, layer int) {
@@ -109,7 +109,7 @@ func randomWeights(layers int, each, others string) *weights.Tensors {
 		}
 	}
 	for i := range layers {
-		add(each, i)
+		add(perLayer, i)
 	}
 	add(others, 0)
 	return weights.Collect(all...)
@@ -190,12 +190,12 @@ func quantized(rnd *rand.Rand, name, kind string, rows, cols int) weightfile.Ten
 		if kind == "MXFP4" {
 			block[0] = byte(121 + rnd.IntN(3))
 		}
-		for _, at := range k.scales {
+		for _, offset := range k.scales {
 			size := k.size * (0.5 + rnd.Float64())
 			if kind == "F16" {
 				size = k.size * rnd.NormFloat64()
 			}
-			binary.LittleEndian.PutUint16(block[at:], half.ToF16(float32(size)))
+			binary.LittleEndian.PutUint16(block[offset:], half.ToF16(float32(size)))
 		}
 	}
 	return weightfile.Tensor{Name: name, Type: k.number, Shape: []int{rows, cols}, Data: data}
@@ -260,8 +260,8 @@ func TestDecodingStepsAreGraphs(t *testing.T) {
 	require.Equal(t, length-prompt-1+3, driver.Calls("cuGraphLaunch"))
 }
 
-// Ensure that with keys and values of 8 bits, the logits are nearer to the CPU's logits with the same type
-// than to its logits with another type.
+// Ensure that the GPU rounds keys and values to the same types of 8 bits as the CPU. The logits of the GPU must be
+// nearer to those of the CPU with the same type than to those of the CPU with any other type.
 func TestKeysAndValuesOf8BitsAreThoseOfTheCPU(t *testing.T) {
 	d := openDevice(t)
 	open := openSmall(small)

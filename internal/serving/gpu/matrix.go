@@ -27,38 +27,38 @@ type rows struct {
 	head, size int // elements of a head in the file, and with padding
 }
 
-// write fills data with consecutive rows of the padded matrix, from row first on.
+// write fills data with consecutive rows of the padded matrix, beginning with row first.
 func (r *rows) write(first int, data []byte) {
 	values := make([]float32, r.matrix.In)
 	for i := range len(data) / r.bytes {
-		at, to := first+i, data[i*r.bytes:(i+1)*r.bytes]
+		index, dst := first+i, data[i*r.bytes:(i+1)*r.bytes]
 		if r.outputs {
-			if at%r.size >= r.head {
-				clear(to)
+			if index%r.size >= r.head {
+				clear(dst)
 				continue
 			}
-			at = at/r.size*r.head + at%r.size
+			index = index/r.size*r.head + index%r.size
 		}
 		if r.raw {
-			row, _ := r.matrix.Raw(at)
-			copy(to, row)
+			row, _ := r.matrix.Raw(index)
+			copy(dst, row)
 			continue
 		}
-		r.matrix.Row(at, values)
+		r.matrix.Row(index, values)
 		if !r.columns {
-			encode(r.kind, values, to)
+			encode(r.kind, values, dst)
 			continue
 		}
-		clear(to)
+		clear(dst)
 		for h := range len(values) / r.head {
-			encode(r.kind, values[h*r.head:(h+1)*r.head], to[h*r.size*r.kind.Bytes():])
+			encode(r.kind, values[h*r.head:(h+1)*r.head], dst[h*r.size*r.kind.Bytes():])
 		}
 	}
 }
 
-func encode(kind kernels.Type, values []float32, to []byte) {
+func encode(kind kernels.Type, values []float32, dst []byte) {
 	for i, v := range values {
-		binary.LittleEndian.PutUint16(to[2*i:], round(kind, v))
+		binary.LittleEndian.PutUint16(dst[2*i:], round(kind, v))
 	}
 }
 

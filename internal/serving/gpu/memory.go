@@ -14,13 +14,14 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// allocateBuffers allocates the memory that the largest batch needs, without the memory for results and for attention.
+// allocateBuffers allocates most of the memory that the largest batch needs. Its caller, allocate, allocates the memory
+// for the results and for attention.
 func (r *Runner) allocateBuffers() {
 	var products kernels.ProductPlan
 	r.try(func() (err error) { products, err = r.products(&r.config); return err })
-	to := [...]*cuda.Pointer{&r.x, &r.normed, &r.sums, &r.qkv, &r.attended, &r.up, &r.act, &r.picked, &r.scratch.parts, &r.scratch.unpacked}
+	buffers := [...]*cuda.Pointer{&r.x, &r.normed, &r.sums, &r.qkv, &r.attended, &r.upOut, &r.act, &r.picked, &r.scratch.parts, &r.scratch.unpacked}
 	for i, size := range r.bufferSizes(&r.config, &products) {
-		*to[i] = r.alloc(size).Pointer()
+		*buffers[i] = r.alloc(size).Pointer()
 	}
 	arrived := r.alloc(max(4*products.Counters, 16))
 	r.scratch.arrived = arrived.Pointer()
@@ -61,8 +62,9 @@ func (r *Runner) attentionBytes() int {
 	return (r.config.Store.NumBlocks*r.config.Store.BlockSize/kernels.AttentionPartition + 2*r.config.MaxNumSeqs) * r.attentionShape.PartitionBytes()
 }
 
-// matrices returns the matrices of the model. As long as it has no weights, they are those in its files, or have
-// the type of activations.
+// matrices returns the matrices of the model. Until Load has put them on the GPU, it returns the matrices that
+// WeightBytes has found in the files. If WeightBytes was not called either, it returns one matrix of each shape, in the
+// type of the activations.
 func (m *Model) matrices() (all []kernels.Weights) {
 	if len(m.layers) == 0 && m.expected != nil {
 		return m.expected
@@ -77,7 +79,7 @@ func (m *Model) matrices() (all []kernels.Weights) {
 	linears := []*linear{&m.head}
 	for i := range m.layers {
 		l := &m.layers[i]
-		linears = append(linears, &l.qkv, &l.out, &l.up, &l.down)
+		linears = append(linears, &l.qkv, &l.out, &l.upProj, &l.downProj)
 	}
 	for _, l := range linears {
 		for _, p := range l.parts {
@@ -151,7 +153,8 @@ func (b *Budget) KVCacheBytes(left, tokenBytes int) int {
 	return int(float64(left) / b.attention(tokenBytes))
 }
 
-// WithAttention returns the memory for keys and values together with that for the results of their attention.
+// WithAttention returns the memory for keys and values of the given size, plus the memory that attention needs for its
+// results over these keys and values.
 func (b *Budget) WithAttention(bytes, tokenBytes int) int {
 	return int(math.Ceil(float64(bytes) * b.attention(tokenBytes)))
 }
@@ -242,8 +245,8 @@ func (m *Model) ShapeBytes() int {
 	return bytes
 }
 
-// WeightBytes estimates the memory for a model's weights from its files. Until there are weights, a Budget is computed
-// for the matrices in these files.
+// WeightBytes estimates the memory for a model's weights from its files. The Model keeps the shapes and types of the
+// matrices in these files. A Budget that is made before Load is computed for these matrices.
 func (m *Model) WeightBytes(files *weights.Tensors) int {
 	bytes := m.VocabSize * m.HiddenSize * m.kind.Bytes() // embeddings, which are not quantized
 	m.expected = nil

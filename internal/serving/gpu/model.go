@@ -33,7 +33,7 @@ type layer struct {
 	attnNorm, attnPost, mlpNorm, mlpPost norm
 	qNorm, kNorm                         cuda.Pointer
 	sinks                                cuda.Pointer
-	qkv, out, up, down                   linear
+	qkv, out, upProj, downProj           linear
 }
 
 // A norm has pointers to the weights and the bias of a norm. A pointer is 0 if the norm does not have them.
@@ -121,7 +121,7 @@ func (u *upload) load(s *model.Sources, sent func(layers, all int)) {
 			attnNorm: u.normOf(y.AttnNorm), attnPost: u.normOf(y.AttnPost), mlpNorm: u.normOf(y.MLPNorm), mlpPost: u.normOf(y.MLPPost),
 			qNorm: u.headNorm(y.QNorm), kNorm: u.headNorm(y.KNorm), sinks: u.floats(y.Sinks),
 			qkv: u.linear(&y.QKV, padding{outputs: true}), out: u.linear(&y.Out, padding{columns: true}),
-			up: u.linear(&y.Up, padding{}), down: u.linear(&y.Down, padding{}),
+			upProj: u.linear(&y.Up, padding{}), downProj: u.linear(&y.Down, padding{}),
 		})
 		sent(i+1, len(s.Layers))
 	}
@@ -145,11 +145,11 @@ func (m *Model) Bytes() int {
 func (m *Model) Notes() (notes []string) {
 	var converted []string
 	for _, c := range []struct {
-		name string
-		from map[string]bool
+		name  string
+		types map[string]bool
 	}{{"weights", m.converted}, {"embeddings", m.convertedTables}} {
-		if len(c.from) > 0 {
-			converted = append(converted, c.name+" in "+strings.Join(slices.Sorted(maps.Keys(c.from)), ", "))
+		if len(c.types) > 0 {
+			converted = append(converted, c.name+" in "+strings.Join(slices.Sorted(maps.Keys(c.types)), ", "))
 		}
 	}
 	if len(converted) > 0 {

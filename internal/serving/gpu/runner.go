@@ -35,19 +35,19 @@ type Runner struct {
 	config engine.RunnerConfig
 	*blocks
 
-	x, normed, qkv, attended, sums, up, act cuda.Pointer // [tokens][...], in the activations' type
-	picked                                  cuda.Pointer // the rows of x whose logits are computed
-	results                                 results
-	flights                                 [2]flight
-	launched                                []*flight // of batches whose results were not taken, the oldest first
-	taken                                   *flight   // the last one that was taken
-	prepared                                prepared
-	scratch                                 scratch
-	angles                                  map[*model.Rope]cuda.Pointer
-	inputs                                  inputs
-	batch                                   model.Batch // of a padded step
-	graphs                                  graphs
-	largest                                 []int32
+	x, normed, qkv, attended, sums, upOut, act cuda.Pointer // [tokens][...], in the activations' type
+	picked                                     cuda.Pointer // the rows of x whose logits are computed
+	results                                    results
+	flights                                    [2]flight
+	launched                                   []*flight // of batches whose results were not taken, the oldest first
+	taken                                      *flight   // the last one that was taken
+	prepared                                   prepared
+	scratch                                    scratch
+	angles                                     map[*model.Rope]cuda.Pointer
+	inputs                                     inputs
+	batch                                      model.Batch // of a padded step
+	graphs                                     graphs
+	largest                                    []int32
 
 	launcher
 	attentionShape kernels.AttentionShape
@@ -59,7 +59,7 @@ type Runner struct {
 // NewRunner implements engine.Device. It allocates the blocks, and the memory that the largest batch needs.
 func (m *Model) NewRunner(c engine.RunnerConfig) (engine.DeviceRunner, error) {
 	r := &Runner{Model: m, config: c, attentionShape: m.attention(c.Store.BlockSize), angles: map[*model.Rope]cuda.Pointer{},
-		graphs: graphs{of: map[string]*cuda.Graph{}}}
+		graphs: graphs{byShape: map[string]*cuda.Graph{}}}
 	r.launcher = m.device.launcher()
 	for _, p := range c.Places {
 		r.groups = max(r.groups, p.Group+1)

@@ -67,10 +67,10 @@ func round(kind kernels.Type, v float32) uint16 {
 	return half.ToF16(v)
 }
 
-// pieces sends count rows of size bytes, divided into pieces. The number of rows of a piece is a multiple of
-// unit, except in the last piece. The function fill, which several goroutines call, writes rows from row
-// first on to data. The function deliver moves n rows, from row first on, from the slot to their place in the
-// GPU's memory.
+// pieces sends count rows of size bytes, divided into pieces. The number of rows of a piece is a multiple of unit,
+// except in the last piece. The function fill writes consecutive rows to data, beginning with row first. Several
+// goroutines call it. The function deliver moves the n rows of a piece, beginning with row first, from the slot to
+// their place in the GPU's memory.
 func (u *upload) pieces(count, size, unit int, fill func(first int, data []byte), deliver func(s *slot, first, n int) error) {
 	pieceRows := max(pieceBytes/size/unit, 1) * unit
 	for first := 0; first < count && u.err == nil; first += pieceRows {
@@ -97,8 +97,8 @@ type filling struct {
 
 // Do fills some rows; see parallel.Task.
 func (f *filling) Do(_, i int) {
-	from := i * taskRows * f.size
-	f.fill(f.first+i*taskRows, f.data[from:min(from+taskRows*f.size, len(f.data))])
+	start := i * taskRows * f.size
+	f.fill(f.first+i*taskRows, f.data[start:min(start+taskRows*f.size, len(f.data))])
 }
 
 // take returns a slot of at least size bytes. It waits until the GPU no longer uses the slot.

@@ -78,9 +78,9 @@ func (p *AttentionPlan) choose(all []sequence, maxWarps, multiprocessors int) {
 	for _, q := range all {
 		if n := q.queries * group; n <= attentionTile || few && q.length > 2*AttentionPartition {
 			for row := 0; row < n; row += attentionTile {
-				from, to := p.partitions(q, row, min(row+attentionTile, n)-1)
-				split = append(split, int32(q.number), int32(row), int32(len(work)/2), int32(to-from))
-				for i := from; i < to; i++ {
+				start, end := p.partitions(q, row, min(row+attentionTile, n)-1)
+				split = append(split, int32(q.number), int32(row), int32(len(work)/2), int32(end-start))
+				for i := start; i < end; i++ {
 					work = append(work, int32(len(split)/4-1), int32(i))
 				}
 				p.splitRows = max(p.splitRows, min(n-row, attentionTile))
@@ -121,11 +121,11 @@ func (p *AttentionPlan) PadDecode() (DecodeShape, bool) {
 	return DecodeShape{p.splitTiles, p.splitRows, p.works}, true
 }
 
-// partitions are those with keys that one of the rows reaches.
-func (p *AttentionPlan) partitions(q sequence, firstRow, lastRow int) (from, to int) {
-	end := func(row int) int { return q.length - q.queries + row/p.shape.group() + 1 }
+// partitions returns the range [start, end) of the partitions that contain a key to which one of the rows attends.
+func (p *AttentionPlan) partitions(q sequence, firstRow, lastRow int) (start, to int) {
+	keysEnd := func(row int) int { return q.length - q.queries + row/p.shape.group() + 1 }
 	if p.window > 0 {
-		from = max(0, end(firstRow)-p.window)
+		start = max(0, keysEnd(firstRow)-p.window)
 	}
-	return from / AttentionPartition, (end(lastRow) + AttentionPartition - 1) / AttentionPartition
+	return start / AttentionPartition, (keysEnd(lastRow) + AttentionPartition - 1) / AttentionPartition
 }

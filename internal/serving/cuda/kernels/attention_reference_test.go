@@ -12,33 +12,36 @@ import (
 
 // requireMatches compares outputs with sums in float64.
 //
-// Let u be the rounding error of the type. The kernel rounds the weights and the output to this type. It sums the
-// weights after rounding them. So the error of one weight p moves the output o by at most u p |v - o|, where v is the
-// value of its key. Hence the error is at most u (|o| + sum of p |v - o|). If the values have one sign and differ by
-// less than their size, this is at most 2 u |o|, twice the error of a rounded float64 sum. Where outputs cancel, no
-// kernel with 16-bit weights can reach 2 u |o|.
+// An output o is the sum of p v over all keys, where p is the weight of a key and v its value. The kernel rounds each
+// weight and the output to 16 bits, each with a relative error of at most u. It sums the weights after rounding them,
+// so the rounding of a weight p changes the output by at most u p |v - o|. Hence the error of an output is at most
+//
+//	u |o| + sum of u p |v - o|
+//
+// In problems with positive values, the mean of |v - o| is less than |o|, so the error is at most 2 u |o|. In the other
+// problems, values of both signs cancel, and no kernel with weights of 16 bits can reach 2 u |o|.
 func (p *problem) requireMatches(t require.TestingT, n numbers, got []float64) {
 	u := map[kernels.Type]float64{kernels.F16: 0x1p-11, kernels.BF16: 0x1p-8}[p.Type]
 	starts, _ := p.starts()
 	for s, queries := range p.queries {
 		for i := range queries * p.Heads {
 			token, head := i/p.Heads, i%p.Heads
-			at := (int(starts[s])*p.Heads + i) * p.HeadSize
-			weights, from := p.weights(n, s, p.lens[s]-queries+token, head, n.query[at:][:p.HeadSize])
+			offset := (int(starts[s])*p.Heads + i) * p.HeadSize
+			weights, first := p.weights(n, s, p.lens[s]-queries+token, head, n.query[offset:][:p.HeadSize])
 			values := n.values[head/(p.Heads/p.KVHeads)][s]
 			for e := range p.HeadSize {
 				want, spread := 0.0, 0.0
 				for k, w := range weights {
-					want += w * values[(from+k)*p.HeadSize+e]
+					want += w * values[(first+k)*p.HeadSize+e]
 				}
 				for k, w := range weights {
-					spread += w * math.Abs(values[(from+k)*p.HeadSize+e]-want)
+					spread += w * math.Abs(values[(first+k)*p.HeadSize+e]-want)
 				}
 				allowed := u*(math.Abs(want)+spread) + 1e-5*spread + 1e-7
 				if p.positive {
 					allowed = 2*u*math.Abs(want) + 1e-7
 				}
-				if x := got[at+e]; !(math.Abs(x-want) <= allowed) {
+				if x := got[offset+e]; !(math.Abs(x-want) <= allowed) {
 					require.FailNowf(t, "wrong output", "sequence %d, token %d, head %d, element %d: %v, want %v within %.1e", s, token, head, e, x, want, allowed)
 				}
 			}
@@ -46,18 +49,18 @@ func (p *problem) requireMatches(t require.TestingT, n numbers, got []float64) {
 	}
 }
 
-// weights returns, in float64, the weights of the keys that a query attends to. The result from is the
+// weights returns, in float64, the weights of the keys that a query attends to. It also returns the position of the
 // first of these keys.
-func (p *problem) weights(n numbers, s, position, head int, query []float64) (weights []float64, from int) {
+func (p *problem) weights(n numbers, s, position, head int, query []float64) (weights []float64, first int) {
 	if p.window > 0 {
-		from = max(0, position+1-p.window)
+		first = max(0, position+1-p.window)
 	}
 	keys := n.keys[head/(p.Heads/p.KVHeads)][s]
 	most, sum := math.Inf(-1), 0.0
 	if p.sinks {
 		most = n.sinks[head]
 	}
-	for k := from; k <= position; k++ {
+	for k := first; k <= position; k++ {
 		x := 0.0
 		for e, q := range query {
 			x += q * keys[k*p.HeadSize+e]
@@ -81,7 +84,7 @@ func (p *problem) weights(n numbers, s, position, head int, query []float64) (we
 	for i := range weights {
 		weights[i] /= sum
 	}
-	return weights, from
+	return weights, first
 }
 
 // onCPU computes a problem with package attention, one KV head at a time.

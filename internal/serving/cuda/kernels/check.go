@@ -55,21 +55,21 @@ func (c *checker) stride(stride, width, vectors int) uint64 {
 
 // An operand is a field with an address.
 type operand struct {
-	field string
-	at    cuda.Pointer
+	field   string
+	address cuda.Pointer
 }
 
-// addresses requires that all addresses are multiples of align, other than 0.
+// addresses requires that each address is a multiple of align and is not 0.
 func (c *checker) addresses(align int, operands ...operand) {
 	for _, o := range operands {
-		c.require(o.at != 0 || c.empty, ": %s is 0: it must be an address", o.field)
+		c.require(o.address != 0 || c.empty, ": %s is 0: it must be an address", o.field)
 		c.optional(align, o)
 	}
 }
 
-// optional requires that all addresses are multiples of align. They may be 0.
+// optional requires that each address is 0 or another multiple of align.
 func (c *checker) optional(align int, operands ...operand) {
 	for _, o := range operands {
-		c.require(o.at%cuda.Pointer(align) == 0 || c.empty, ": %s is %#x: the address must be a multiple of %d", o.field, uintptr(o.at), align)
+		c.require(o.address%cuda.Pointer(align) == 0 || c.empty, ": %s is %#x: the address must be a multiple of %d", o.field, uintptr(o.address), align)
 	}
 }

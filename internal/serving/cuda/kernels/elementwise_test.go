@@ -17,13 +17,13 @@ func TestActivationsMatchFloat64(t *testing.T) {
 	for _, c := range []struct {
 		function kernels.Function
 		gated    bool
-		of       func(x, up float64) float64
+		compute  func(x, up float64) float64
 	}{
-		{kernels.SiLUAndMul, true, func(x, up float64) float64 { return x * sigmoid(x) * up }},
-		{kernels.GELUTanhAndMul, true, func(x, up float64) float64 { return gelu(x) * up }},
-		{kernels.SwiGLUOAIAndMul, true, func(x, up float64) float64 {
-			x, up = min(x, 7), max(-7, min(up, 7))
-			return x * sigmoid(1.702*x) * (up + 1)
+		{kernels.SiLUAndMul, true, func(x, y float64) float64 { return x * sigmoid(x) * y }},
+		{kernels.GELUTanhAndMul, true, func(x, y float64) float64 { return gelu(x) * y }},
+		{kernels.SwiGLUOAIAndMul, true, func(x, y float64) float64 {
+			x, y = min(x, 7), max(-7, min(y, 7))
+			return x * sigmoid(1.702*x) * (y + 1)
 		}},
 		{kernels.GELUNew, false, func(x, _ float64) float64 { return gelu(x) }},
 		{kernels.ReLU, false, func(x, _ float64) float64 { return max(x, 0) }},
@@ -43,7 +43,7 @@ func TestActivationsMatchFloat64(t *testing.T) {
 				want := make([]float64, rows*n)
 				for i := range want {
 					row, column := i/n, i%n
-					want[i] = c.of(in[row*width+column], in[row*width+(column+n)%width])
+					want[i] = c.compute(in[row*width+column], in[row*width+(column+n)%width])
 				}
 				out := g.empty(2 * rows * n)
 				require.NoError(t, kernels.Activation{Type: kind, Function: c.function, Out: out.Pointer(), In: g.encoded(kind, in).Pointer(), Rows: rows, N: n}.Launch(g.set, g.stream))
@@ -53,7 +53,8 @@ func TestActivationsMatchFloat64(t *testing.T) {
 	}
 }
 
-// Ensure that a sum is rounded once. A bias is added to all rows, and the output may be the other operand.
+// Ensure that Add rounds a sum only once. The first launch adds a bias to all rows, and replaces In by the sums. The
+// second launch replaces Other by the sums.
 func TestSumsMatchFloat64(t *testing.T) {
 	g := newGPU(t)
 	const rows, n, scale = 3, 2056, 0.22

@@ -75,7 +75,7 @@ func TestTheScriptForAGPUMeasuresAndChecks(t *testing.T) {
 	}
 }
 
-// Ensure that .ci/gpu, and its copy in a built folder, print their usage. They must not build or measure then.
+// Ensure that .ci/gpu, and its copy in a built folder, print their usage if a user asks for help, and do nothing else.
 func TestTheScriptForAGPUPrintsItsUsage(t *testing.T) {
 	script, err := os.ReadFile("../../../../.ci/gpu")
 	require.NoError(t, err)
@@ -135,9 +135,9 @@ func requireComparisonOfCases(t *testing.T, folder string) {
 	}
 }
 
-// requireServerTable requires that the output has every row of the server. It also checks the order of the numbers
-// without times, which the paper explains. A system that reserves less memory needs fewer steps. A prompt with more
-// answers saves more memory. The program itself checks that all systems generate the same tokens.
+// requireServerTable requires that the output has every row of the server. It also compares numbers that do not depend
+// on time, because the paper predicts their order. A system that reserves less memory must need fewer steps. A prompt
+// with more answers must save more memory. The program itself checks that all systems generate the same tokens.
 func requireServerTable(t *testing.T, out string) {
 	t.Helper()
 	const verdict = `: (yes|NO)`

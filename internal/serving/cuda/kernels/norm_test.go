@@ -56,13 +56,13 @@ func TestNormsMatchFloat64(t *testing.T) {
 		want   func(rows, weight, bias []float64, offset float64) []float64
 		launch func(kind kernels.Type, out, in, residual, weight, bias *cuda.Memory, rows, n int, offset float64) error
 	}{
-		{"rms_norm", rms, func(kind kernels.Type, out, in, residual, weight, _ *cuda.Memory, rows, n int, offset float64) error {
+		{"rms_norm", rms, func(kind kernels.Type, out, x, residual, weight, _ *cuda.Memory, rows, n int, offset float64) error {
 			return kernels.RMSNorm{Type: kind, Tokens: rows, N: n, Epsilon: 1e-6, WeightOffset: float32(offset),
-				Out: out.Pointer(), In: in.Pointer(), Residual: pointer(residual), Weight: weight.Pointer()}.Launch(g.set, g.stream)
+				Out: out.Pointer(), In: x.Pointer(), Residual: pointer(residual), Weight: weight.Pointer()}.Launch(g.set, g.stream)
 		}},
-		{"layer_norm", layer, func(kind kernels.Type, out, in, residual, weight, bias *cuda.Memory, rows, n int, _ float64) error {
+		{"layer_norm", layer, func(kind kernels.Type, out, x, residual, weight, bias *cuda.Memory, rows, n int, _ float64) error {
 			return kernels.LayerNorm{Type: kind, Rows: rows, N: n, Epsilon: 1e-6,
-				Out: out.Pointer(), In: in.Pointer(), Residual: pointer(residual), Weight: weight.Pointer(), Bias: bias.Pointer()}.Launch(g.set, g.stream)
+				Out: out.Pointer(), In: x.Pointer(), Residual: pointer(residual), Weight: weight.Pointer(), Bias: bias.Pointer()}.Launch(g.set, g.stream)
 		}},
 	} {
 		for i, c := range []struct {

@@ -308,12 +308,12 @@ func requireTheSameBitsInChunks(t *testing.T, g *gpu, shape kernels.AttentionSha
 	want := all.run(g, n, one)
 	row := 2 * all.HeadSize
 	for _, chunk := range chunks {
-		for from := 0; from < length; from += max(chunk, 37) {
-			to := min(from+chunk, length)
+		for start := 0; start < length; start += max(chunk, 37) {
+			end := min(start+chunk, length)
 			p := all
-			p.lens, p.queries = []int{to}, []int{to - from}
-			part := numbers{query: n.query[from*64 : to*64], keys: [][][]float64{{n.keys[0][0][:to*64]}}, values: [][][]float64{{n.values[0][0][:to*64]}}}
-			require.Equal(t, want[from*row:to*row], p.run(g, part, many), "tokens %d to %d", from, to-1)
+			p.lens, p.queries = []int{end}, []int{end - start}
+			part := numbers{query: n.query[start*64 : end*64], keys: [][][]float64{{n.keys[0][0][:end*64]}}, values: [][][]float64{{n.values[0][0][:end*64]}}}
+			require.Equal(t, want[start*row:end*row], p.run(g, part, many), "tokens %d to %d", start, end-1)
 		}
 	}
 }
@@ -336,9 +336,9 @@ func TestAttentionOfASequenceDoesNotDependOnTheBatch(t *testing.T) {
 		for first := 0; first+among <= 256; first += 85 {
 			p, row := batch, 2*64*2
 			p.lens, p.queries = batch.lens[first:][:among], batch.queries[first:][:among]
-			from, to := int(starts[first]), int(starts[first+among])
-			some := numbers{query: n.query[from*128 : to*128], keys: [][][]float64{n.keys[0][first:][:among]}, values: [][][]float64{n.values[0][first:][:among]}}
-			require.Equal(t, want[from*row:to*row], p.run(g, some, many), "%d sequences from %d on", among, first)
+			start, end := int(starts[first]), int(starts[first+among])
+			part := numbers{query: n.query[start*128 : end*128], keys: [][][]float64{n.keys[0][first:][:among]}, values: [][][]float64{n.values[0][first:][:among]}}
+			require.Equal(t, want[start*row:end*row], p.run(g, part, many), "%d sequences from %d on", among, first)
 		}
 	}
 }

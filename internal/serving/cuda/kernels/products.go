@@ -28,12 +28,12 @@ type Product struct {
 type ProductPlan struct {
 	PartBytes, Counters, UnpackedBytes int
 
-	weights Weights
-	rows    int
-	few     bool
-	threads int  // of a block
-	apart   bool // each part of a sum is computed by another block
-	chunk   int  // outputs that are unpacked at a time
+	weights  Weights
+	rows     int
+	fewRows  bool
+	threads  int  // of a block
+	separate bool // each part of a sum is computed by another block
+	chunk    int  // outputs that are unpacked at a time
 }
 
 // MaxFloat32Rows is the largest number of rows of a product whose outputs are float32.
@@ -56,7 +56,7 @@ func (w Weights) Plan(device cuda.Device, rows int) (ProductPlan, error) {
 		return p, c.err
 	}
 	parts := w.parts()
-	if p.few = rows <= productFewRows; p.few {
+	if p.fewRows = rows <= productFewRows; p.fewRows {
 		for p.threads = 256; p.fewMemory()+productShared > device.SharedMemory && p.threads > 32; p.threads /= 2 {
 		}
 		if parts > 1 {
@@ -69,15 +69,20 @@ func (w Weights) Plan(device cuda.Device, rows int) (ProductPlan, error) {
 		p.UnpackedBytes = Weights{Type: w.Type, Outputs: p.chunk, Columns: w.Columns}.PackedBytes()
 	}
 	p.many(device, parts)
-	if blocks := p.blocks(p.threads); p.apart {
+	if blocks := p.blocks(p.threads); p.separate {
 		p.PartBytes, p.Counters = parts*blocks*p.threads*512, blocks
 	}
 	return p, nil
 }
 
-// many chooses p.threads, the number of threads of a block and of rows in a tile. It takes the largest number that
-// gives every multiprocessor a block. A block must fit into shared memory while it adds all parts of the sums of its
-// tile. If there is no such number, each part of the sums is computed by a block of its own.
+// many sets p.threads for a product of many rows. A block computes a tile of outputs. It has as many threads as the
+// tile has rows. many chooses the largest of the numbers 256, 128 and 64 that meets three conditions:
+//   - The product has more rows than half a tile.
+//   - There is a block for every multiprocessor.
+//   - A block fits into shared memory while it adds all parts of the sums of its tile.
+//
+// If no number meets them, it chooses 64 or, for more than 64 rows, 128, and each part of a sum is computed by a block
+// of its own.
 func (p *ProductPlan) many(device cuda.Device, parts int) {
 	for p.threads = 256; p.threads >= 64; p.threads /= 2 {
 		if p.threads/2 < p.rows && p.blocks(p.threads) >= device.Multiprocessors && p.manyMemory(parts)+productShared <= device.SharedMemory {
@@ -85,12 +90,12 @@ func (p *ProductPlan) many(device cuda.Device, parts int) {
 		}
 	}
 	p.threads = 64
-	if p.apart = parts > 1; p.rows > 64 {
+	if p.separate = parts > 1; p.rows > 64 {
 		p.threads = 128
 	}
 }
 
-// blocks returns the number of tiles, each with 128 outputs and as many rows as a block has threads.
+// blocks returns the number of tiles. A tile has 128 outputs, and as many rows as a block has threads.
 func (p *ProductPlan) blocks(threads int) int { return ceil(p.rows, threads) * ceil(p.chunk, 128) }
 
 func (p *ProductPlan) fewMemory() int {
@@ -98,11 +103,11 @@ func (p *ProductPlan) fewMemory() int {
 	return f.stages * (p.threads/32*f.slab + ceil(p.rows, 8)*8*256)
 }
 
-// manyMemory returns the bytes of shared memory of a block: for the stages of inputs and weights and, if the
-// block adds several parts, for its sums.
+// manyMemory returns the bytes of shared memory that a block needs for the stages of inputs and weights. If the block
+// adds several parts, this includes the memory for its sums.
 func (p *ProductPlan) manyMemory(parts int) int {
 	stage := (128 + p.threads) * productColumns * 2
-	if parts == 1 || p.apart {
+	if parts == 1 || p.separate {
 		return productStages * stage
 	}
 	return productStages*stage + p.threads*512
@@ -152,7 +157,7 @@ func (a Product) Launch(set *Set, s *cuda.Stream) error {
 		arguments.wide = 1
 	}
 	p := &a.Plan
-	if p.few {
+	if p.fewRows {
 		shape := cuda.Shape{X: a.tiles() * 32 / p.threads, Y: a.parts(), Threads: p.threads, Shared: p.fewMemory()}
 		return set.launch(s, fmt.Sprintf("product_%v_%v", a.Format, a.Type), shape, arguments)
 	}
@@ -166,7 +171,7 @@ func (a Product) Launch(set *Set, s *cuda.Stream) error {
 			arguments.weights = a.Unpacked
 		}
 		shape := cuda.Shape{X: ceil(a.Rows, p.threads), Y: ceil(int(arguments.outputs), 128), Threads: p.threads, Shared: p.manyMemory(a.parts())}
-		if p.apart {
+		if p.separate {
 			shape.Z = a.parts()
 		}
 		if err := set.launch(s, fmt.Sprintf("product_plain_%v_many", a.Type), shape, arguments); err != nil {
@@ -176,10 +181,10 @@ func (a Product) Launch(set *Set, s *cuda.Stream) error {
 	return nil
 }
 
-// unpack puts n outputs into Unpacked.
+// unpack writes the unpacked weights of n outputs, beginning with output first, to Unpacked.
 func (a Product) unpack(set *Set, s *cuda.Stream, first, n int) error {
 	slab := formats[a.Format].slab
 	shape := cuda.Shape{X: ceil(a.slabs(), 8), Y: ceil(n, 128) * 8, Threads: 256, Shared: 8 * slab}
-	from := a.Packed + cuda.Pointer(first/16*a.slabs()*slab)
-	return set.launch(s, fmt.Sprintf("unpack_weights_%v_%v", a.Format, a.Type), shape, a.Unpacked, from, int32(a.slabs()))
+	packed := a.Packed + cuda.Pointer(first/16*a.slabs()*slab)
+	return set.launch(s, fmt.Sprintf("unpack_weights_%v_%v", a.Format, a.Type), shape, a.Unpacked, packed, int32(a.slabs()))
 }

@@ -94,18 +94,18 @@ func newWorkspace(g *gpu) workspace {
 
 // multiply computes a product on the emulated GPU with the plan for the given number of
 // multiprocessors.
-func (m packedWeights) multiply(g *gpu, w workspace, in []float64, multiprocessors int) []byte {
+func (m packedWeights) multiply(g *gpu, w workspace, inputs []float64, multiprocessors int) []byte {
 	g.t.Helper()
 	device := g.context.Device()
 	device.Multiprocessors = multiprocessors
-	rows := len(in) / m.Columns
+	rows := len(inputs) / m.Columns
 	plan, err := m.Plan(device, rows)
 	require.NoError(g.t, err)
 	require.LessOrEqual(g.t, plan.PartBytes, w.parts.Size())
 	require.LessOrEqual(g.t, 4*plan.Counters, w.arrived.Size())
 	require.LessOrEqual(g.t, plan.UnpackedBytes, w.unpacked.Size())
 	out := g.empty(2 * rows * m.Outputs)
-	p := kernels.Product{Weights: m.Weights, Out: out.Pointer(), In: g.encoded(m.Type, in).Pointer(), Rows: rows, Plan: plan,
+	p := kernels.Product{Weights: m.Weights, Out: out.Pointer(), In: g.encoded(m.Type, inputs).Pointer(), Rows: rows, Plan: plan,
 		Parts: w.parts.Pointer(), Arrived: w.arrived.Pointer(), Unpacked: w.unpacked.Pointer()}
 	require.NoError(g.t, p.Launch(g.set, g.stream))
 	result := g.read(out)
@@ -115,17 +115,20 @@ func (m packedWeights) multiply(g *gpu, w workspace, in []float64, multiprocesso
 
 // requireMatches compares outputs with sums in float64.
 //
-// Let u be the rounding error of the type. Weights with scales are rounded to this type, and so are
-// outputs. The errors of the weights are independent: the standard deviation of their sum is below
-// u/sqrt(3) times the square root of the sum of squared products. So an output is within 2 u of its
-// size, twice the error of a rounded float64 sum, unless the sum cancels. With weights that have this
-// type already, the output is within u and the rounding error of float32.
-func (m packedWeights) requireMatches(t *testing.T, in []float64, got []float64) {
+// The kernel rounds outputs to the type, with a relative error of at most u. It also rounds weights that have scales.
+// An output y must be near a sum of the rounded weights: within u |y| and the rounding errors of float32. It must also
+// be near a sum of the weights as they are in the file. The rounding errors of the weights are independent, so the
+// standard deviation of their effect on a sum is below
+//
+//	u/sqrt(3) * sqrt(sum of the squared products)
+//
+// Therefore the output must be within u |y| and about 7 of these standard deviations.
+func (m packedWeights) requireMatches(t *testing.T, inputs []float64, got []float64) {
 	t.Helper()
 	u := map[kernels.Type]float64{kernels.F16: 0x1p-11, kernels.BF16: 0x1p-8}[m.Type]
 	rounded := decode(m.Type, encode(m.Type, m.numbers))
 	for i := range got {
-		x, w := in[i/m.Outputs*m.Columns:][:m.Columns], m.numbers[i%m.Outputs*m.Columns:]
+		x, w := inputs[i/m.Outputs*m.Columns:][:m.Columns], m.numbers[i%m.Outputs*m.Columns:]
 		r := rounded[i%m.Outputs*m.Columns:]
 		want, wantRounded, squares, size := 0.0, 0.0, 0.0, 0.0
 		for k, v := range x {

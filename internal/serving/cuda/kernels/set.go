@@ -64,7 +64,8 @@ func (c CacheType) String() string {
 	return cacheNames[c]
 }
 
-// Bytes returns the size of an element, for queries of type t.
+// Bytes returns the size of an element of keys and values. For CacheAuto, this is the size of an element of the
+// queries, whose type is t.
 func (c CacheType) Bytes(t Type) int {
 	if c == CacheAuto {
 		return t.Bytes()

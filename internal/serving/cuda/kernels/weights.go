@@ -52,7 +52,7 @@ type Weights struct {
 	Packed           cuda.Pointer // PackedBytes bytes
 }
 
-func ceil(n, by int) int { return (n + by - 1) / by }
+func ceil(n, unit int) int { return (n + unit - 1) / unit }
 
 // tiles returns the number of tiles of 16 outputs, rounded up to whole blocks of 128 outputs.
 func (w Weights) tiles() int { return ceil(w.Outputs, 128) * 8 }
@@ -97,7 +97,8 @@ func (w Weights) check() error {
 	return nil
 }
 
-// PackWeights packs a matrix. Its rows of Columns weights are in the format of the file, without gaps.
+// PackWeights packs a matrix. The memory at Rows contains the rows of the matrix in the format of the file, without
+// gaps between them.
 type PackWeights struct {
 	Weights
 	Rows cuda.Pointer // a multiple of 16 for Plain
