@@ -16,8 +16,8 @@ import (
 
 const module = "llmmemory/"
 
-// wings maps the folder of each wing, a row of the table in README.md, to the other wings, or packages of other
-// wings, that its packages may import.
+// wings has a row for each wing: a folder of packages that has a row in the table of README.md. The key is the folder.
+// The value lists what these packages may import from outside the wing: other wings, or packages of other wings.
 var wings = map[string][]string{
 	"internal/block":      {"internal/invariants"},
 	"internal/homework":   {"grader", "internal/block", "internal/invariants", "internal/jobs", "internal/machine", "internal/terminal"},
@@ -39,7 +39,8 @@ var wings = map[string][]string{
 	"internal/testkit":    {"internal/scheduling"},
 }
 
-// packages maps a package, or a folder of packages, to the other packages of its wing that it may import.
+// packages has a row for each package, or folder of packages, of a wing. The value lists the other packages of the same
+// wing that it may import.
 var packages = map[string][]string{
 	"internal/homework/course": {},
 	"internal/homework/ctree":  {},
@@ -102,16 +103,16 @@ func goList(t *testing.T, arguments ...string) []string {
 
 // rowOf returns the longest key of rows that is a prefix of the package's path, or "" if there is none.
 func rowOf(rows map[string][]string, pkg string) string {
-	for at := strings.TrimPrefix(pkg, module); at != "."; at = path.Dir(at) {
-		if _, ok := rows[at]; ok {
-			return at
+	for folder := strings.TrimPrefix(pkg, module); folder != "."; folder = path.Dir(folder) {
+		if _, ok := rows[folder]; ok {
+			return folder
 		}
 	}
 	return ""
 }
 
-// Ensure that each package imports only what the row of its wing and its own row allow, and that each row has
-// packages.
+// Ensure that each package imports only what its row in packages and the row of its wing in wings allow. Each row must
+// be for a package that exists.
 func TestPackagesImportOnlyWhatTheirRowMay(t *testing.T) {
 	seen := map[string]bool{}
 	for _, line := range goList(t, "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...") {
@@ -119,24 +120,24 @@ func TestPackagesImportOnlyWhatTheirRowMay(t *testing.T) {
 		if pkg == strings.TrimSuffix(module, "/")+"/internal" { // this test
 			continue
 		}
-		wing, from := rowOf(wings, pkg), rowOf(packages, pkg)
+		wing, pkgRow := rowOf(wings, pkg), rowOf(packages, pkg)
 		require.NotEmptyf(t, wing, "%s is in no wing: put it into wings, and into internal/README.md", pkg)
-		seen[wing], seen[from] = true, true
-		if inside := strings.TrimPrefix(pkg, module) != wing || from != ""; inside && hasPackages(wing) {
-			require.NotEmptyf(t, from, "%s is in no row of packages", pkg)
+		seen[wing], seen[pkgRow] = true, true
+		if ownRow := strings.TrimPrefix(pkg, module) != wing || pkgRow != ""; ownRow && hasPackages(wing) {
+			require.NotEmptyf(t, pkgRow, "%s is in no row of packages", pkg)
 		}
 		for imported := range strings.FieldsSeq(imports) {
 			if !strings.HasPrefix(imported, module) {
 				continue
 			}
-			other, to := rowOf(wings, imported), rowOf(packages, imported)
+			otherWing, otherRow := rowOf(wings, imported), rowOf(packages, imported)
 			switch {
-			case other != wing:
-				if !slices.ContainsFunc(wings[wing], func(row string) bool { return within(imported, row) }) {
+			case otherWing != wing:
+				if !slices.ContainsFunc(wings[wing], func(row string) bool { return belongsTo(imported, row) }) {
 					t.Errorf("%s imports %s, but %s may import only %v", pkg, imported, wing, wings[wing])
 				}
-			case to != from && !slices.Contains(packages[from], strings.TrimPrefix(to, wing+"/")):
-				t.Errorf("%s imports %s, but %s may import only %v of its wing", pkg, imported, from, packages[from])
+			case otherRow != pkgRow && !slices.Contains(packages[pkgRow], strings.TrimPrefix(otherRow, wing+"/")):
+				t.Errorf("%s imports %s, but %s may import only %v of its wing", pkg, imported, pkgRow, packages[pkgRow])
 			}
 		}
 	}
@@ -146,7 +147,7 @@ func TestPackagesImportOnlyWhatTheirRowMay(t *testing.T) {
 	require.ElementsMatch(t, slices.Compact(rows), slices.Collect(maps.Keys(seen)), "rows, and rows with packages")
 }
 
-func within(pkg, row string) bool {
+func belongsTo(pkg, row string) bool {
 	return pkg == module+row || strings.HasPrefix(pkg, module+row+"/")
 }
 
@@ -162,12 +163,12 @@ func hasPackages(wing string) bool {
 
 // Ensure that imports have no cycle: neither among wings, nor among the packages of a wing.
 func TestImportsRunOneWay(t *testing.T) {
-	after := func(rows map[string][]string, folder string) {
-		var visit func(row string, above []string)
-		visit = func(row string, above []string) {
-			require.NotContains(t, above, row, "a way from a row to itself")
+	visitAll := func(rows map[string][]string, folder string) {
+		var visit func(row string, ancestors []string)
+		visit = func(row string, ancestors []string) {
+			require.NotContains(t, ancestors, row, "a way from a row to itself")
 			for _, next := range rows[row] {
-				visit(rowOf(rows, module+folder+next), append(above, row))
+				visit(rowOf(rows, module+folder+next), append(ancestors, row))
 			}
 		}
 		for row := range rows {
@@ -176,10 +177,10 @@ func TestImportsRunOneWay(t *testing.T) {
 			}
 		}
 	}
-	after(wings, "")
+	visitAll(wings, "")
 	for wing := range wings {
 		if hasPackages(wing) {
-			after(packages, wing+"/")
+			visitAll(packages, wing+"/")
 		}
 	}
 }
@@ -207,8 +208,8 @@ func TestTheReadmeHasARowForEachWing(t *testing.T) {
 // Ensure that the linked programs do not contain packages that they must not contain, however these are imported.
 func TestProgramsLinkOnlyWhatTheyMay(t *testing.T) {
 	for _, c := range []struct {
-		name, packages string
-		only, never    []string // prefixes of paths; only is applied to paths with a dot and to paths of this module
+		name, packages     string
+		allowed, forbidden []string // prefixes of paths; allowed does not restrict Go's library
 	}{
 		{"libllm_memory has no third party", "./capi", []string{"capi", "internal/homework/course", "internal/block", "internal/invariants"}, nil},
 		{"the course's rules know nothing else", "./internal/homework/course", []string{"internal/homework/course", "internal/block", "internal/invariants"}, nil},
@@ -221,13 +222,13 @@ func TestProgramsLinkOnlyWhatTheyMay(t *testing.T) {
 			for _, pkg := range goList(t, "-deps", c.packages) {
 				ours := strings.HasPrefix(pkg, module)
 				standard := !ours && !strings.Contains(strings.Split(pkg, "/")[0], ".")
-				in := func(beginning string) bool {
+				matches := func(beginning string) bool {
 					return pkg == module+beginning || strings.HasPrefix(pkg, module+beginning+"/")
 				}
-				if c.only != nil && !standard && !slices.ContainsFunc(c.only, in) {
+				if c.allowed != nil && !standard && !slices.ContainsFunc(c.allowed, matches) {
 					t.Errorf("%s is linked", pkg)
 				}
-				if slices.ContainsFunc(c.never, in) {
+				if slices.ContainsFunc(c.forbidden, matches) {
 					t.Errorf("%s is linked", pkg)
 				}
 			}

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A fakeMachine has its own clock and its own program make. This program records each target, and moves the clock
-// forward.
+// A fakeMachine is a folder with scripts that replace the programs date and make. The script for date prints a simulated
+// time. The script for make records each target, and moves the simulated time forward.
 type fakeMachine struct{ root, made string }
 
 // newFakeMachine returns a machine on which make takes the given number of seconds for each target. A target

@@ -43,10 +43,10 @@ func newBareMachine(t *testing.T, uid, checksum string) bareMachine {
 	t.Helper()
 	text, err := os.ReadFile("../.ci/tools")
 	require.NoError(t, err)
-	replace := func(old, with string) {
+	replace := func(old, replacement string) {
 		re := regexp.MustCompile(old)
 		require.Regexp(t, re, string(text))
-		text = re.ReplaceAll(text, []byte(with))
+		text = re.ReplaceAll(text, []byte(replacement))
 	}
 	replace(`sum=[0-9a-f]{64}`, "sum="+checksum)
 	replace(`for go in go /usr/local/go/bin/go`, "for go in go") // which this machine may have
@@ -164,7 +164,7 @@ func TestAUserGetsOneListOfAllThatIsMissing(t *testing.T) {
 	const course = " gcc libc6-dev valgrind"
 	for _, c := range []struct {
 		name, packages, cc string
-		what               []string
+		needs              []string
 		root, yourself     []string // the commands in order, by what they contain
 	}{
 		{"make", "", "", []string{"build", "grade"}, []string{course, " ca-certificates curl"}, []string{"curl ", "sha256sum", "tar ", "make"}},
@@ -183,12 +183,12 @@ func TestAUserGetsOneListOfAllThatIsMissing(t *testing.T) {
 			m.add(t, "gcc", "")
 			m.add(t, "curl", "")
 			m.add(t, "apt-cache", "[ $1 = pkgnames ] && printf '%s\\n' "+c.packages)
-			cmd := exec.Command(m.tools, c.what...)
+			cmd := exec.Command(m.tools, c.needs...)
 			cmd.Env = []string{"PATH=" + m.path, "HOME=" + m.home, "CC=" + c.cc}
 			out, err := cmd.CombinedOutput()
 			require.Error(t, err)
-			commands := func(who string) (found []string) {
-				for _, line := range regexp.MustCompile(`(?m)^ +`+who+`: +(.*)`).FindAllStringSubmatch(string(out), -1) {
+			commands := func(user string) (found []string) {
+				for _, line := range regexp.MustCompile(`(?m)^ +`+user+`: +(.*)`).FindAllStringSubmatch(string(out), -1) {
 					found = append(found, line[1])
 				}
 				return found
@@ -225,7 +225,7 @@ func TestACompilerThatIsNotThereIsNamed(t *testing.T) {
 func TestABuildWithoutAHomeHasOne(t *testing.T) {
 	home := t.TempDir()
 	account := t.TempDir()
-	for _, c := range []struct{ name, home, account, is string }{
+	for _, c := range []struct{ name, home, account, want string }{
 		{"a home", home, account, home},
 		{"no home", "", account, account},
 		{"a home that is not there", "/nonexistent", account, account},
@@ -248,7 +248,7 @@ func TestABuildWithoutAHomeHasOne(t *testing.T) {
 			}
 			out, err := cmd.CombinedOutput()
 			require.NoError(t, err, "%s", out)
-			want := c.is
+			want := c.want
 			if !filepath.IsAbs(want) {
 				want = filepath.Join(folder, want)
 			}

@@ -11,8 +11,9 @@ import (
 // A Work does the work that is measured, once. i counts the calls, so that each call can use different memory.
 type Work func(i int)
 
-// least is about the shortest time that is measured at once. Work that takes at most half of this time is repeated.
-const least = 4 * time.Millisecond
+// minTime is about the shortest time between two readings of the clock. Work that takes at most half of this time is
+// done several times between two readings.
+const minTime = 4 * time.Millisecond
 
 // ByTurns runs the works alternately, in as many rounds as b has iterations. It returns the time of one call for each
 // work and round. If threads is 1, this is the processor time of the process, otherwise the elapsed time.
@@ -29,7 +30,7 @@ func ByTurns(b *testing.B, threads int, works ...Work) [][]time.Duration {
 		return time.Duration(t.Nano())
 	}
 	times := make([][]time.Duration, len(works))
-	calls, at := make([]int, len(works)), make([]int, len(works))
+	calls, numCalls := make([]int, len(works)), make([]int, len(works))
 	for i, w := range works {
 		calls[i] = repeat(w)
 	}
@@ -37,8 +38,8 @@ func ByTurns(b *testing.B, threads int, works ...Work) [][]time.Duration {
 		for i, w := range works {
 			start := now()
 			for range calls[i] {
-				w(at[i])
-				at[i]++
+				w(numCalls[i])
+				numCalls[i]++
 			}
 			times[i] = append(times[i], (now()-start)/time.Duration(calls[i]))
 		}
@@ -52,7 +53,7 @@ func repeat(w Work) int {
 	start := time.Now()
 	w(1)
 	took := max(time.Since(start), 1)
-	return int(max(1, least/took))
+	return int(max(1, minTime/took))
 }
 
 // Ratio returns the median of x/y over the rounds.

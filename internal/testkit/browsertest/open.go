@@ -29,38 +29,38 @@ type Look struct {
 
 // Open opens a file in a new tab. At the end of the test, it checks what the page has done. It must have reported no
 // errors. It must have requested only this file and then the files in next, which the test visits later.
-func Open(t testing.TB, in context.Context, file string, l Look, next ...string) context.Context {
+func Open(t testing.TB, browser context.Context, file string, l Look, next ...string) context.Context {
 	t.Helper()
 	address := url.URL{Scheme: "file", Path: file}
 	expected := []string{address.String()}
 	for _, file := range next {
 		expected = append(expected, (&url.URL{Scheme: "file", Path: file}).String())
 	}
-	return visit(t, in, address, l, func(asked []string) {
+	return visit(t, browser, address, l, func(asked []string) {
 		assert.Equal(t, expected, asked, "a page requests only itself")
 	})
 }
 
 // OpenLive opens the page of a server in a new tab. At the end of the test, it checks that the page has requested
 // nothing from other servers and has reported no errors.
-func OpenLive(t testing.TB, in context.Context, address string, l Look) context.Context {
+func OpenLive(t testing.TB, browser context.Context, address string, l Look) context.Context {
 	t.Helper()
 	u, err := url.Parse(address)
 	require.NoError(t, err)
-	return visit(t, in, *u, l, func(asked []string) {
+	return visit(t, browser, *u, l, func(asked []string) {
 		for _, a := range asked {
-			to, err := url.Parse(a)
+			requested, err := url.Parse(a)
 			require.NoError(t, err)
-			assert.Equal(t, u.Host, to.Host, "a page requests only from its server")
+			assert.Equal(t, u.Host, requested.Host, "a page requests only from its server")
 		}
 	})
 }
 
 // visit opens an address in a new tab. At the end of the test, it calls check with the URLs that the tab has
 // requested.
-func visit(t testing.TB, in context.Context, address url.URL, l Look, check func(asked []string)) context.Context {
+func visit(t testing.TB, browser context.Context, address url.URL, l Look, check func(asked []string)) context.Context {
 	t.Helper()
-	tab, cancel := chromedp.NewContext(in)
+	tab, cancel := chromedp.NewContext(browser)
 	t.Cleanup(cancel)
 	tab, stop := context.WithTimeout(tab, 20*time.Minute) // does not measure speed
 	t.Cleanup(stop)
@@ -82,7 +82,8 @@ func visit(t testing.TB, in context.Context, address url.URL, l Look, check func
 	return tab
 }
 
-// Change changes the width, the colour scheme and the reduced motion of a tab without loading the page again.
+// Change applies the width, the colour scheme and the setting prefers-reduced-motion of l to a tab. It does not load
+// the page again.
 func Change(t testing.TB, tab context.Context, l Look) {
 	t.Helper()
 	command(t, tab, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: l.Width, Height: 900, DeviceScaleFactor: 1, Mobile: l.Width < 600})

@@ -52,8 +52,9 @@ func parse(text string) ([]Mutant, error) {
 	return all, nil
 }
 
-// Typical returns the mutants of an ordinary test run. For each test of the C suite, it takes the first wrong mutant
-// that the test must detect. It takes every fourth equivalent mutant, and all other mutants.
+// Typical returns the mutants of an ordinary test run. Of the wrong mutants that the same test of the C suite must
+// detect, it takes only the first. Of the equivalent mutants, it takes every fourth. It takes all mutants that are of
+// neither kind.
 func Typical(all []Mutant) (typical []Mutant) {
 	expected, equivalent := map[string]bool{}, 0
 	for _, m := range all {

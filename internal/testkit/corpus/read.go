@@ -13,8 +13,8 @@ import (
 
 // Path returns the path of a file of testdata/submissions.
 func Path(name string) string {
-	_, here, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(here), "../../../testdata/submissions", name)
+	_, thisFile, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(thisFile), "../../../testdata/submissions", name)
 }
 
 // Read returns the text of a file of testdata/submissions.

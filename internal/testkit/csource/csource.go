@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Require compiles a C source. It checks the values of constant expressions there. It also checks that the declarations
-// agree with those in the source. The compiler also looks for headers in the folder include.
+// Require compiles a C source, followed by declarations. It requires that the declarations agree with those in the
+// source. It also requires that each constant expression in values has the given value. The compiler also looks for
+// headers in the folder include.
 func Require(t testing.TB, source, include string, values map[string]int64, declarations ...string) {
 	t.Helper()
 	path, err := filepath.Abs(source)

@@ -33,12 +33,12 @@ var flags = []string{"-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC"
 
 // root is the folder of the module: the nearest parent of the working directory with a go.mod.
 var root = sync.OnceValues(func() (string, error) {
-	at, err := os.Getwd()
-	for ; err == nil; at = filepath.Dir(at) {
-		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
-			return at, nil
+	dir, err := os.Getwd()
+	for ; err == nil; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
 		}
-		if at == filepath.Dir(at) {
+		if dir == filepath.Dir(dir) {
 			return "", fmt.Errorf("there is no go.mod above the working directory")
 		}
 	}
@@ -51,8 +51,8 @@ func kernels() string  { return inModule("internal/serving/cuda/kernels") }
 func faults() string   { return inModule("internal/testkit/cudatest/testdata/faults.cu") }
 
 func inModule(name string) string {
-	at, _ := root() // variant has checked it
-	return filepath.Join(at, name)
+	dir, _ := root() // variant has checked it
+	return filepath.Join(dir, name)
 }
 
 var entry = regexp.MustCompile(`(?m)^\.visible \.entry (\w+)\(`)
@@ -192,7 +192,7 @@ func (b builder) library() (string, error) {
 
 // variant returns a function that returns the path of the library, built with additional compiler flags. Only its first
 // call builds the library.
-func variant(more ...string) func() (string, error) {
+func variant(extraFlags ...string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		if _, err := root(); err != nil {
 			return "", err
@@ -214,7 +214,7 @@ func variant(more ...string) func() (string, error) {
 		if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 			return "", err
 		}
-		return builder{cache, append(append([]string{}, flags...), more...)}.library()
+		return builder{cache, append(append([]string{}, flags...), extraFlags...)}.library()
 	})
 }
 

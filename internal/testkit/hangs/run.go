@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// A program hangs if its processes together use no processor time for the duration idle, or more processor time than
-// busy.
+// A program hangs if its processes together use no processor time for maxIdle, or if they have used more than maxBusy
+// of processor time.
 const (
-	idle = time.Minute
-	busy = 15 * time.Minute
+	maxIdle = time.Minute
+	maxBusy = 15 * time.Minute
 )
 
 // Err is wrapped if a program was killed because it hangs.
@@ -26,9 +26,9 @@ var Err = errors.New("it hangs")
 
 // Run does the same as cmd.Run for a program that may hang. It runs the program in a new process group, and kills the
 // group if the program hangs.
-func Run(cmd *exec.Cmd) error { return run(cmd, idle, busy) }
+func Run(cmd *exec.Cmd) error { return run(cmd, maxIdle, maxBusy) }
 
-func run(cmd *exec.Cmd, idle, busy time.Duration) error {
+func run(cmd *exec.Cmd, maxIdle, maxBusy time.Duration) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
@@ -39,7 +39,7 @@ func run(cmd *exec.Cmd, idle, busy time.Duration) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	tick := time.NewTicker(idle / 10) // reading all processes takes milliseconds
+	tick := time.NewTicker(maxIdle / 10) // reading all processes takes milliseconds
 	defer tick.Stop()
 	used, since := time.Duration(0), time.Now()
 	for {
@@ -50,7 +50,7 @@ func run(cmd *exec.Cmd, idle, busy time.Duration) error {
 			if u := processorTime(cmd.Process.Pid); u != used {
 				used, since = u, now
 			}
-			if now.Sub(since) > idle || used > busy {
+			if now.Sub(since) > maxIdle || used > maxBusy {
 				_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 				return fmt.Errorf("%w: after %v of processor time: %w", Err, used, <-ended)
 			}

@@ -23,10 +23,10 @@ var program string
 
 // A Socket is a socket in a process.
 type Socket struct {
-	t   *testing.T
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
+	t      *testing.T
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *bufio.Reader
 }
 
 // New starts a process that has a ZeroMQ socket of this type, for example SUB. It skips the test if there is no Python
@@ -38,11 +38,11 @@ func New(t *testing.T, socketType string) *Socket {
 	s := &Socket{t: t, cmd: exec.Command(python, "-c", program, socketType)}
 	s.cmd.Stderr = os.Stderr
 	var err error
-	s.in, err = s.cmd.StdinPipe()
+	s.stdin, err = s.cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := s.cmd.StdoutPipe()
 	require.NoError(t, err)
-	s.out = bufio.NewReader(out)
+	s.stdout = bufio.NewReader(out)
 	require.NoError(t, s.cmd.Start())
 	t.Cleanup(s.Kill)
 	return s
@@ -60,9 +60,9 @@ func (s *Socket) call(result any, call ...any) {
 	s.t.Helper()
 	line, err := json.Marshal(call)
 	require.NoError(s.t, err)
-	_, err = s.in.Write(append(line, '\n'))
+	_, err = s.stdin.Write(append(line, '\n'))
 	require.NoError(s.t, err)
-	answer, err := s.out.ReadBytes('\n')
+	answer, err := s.stdout.ReadBytes('\n')
 	require.NoError(s.t, err)
 	require.NoError(s.t, json.Unmarshal(answer, result))
 }

@@ -43,7 +43,7 @@ func cacheConfig(c *Config, hash blockhash.Function) kvcache.Config {
 }
 
 func newManagerPlayer(c *Config, hash blockhash.Function) *managerPlayer {
-	cache := the(kvcache.New(cacheConfig(c, hash)))
+	cache := mustGet(kvcache.New(cacheConfig(c, hash)))
 	return &managerPlayer{watcher{pool: cache.Pool, config: c}, cache, map[name]*kvcache.Request{}, kvcache.Hit{}}
 }
 
@@ -69,7 +69,7 @@ func (p *managerPlayer) add(op *Op, r result) {
 	if op.LoRA != nil {
 		spec.LoRAID = op.LoRA.ID
 	}
-	q := the(p.cache.Add(spec))
+	q := mustGet(p.cache.Add(spec))
 	p.requests[op.ID] = q
 	r.hashes(kvcache.Hashes(q))
 }
@@ -115,7 +115,7 @@ func (p *managerPlayer) alloc(q *kvcache.Request, op *Op, r result) {
 	if op.Use {
 		a.Hit = &p.hit
 	}
-	ok := the(p.cache.Allocate(q, &a))
+	ok := mustGet(p.cache.Allocate(q, &a))
 	if ok {
 		q.NumComputedTokens = op.Computed + op.Hit + op.External + op.New
 	}

@@ -15,10 +15,10 @@ import (
 
 // A mutant changes one rule of a scheduler: it replaces a text that occurs once in a file below internal/scheduling.
 type mutant struct {
-	rule       string
-	file       string
-	from, to   string
-	recordings string // prefixes of names of recordings; the replay of one of them must differ
+	rule             string
+	file             string
+	old, replacement string
+	recordings       string // prefixes of names of recordings; the replay of one of them must differ
 }
 
 var mutants = []mutant{
@@ -106,7 +106,7 @@ var mutants = []mutant{
 func TestEveryChangedRuleDiffersFromARecording(t *testing.T) {
 	for _, m := range slices.Concat(mutants, oldMutants) {
 		t.Run(m.rule, func(t *testing.T) {
-			list := overlay.Replace(t, filepath.Join("../../scheduling", m.file), m.from, m.to)
+			list := overlay.Replace(t, filepath.Join("../../scheduling", m.file), m.old, m.replacement)
 			if !level.Long() {
 				return
 			}

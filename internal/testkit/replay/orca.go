@@ -14,7 +14,7 @@ type orca struct {
 }
 
 func newOrca(c *Init, policy paper.Policy) *orca {
-	p := &orca{chunks: map[int]paper.Chunk{}, memory: the(paper.NewReservation(paper.OrcaConfig{
+	p := &orca{chunks: map[int]paper.Chunk{}, memory: mustGet(paper.NewReservation(paper.OrcaConfig{
 		BlockSize: c.Block, NumGPUBlocks: c.Blocks, MaxModelLen: c.Largest * c.Block, Policy: policy,
 	}))}
 	if got, want := text(p.lists()), text(c.FreeLists); got != want {
@@ -50,7 +50,7 @@ func (p *orca) play(op *Op, r result) {
 }
 
 func (p *orca) allocate(op *Op, r result) {
-	chunks := the(p.memory.Reserve(nil, p.asked.Prompt, p.asked.Output, len(op.Seqs)))
+	chunks := mustGet(p.memory.Reserve(nil, p.asked.Prompt, p.asked.Output, len(op.Seqs)))
 	starts, sizes := []int32{}, []int32{}
 	for i, id := range op.Seqs {
 		p.chunks[id] = chunks[i]

@@ -21,16 +21,16 @@ func must(err error) {
 	}
 }
 
-// the panics with a refusal if there is an error.
-func the[T any](v T, err error) T {
+// mustGet returns v. It panics with a refusal if err is not nil.
+func mustGet[T any](v T, err error) T {
 	must(err)
 	return v
 }
 
-func oneOf[T any](what, name, want string, values map[string]T) T {
+func oneOf[T any](problem, name, want string, values map[string]T) T {
 	v, ok := values[name]
 	if !ok {
-		must(fmt.Errorf("%s %q: want %s", what, name, want))
+		must(fmt.Errorf("%s %q: want %s", problem, name, want))
 	}
 	return v
 }
@@ -66,7 +66,7 @@ func Verify(t *Trace) (compared int, err error) {
 		if err := safely(op, func() { p.play(op, r); p.state(op, r) }); err != nil {
 			return i + 1, err
 		}
-		if field, want, got, found := differs(op.answerTo(r), r); found {
+		if field, want, got, found := differs(op.comparedFields(r), r); found {
 			return i + 1, &Difference{
 				Trace: t.Name, Line: op.Line, Op: op.Name + " " + op.text, Field: field,
 				Want: shorten(want, 2000), Got: shorten(got, 2000),
@@ -83,12 +83,12 @@ func Verify(t *Trace) (compared int, err error) {
 // on a request that does not exist.
 func safely(op *Op, f func()) (err error) {
 	defer func() {
-		switch why := recover().(type) {
+		switch reason := recover().(type) {
 		case nil:
 		case refusal:
-			err = fmt.Errorf("%w: line %d: %w", ErrTrace, op.Line, why.error)
+			err = fmt.Errorf("%w: line %d: %w", ErrTrace, op.Line, reason.error)
 		default:
-			err = fmt.Errorf("%w: line %d: %s %s: %v", ErrTrace, op.Line, op.Name, op.text, why)
+			err = fmt.Errorf("%w: line %d: %s %s: %v", ErrTrace, op.Line, op.Name, op.text, reason)
 		}
 	}()
 	f()

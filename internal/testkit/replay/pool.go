@@ -17,7 +17,7 @@ type poolPlayer struct {
 }
 
 func newPoolPlayer(c *Config, hash blockhash.Function) *poolPlayer {
-	p := the(pool.New(pool.Config{
+	p := mustGet(pool.New(pool.Config{
 		NumGPUBlocks: c.NumBlocks, EnableCaching: c.Caching, HashBlockSize: c.HashBlock, EnableEvents: c.Events,
 	}))
 	return &poolPlayer{watcher: watcher{pool: p.View, config: c}, p: p, hash: hash, contents: map[name]*pool.Content{}}
@@ -30,7 +30,7 @@ func (p *poolPlayer) play(op *Op, r result) {
 		if errors.Is(err, pool.ErrNoBlocks) {
 			r["err"] = "ValueError"
 		} else {
-			r["ids"] = the(ids, err)
+			r["ids"] = mustGet(ids, err)
 		}
 	case "pfree":
 		p.ids = append(p.ids[:0], op.IDs...)
@@ -83,10 +83,10 @@ func (p *poolPlayer) look(h *blockhash.Hash, groups []uint32) any {
 	return ids
 }
 
-func (r result) hashes(all []blockhash.Hash) {
-	r["nh"], r["lh"] = len(all), nil
-	if n := len(all); n > 0 {
-		r["lh"] = all[n-1].Short()
+func (r result) hashes(list []blockhash.Hash) {
+	r["nh"], r["lh"] = len(list), nil
+	if n := len(list); n > 0 {
+		r["lh"] = list[n-1].Short()
 	}
 }
 

@@ -20,7 +20,7 @@ type schedulerPlayer struct {
 	outcome sched.Outcome
 	counts  []int32
 	tokens  []int32
-	who     []sched.ID
+	drafted []sched.ID
 }
 
 func newSchedulerPlayer(c *Config, hash blockhash.Function) *schedulerPlayer {
@@ -33,7 +33,7 @@ func newSchedulerPlayer(c *Config, hash blockhash.Function) *schedulerPlayer {
 		config.NumLookaheadTokens = c.Spec // unlike n-grams, a draft model needs slots for keys and values
 	}
 	config.Policy = oneOf("there is no policy", c.Policy, "fcfs or priority", map[string]sched.Policy{"fcfs": sched.FCFS, "priority": sched.Priority})
-	s := the(sched.New(config))
+	s := mustGet(sched.New(config))
 	p := &schedulerPlayer{sched: s, ids: map[string]sched.ID{}, names: map[sched.ID]string{}}
 	p.config = c
 	s.Monitor.Inspect(func(cache *kvcache.Cache) { p.pool = cache.Pool })
@@ -70,7 +70,7 @@ func (p *schedulerPlayer) arrive(op *Op, r result) {
 		}
 	}
 	if op.Reset > 0 {
-		r["reset"] = the(p.sched.Reset(op.Reset == 2))
+		r["reset"] = mustGet(p.sched.Reset(op.Reset == 2))
 	}
 }
 
@@ -93,18 +93,18 @@ func (p *schedulerPlayer) update(op *Op) {
 }
 
 func (p *schedulerPlayer) draft(op *Op) {
-	p.who, p.counts, p.tokens = p.who[:0], p.counts[:0], p.tokens[:0]
+	p.drafted, p.counts, p.tokens = p.drafted[:0], p.counts[:0], p.tokens[:0]
 	for name, tokens := range op.Draft {
-		p.who = append(p.who, p.ids[name])
+		p.drafted = append(p.drafted, p.ids[name])
 		p.counts = append(p.counts, int32(len(tokens)))
 		p.tokens = append(p.tokens, tokens...)
 	}
-	must(p.sched.SetDrafts(p.who, p.counts, p.tokens))
+	must(p.sched.SetDrafts(p.drafted, p.counts, p.tokens))
 }
 
 func (p *schedulerPlayer) stepFields(r result) {
 	tokens, fresh, running, resumed, drafts := []row{}, []row{}, []row{}, []row{}, map[string][]int32{}
-	from := 0
+	offset := 0
 	for i := range p.step.Rows {
 		q := &p.step.Rows[i]
 		name := p.names[q.ID]
@@ -118,9 +118,9 @@ func (p *schedulerPlayer) stepFields(r result) {
 			running = append(running, row{name, q.NumComputedTokens, 0, p.blocksOrNull(i)})
 		}
 		if q.NumDraftTokens > 0 {
-			drafts[name] = slices.Clone(p.step.Drafts[from : from+q.NumDraftTokens])
+			drafts[name] = slices.Clone(p.step.Drafts[offset : offset+q.NumDraftTokens])
 		}
-		from += q.NumDraftTokens
+		offset += q.NumDraftTokens
 	}
 	r["tok"], r["new"], r["cached"], r["spec"] = tokens, fresh, append(running, resumed...), drafts
 	r["preempted"], r["finished_prev"] = p.sorted(p.step.Preempted), p.sorted(p.step.Finished)

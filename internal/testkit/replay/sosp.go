@@ -24,7 +24,7 @@ type place struct {
 }
 
 func newSospManager(c *Init) *sospManager {
-	m := the(paper.NewManager(paper.Config{BlockSize: c.Block, NumGPUBlocks: c.GPU, NumCPUBlocks: c.CPU, Watermark: c.Watermark}))
+	m := mustGet(paper.NewManager(paper.Config{BlockSize: c.Block, NumGPUBlocks: c.GPU, NumCPUBlocks: c.CPU, Watermark: c.Watermark}))
 	c.compareWatermark(m.Watermark())
 	return &sospManager{m: m, groups: map[name]*sospGroup{}, seqs: map[int]place{}}
 }
@@ -127,7 +127,7 @@ func (p *sospManager) playSeq(op *Op, r result) {
 
 func (p *sospManager) swap(move func([]device.Pair, *paper.Group) ([]device.Pair, error), op *Op, r result) {
 	g := p.groups[op.GroupName]
-	list := mapping(the(move(nil, &g.Group)))
+	list := mapping(mustGet(move(nil, &g.Group)))
 	slices.SortFunc(list, func(a, b row) int { return int(a[0].(int32) - b[0].(int32)) })
 	r["mapping"], r["tables"] = list, g.tables()
 }

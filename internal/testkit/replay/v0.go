@@ -32,9 +32,9 @@ type Init struct {
 	Chunked   bool    `json:"chunked_prefill"`
 }
 
-// given has the names of fields that are usually arguments of an operation, not results. Such a field is compared only
-// if the replay's result has it, too.
-var given = map[string]bool{
+// argumentNames has the names of fields that are usually arguments of an operation, not results. Such a field is
+// compared only if the replay's result has it, too.
+var argumentNames = map[string]bool{
 	"op": true, "group": true, "seqs": true, "seq": true, "parent": true, "child": true,
 	"n": true, "tokens": true, "lookahead": true, "computed": true, "unseen": true,
 	"context_len": true, "seq_len": true, "is_prompt": true, "sliding_window": true,
@@ -48,16 +48,16 @@ func (op *Op) tokens() int {
 	return op.N
 }
 
-// answerTo returns the recorded fields that must be compared with r. In a recording of V1 these are all fields of the
-// recorded result. Other recordings have arguments and results together. There answerTo leaves out the fields in given,
-// unless r has them.
-func (op *Op) answerTo(r result) map[string]json.RawMessage {
+// comparedFields returns the recorded fields that must be compared with the result r. In a recording of V1 these are
+// all fields of the recorded result. Other recordings do not separate the results of an operation from its arguments.
+// From these recordings, comparedFields leaves out a field in argumentNames if r does not have it.
+func (op *Op) comparedFields(r result) map[string]json.RawMessage {
 	if op.Result != nil {
 		return op.Result
 	}
 	want := map[string]json.RawMessage{}
 	for name, value := range op.answer {
-		if _, known := r[name]; known || !given[name] {
+		if _, known := r[name]; known || !argumentNames[name] {
 			want[name] = value
 		}
 	}
@@ -68,7 +68,8 @@ func (op *Op) answerTo(r result) map[string]json.RawMessage {
 }
 
 // An oldPlayer performs the operations of a recording of V0, of the paper's system or of Orca. play writes the result
-// of an operation to r. free returns the numbers of free blocks, which are part of every result.
+// of an operation to r. free returns how many blocks are free. This count, or one count for each device, is part of
+// every result.
 type oldPlayer interface {
 	play(op *Op, r result)
 	free() any

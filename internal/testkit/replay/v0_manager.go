@@ -31,7 +31,7 @@ func v0Config(c *Init) v0.Config {
 }
 
 func newV0Manager(c *Init) *v0Manager {
-	m := the(v0.New(v0Config(c)))
+	m := mustGet(v0.New(v0Config(c)))
 	if c.WindowCap != nil && *c.WindowCap != m.View.WindowBlocks() {
 		must(fmt.Errorf("a window has %d blocks, the recording says %d", m.View.WindowBlocks(), *c.WindowCap))
 	}
@@ -57,8 +57,8 @@ func (p *v0Manager) check() error {
 	})
 }
 
-// raised reports whether err says that too few blocks are free. It then writes the exception that vLLM raises to r. If
-// err is another error, raised panics with a refusal.
+// raised reports whether err says that too few blocks are free. In this case, raised stores the name of vLLM's
+// exception in r. If err is another error, raised panics with a refusal.
 func raised(err error, r result) bool {
 	if errors.Is(err, v0.ErrNoFreeBlocks) {
 		r["error"] = "NoFreeBlocks"

@@ -24,7 +24,7 @@ func newV0Scheduler(c *Init) *v0Scheduler {
 		config.Mode = oneOf("the preemption mode is", *c.Mode, "swap, recompute or null",
 			map[string]v0.Mode{"swap": v0.Swap, "recompute": v0.Recompute})
 	}
-	s := the(v0.NewScheduler(config))
+	s := mustGet(v0.NewScheduler(config))
 	c.compareWatermark(s.Manager().View.Watermark())
 	return &v0Scheduler{s: s, remaining: map[int]int{}}
 }
@@ -38,7 +38,7 @@ func (p *v0Scheduler) check() error { return p.s.Check() }
 func (p *v0Scheduler) play(op *Op, r result) {
 	switch op.Name {
 	case "add":
-		id := the(strconv.Atoi(string(op.ID)))
+		id := mustGet(strconv.Atoi(string(op.ID)))
 		p.remaining[id] = op.Output
 		must(p.s.Add(serve.Request{ID: id, Prompt: op.Prompt}))
 	case "step":
@@ -78,6 +78,6 @@ func (p *v0Scheduler) step(r result) {
 			finished = append(finished, id)
 		}
 	}
-	the(p.s.Finish(nil, finished...))
+	mustGet(p.s.Finish(nil, finished...))
 	r["finished"], r["free_after"] = finished, p.free()
 }

@@ -23,17 +23,17 @@ func verifyText(text string) error {
 
 func TestEveryAnsweredFieldOfV0IsCompared(t *testing.T) {
 	var d *Difference
-	for from, to := range map[string]string{
+	for old, replacement := range map[string]string{
 		`[0,1]`:                 `[1,0]`,
 		`[6,4]`:                 `[6,3]`,
 		`,"free"`:               `,"new":1,"free"`,
 		`,"tables":{"1":[0,1]}`: ``,
 		`,"free":[6,4]`:         ``,
 	} {
-		require.ErrorAs(t, verifyText(strings.Replace(v0Allocated, from, to, 1)), &d, to)
+		require.ErrorAs(t, verifyText(strings.Replace(v0Allocated, old, replacement, 1)), &d, replacement)
 		require.Equal(t, 2, d.Line)
 	}
-	// What is given is compared where it is known, too.
+	// An argument is compared if the replay's result has it, too.
 	unseen := v0Allocated + `{"op":"can_swap_out","group":"a","unseen":{"1":1},"ok":true,"free":[6,4]}`
 	require.ErrorAs(t, verifyText(unseen), &d)
 	require.Equal(t, "unseen", d.Field)

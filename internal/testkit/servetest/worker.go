@@ -31,7 +31,8 @@ type Sequence struct {
 
 func newSequence(tokens []int32) *Sequence { return &Sequence{tokens, Digests(tokens)} }
 
-// Memory is a Worker without a model. The blocks of both devices have digests in their slots.
+// Memory is a Worker without a model. The slots of its blocks, on the GPU and on the CPU, store digests instead of keys
+// and values.
 type Memory struct {
 	size     int
 	gpu, cpu map[int32][]uint64
@@ -49,9 +50,9 @@ func (m *Memory) block(device map[int32][]uint64, id int32) []uint64 {
 	return device[id]
 }
 
-func (m *Memory) move(pairs []device.Pair, from, to map[int32][]uint64) {
+func (m *Memory) move(pairs []device.Pair, src, dst map[int32][]uint64) {
 	for _, c := range pairs {
-		copy(m.block(to, c.Dst), m.block(from, c.Src))
+		copy(m.block(dst, c.Dst), m.block(src, c.Src))
 	}
 }
 
@@ -64,20 +65,20 @@ func (m *Memory) Apply(it *serve.Iteration) {
 
 // Write implements Worker.
 func (m *Memory) Write(table []int32, q *Sequence, start, end int) error {
-	for at := start; at < end; at++ {
-		m.block(m.gpu, table[at/m.size])[at%m.size] = q.sums[at]
+	for i := start; i < end; i++ {
+		m.block(m.gpu, table[i/m.size])[i%m.size] = q.sums[i]
 	}
 	return nil
 }
 
 // Read implements Worker.
 func (m *Memory) Read(table []int32, q *Sequence, start, end int) error {
-	for at := start; at < end; at++ {
-		if at/m.size >= len(table) {
-			return fmt.Errorf("token %d has no block: the table has %d", at, len(table))
+	for i := start; i < end; i++ {
+		if i/m.size >= len(table) {
+			return fmt.Errorf("token %d has no block: the table has %d", i, len(table))
 		}
-		if m.block(m.gpu, table[at/m.size])[at%m.size] != q.sums[at] {
-			return fmt.Errorf("block %d does not hold token %d of the sequence at %d", table[at/m.size], at, at%m.size)
+		if m.block(m.gpu, table[i/m.size])[i%m.size] != q.sums[i] {
+			return fmt.Errorf("block %d does not hold token %d of the sequence at %d", table[i/m.size], i, i%m.size)
 		}
 	}
 	return nil

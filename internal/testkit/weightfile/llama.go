@@ -62,10 +62,11 @@ func LlamaFile(path string, l Llama) error {
 }
 
 // LlamaHole writes a GGUF file with a hole in place of the weights, so that it takes little space on disk. The default
-// of Type is F16. The file omits the tensor named without.
-func LlamaHole(path string, l Llama, without string) error {
+// of Type is F16. The parameter omitted is the name of a tensor that the file must not
+// contain, or "".
+func LlamaHole(path string, l Llama, omitted string) error {
 	kind := llamaTypes[cmp.Or(l.Type, "F16")]
-	tensors := slices.DeleteFunc(l.tensors(kind), func(t *Tensor) bool { return t.Name == without })
+	tensors := slices.DeleteFunc(l.tensors(kind), func(t *Tensor) bool { return t.Name == omitted })
 	header, size := l.header(tensors)
 	if err := os.WriteFile(path, header.Bytes(), 0o644); err != nil {
 		return err
@@ -93,8 +94,8 @@ func (t *Tensor) bytes() int {
 }
 
 // appendRow appends random weights around ±0.02, or a norm of ones.
-func appendRow(to *bytes.Buffer, rnd *rand.Rand, kind uint32, n, dimensions int) {
-	b := to.AvailableBuffer()
+func appendRow(dst *bytes.Buffer, rnd *rand.Rand, kind uint32, n, dimensions int) {
+	b := dst.AvailableBuffer()
 	halves := func(bits uint64) []byte { // random sign and mantissa, with the exponent of 0.0156 to 0.0312
 		h := uint16(bits)&0x83ff | 9<<10
 		return append(b, byte(h), byte(h>>8))
@@ -124,20 +125,22 @@ func appendRow(to *bytes.Buffer, rnd *rand.Rand, kind uint32, n, dimensions int)
 			}
 		}
 	}
-	to.Write(b)
+	dst.Write(b)
 }
 
 func (l *Llama) tensors(kind uint32) []*Tensor {
-	matrix := func(name string, out, in int) *Tensor { return &Tensor{Name: name, Type: kind, Shape: []int{out, in}} }
+	matrix := func(name string, outputs, inputs int) *Tensor {
+		return &Tensor{Name: name, Type: kind, Shape: []int{outputs, inputs}}
+	}
 	norm := func(name string) *Tensor { return &Tensor{Name: name, Shape: []int{l.Hidden}} }
 	all := []*Tensor{matrix("token_embd.weight", l.Vocab, l.Hidden), norm("output_norm.weight"), matrix("output.weight", l.Vocab, l.Hidden)}
 	query, kv := l.Hidden, l.Hidden/l.Heads*l.KVHeads
 	for i := range l.Layers {
-		at := fmt.Sprintf("blk.%d.", i)
-		all = append(all, norm(at+"attn_norm.weight"), norm(at+"ffn_norm.weight"),
-			matrix(at+"attn_q.weight", query, l.Hidden), matrix(at+"attn_k.weight", kv, l.Hidden), matrix(at+"attn_v.weight", kv, l.Hidden),
-			matrix(at+"attn_output.weight", l.Hidden, query), matrix(at+"ffn_gate.weight", l.Inter, l.Hidden),
-			matrix(at+"ffn_up.weight", l.Inter, l.Hidden), matrix(at+"ffn_down.weight", l.Hidden, l.Inter))
+		prefix := fmt.Sprintf("blk.%d.", i)
+		all = append(all, norm(prefix+"attn_norm.weight"), norm(prefix+"ffn_norm.weight"),
+			matrix(prefix+"attn_q.weight", query, l.Hidden), matrix(prefix+"attn_k.weight", kv, l.Hidden), matrix(prefix+"attn_v.weight", kv, l.Hidden),
+			matrix(prefix+"attn_output.weight", l.Hidden, query), matrix(prefix+"ffn_gate.weight", l.Inter, l.Hidden),
+			matrix(prefix+"ffn_up.weight", l.Inter, l.Hidden), matrix(prefix+"ffn_down.weight", l.Hidden, l.Inter))
 	}
 	return all
 }

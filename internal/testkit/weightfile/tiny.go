@@ -30,9 +30,9 @@ func Tinies() []Tiny {
 	experts["expert_feed_forward_length"] = uint32(TinyInter)
 	shared := maps.Clone(experts)
 	shared["expert_shared_feed_forward_length"] = uint32(TinyShared)
-	window := func(more map[string]any) map[string]any {
+	window := func(extra map[string]any) map[string]any {
 		all := map[string]any{"attention.sliding_window": uint32(TinyWindow)}
-		maps.Copy(all, more)
+		maps.Copy(all, extra)
 		return all
 	}
 	yarn := map[string]any{"rope.scaling.type": "yarn", "rope.scaling.factor": float32(4),
@@ -59,8 +59,8 @@ func Tinies() []Tiny {
 // GGUF returns the model as a file.
 func (t *Tiny) GGUF() []byte { return GGUF(t.Meta, t.Tensors...) }
 
-func tiny(name, arch string, more map[string]any) Tiny {
-	b := builder{Tiny: Tiny{Name: name, Meta: tinyMeta(arch, more)}, arch: arch, experts: more["expert_count"] != nil,
+func tiny(name, arch string, extra map[string]any) Tiny {
+	b := builder{Tiny: Tiny{Name: name, Meta: tinyMeta(arch, extra)}, arch: arch, experts: extra["expert_count"] != nil,
 		rnd: rand.New(rand.NewPCG(3, 5))}
 	b.matrix("token_embd", TinyVocab, TinyHidden)
 	if arch != "gemma2" && arch != "smollm3" {
@@ -69,7 +69,7 @@ func tiny(name, arch string, more map[string]any) Tiny {
 	b.norm("output_norm", TinyHidden)
 	for i := range TinyLayers {
 		for _, t := range slices.Concat(b.norms(), b.attention(), b.feedForward()) {
-			if t.there {
+			if t.present {
 				t.add(fmt.Sprintf("blk.%d.%s", i, t.name), t.shape...)
 			}
 		}
@@ -81,7 +81,7 @@ func tiny(name, arch string, more map[string]any) Tiny {
 	return b.Tiny
 }
 
-func tinyMeta(arch string, more map[string]any) map[string]any {
+func tinyMeta(arch string, extra map[string]any) map[string]any {
 	l := Llama{Hidden: TinyHidden, Layers: TinyLayers, Heads: TinyHeads, KVHeads: TinyKVHeads, Inter: TinyInter,
 		Vocab: TinyVocab, Context: TinyContext}
 	all := map[string]any{}
@@ -92,7 +92,7 @@ func tinyMeta(arch string, more map[string]any) map[string]any {
 		all[key] = value
 	}
 	all["general.architecture"], all[arch+".rope.freq_base"] = arch, float32(1000)
-	for key, value := range more {
+	for key, value := range extra {
 		all[arch+"."+key] = value
 	}
 	return all
@@ -132,10 +132,10 @@ func (b *builder) bias(name string, shape ...int)  { b.random(name+".bias", 0.3,
 
 // A layerTensor is a tensor that is part of each layer in some families.
 type layerTensor struct {
-	there bool // in the layers of this family
-	name  string
-	add   func(name string, shape ...int)
-	shape []int
+	present bool // in the layers of this family
+	name    string
+	add     func(name string, shape ...int)
+	shape   []int
 }
 
 const tinyQuery, tinyKV = TinyHeads * TinyDim, TinyKVHeads * TinyDim
