@@ -62,8 +62,7 @@ func LlamaFile(path string, l Llama) error {
 }
 
 // LlamaHole writes a GGUF file with a hole in place of the weights, so that it takes little space on disk. The default
-// of Type is F16. The parameter omitted is the name of a tensor that the file must not
-// contain, or "".
+// of Type is F16. The parameter omitted is the name of a tensor that the file does not contain, or "".
 func LlamaHole(path string, l Llama, omitted string) error {
 	kind := llamaTypes[cmp.Or(l.Type, "F16")]
 	tensors := slices.DeleteFunc(l.tensors(kind), func(t *Tensor) bool { return t.Name == omitted })
