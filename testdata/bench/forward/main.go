@@ -53,15 +53,15 @@ func measure(r *model.Runner, clock int32, name string, tokens, rounds int, batc
 	fastest := time.Hour
 	for round := range rounds {
 		b := batch(round)
-		begin := now(clock)
+		begin := timeOf(clock)
 		fatal.If(r.Forward(b))
 		fatal.Get(r.ComputeLogits(b, 0, len(b.Logits)))
-		fastest = min(fastest, now(clock)-begin)
+		fastest = min(fastest, timeOf(clock)-begin)
 	}
 	fmt.Printf("%s %.1f tokens/s\n", name, float64(tokens)/fastest.Seconds())
 }
 
-func now(clock int32) time.Duration {
+func timeOf(clock int32) time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(clock, &t) // both clocks exist
 	return time.Duration(t.Nano())
@@ -80,16 +80,16 @@ func prefill(n int) *model.Batch {
 // decode returns a batch of n sequences. They share the 512 tokens of blocks 1 to 32, and each has 8 more
 // blocks of its own. CommonPrefix is set, as in the engine's batches.
 func decode(n, round int) *model.Batch {
-	at := 512 + round%128
+	position := 512 + round%128
 	b := &model.Batch{QueryStart: []int32{0}, Blocks: model.Blocks{TableStride: 40}}
 	if n > 1 {
 		b.CommonPrefix = 512
 	}
 	for i := range n {
 		block := 40 + 8*i
-		b.Tokens, b.Positions = append(b.Tokens, int32(i)), append(b.Positions, int32(at))
-		b.Slots = append(b.Slots, int64(block*16+at-512))
-		b.QueryStart, b.SeqLens, b.Logits = append(b.QueryStart, int32(i+1)), append(b.SeqLens, int32(at+1)),
+		b.Tokens, b.Positions = append(b.Tokens, int32(i)), append(b.Positions, int32(position))
+		b.Slots = append(b.Slots, int64(block*16+position-512))
+		b.QueryStart, b.SeqLens, b.Logits = append(b.QueryStart, int32(i+1)), append(b.SeqLens, int32(position+1)),
 			append(b.Logits, int32(i))
 		for k := range 32 {
 			b.BlockTables = append(b.BlockTables, int32(1+k))

@@ -63,7 +63,7 @@ func (a attended) prepare(b *bench) prepared {
 	}
 	t.call = kernels.PagedAttention{AttentionShape: kernels.AttentionShape{Cache: a.cache, HeadSize: headSize, Heads: a.group * a.heads, KVHeads: a.heads, BlockSize: blockSize},
 		Query: query.Pointer(), Out: t.out.Pointer(), Keys: keys.Pointer(), Values: values.Pointer(), TableStride: perSequence, Scale: float32(1 / math.Sqrt(headSize))}
-	p := prepared{kernel: t.planned(0, a.sequences, a.queries), check: t.check, alone: t.alone}
+	p := prepared{kernel: t.planned(0, a.sequences, a.queries), check: t.check, batchInvariant: t.batchInvariant}
 	p.bytes = 2 * float64(a.cache.Bytes(kernels.F16)*a.sequences*a.length*a.heads*headSize)
 	if a.queries > 1 {
 		p.flops = 4 * float64(width) * float64(a.sequences) * float64(a.length) * float64(a.length+1) / 2
@@ -78,7 +78,7 @@ func (t *batch) planned(first, count, queries int) kernels.PagedAttention {
 	for i := range count {
 		starts, lengths = append(starts, int32((i+1)*queries)), append(lengths, int32(t.length))
 	}
-	call.Plan = the(call.AttentionShape.Plan(t.b.context.Device(), starts, lengths, 0))
+	call.Plan = mustGet(call.AttentionShape.Plan(t.b.context.Device(), starts, lengths, 0))
 	call.Entries, call.QueryStart, call.SeqLens = t.b.numbers(call.Plan.Entries), t.b.numbers(starts), t.b.numbers(lengths)
 	call.Tables = t.b.numbers(slices.Concat(t.tables[first : first+count]...))
 	if call.Plan.PartBytes > 0 {
@@ -92,9 +92,11 @@ func (t *batch) planned(first, count, queries int) kernels.PagedAttention {
 // check compares some rows of the output with rows in float64, and returns the largest error as a multiple of the
 // allowed one. An output is a sum of values v, each multiplied by its attention weight p. The kernel rounds the
 // weights and the output to F16, each with a relative error of at most 2^-11. It sums the weights after rounding
-// them, so the error of a weight changes the output by at most 2^-11 p |v - output|. If the values have one sign and
-// differ by less than their size, both errors together are at most twice the rounding error of a float64 sum. A
-// little is added for roundings to float32.
+// them, so the error of a weight changes the output by at most 2^-11 p |v - output|. Hence check allows the error
+//
+//	2^-11 (|output| + sum of p |v - output|)
+//
+// and a little more for roundings to float32.
 func (t *batch) check() (worst float64) {
 	for _, s := range checked(t.sequences) {
 		for _, query := range checked(t.queries) {
@@ -104,7 +106,7 @@ func (t *batch) check() (worst float64) {
 				want, spread := t.row(s, t.length-t.queries+query+1, head/t.group, row)
 				for d := range want {
 					allowed := 1.01*0x1p-11*(math.Abs(want[d])+spread[d]) + 2e-5*spread[d] + 1e-7
-					worst = max(worst, math.Abs(at(got, d)-want[d])/allowed)
+					worst = max(worst, math.Abs(element(got, d)-want[d])/allowed)
 				}
 			}
 		}
@@ -115,7 +117,7 @@ func (t *batch) check() (worst float64) {
 // row computes one head's row of the output in float64. Each element of spread is the sum of p |v - output| over the
 // tokens. p and v are the weight and the value of a token.
 func (t *batch) row(sequence, tokens, keyHead, query int) (out, spread []float64) {
-	weights, most := make([]float64, tokens), math.Inf(-1)
+	weights, largest := make([]float64, tokens), math.Inf(-1)
 	place := func(token int) int {
 		block := int(t.tables[sequence][token/blockSize])
 		return ((block*t.heads+keyHead)*blockSize + token%blockSize) * headSize
@@ -128,15 +130,15 @@ func (t *batch) row(sequence, tokens, keyHead, query int) (out, spread []float64
 			weights[token] += q[d] * x
 		}
 		weights[token] /= math.Sqrt(headSize)
-		most = max(most, weights[token])
+		largest = max(largest, weights[token])
 	}
 	total := 0.0
 	for token, x := range weights {
-		weights[token] = math.Exp(x - most)
+		weights[token] = math.Exp(x - largest)
 		total += weights[token]
 	}
 	out, spread = make([]float64, headSize), make([]float64, headSize)
-	each := func(add func(p, v float64, d int)) {
+	forEach := func(add func(p, v float64, d int)) {
 		for token, p := range weights {
 			readHead(cpuTypes[t.cache], t.values, place(token), &v)
 			for d, x := range v {
@@ -144,8 +146,8 @@ func (t *batch) row(sequence, tokens, keyHead, query int) (out, spread []float64
 			}
 		}
 	}
-	each(func(p, v float64, d int) { out[d] += p * v })
-	each(func(p, v float64, d int) { spread[d] += p * math.Abs(v-out[d]) })
+	forEach(func(p, v float64, d int) { out[d] += p * v })
+	forEach(func(p, v float64, d int) { spread[d] += p * math.Abs(v-out[d]) })
 	return out, spread
 }
 
@@ -156,10 +158,10 @@ func readHead(kind attention.DType, contents []byte, first int, head *[headSize]
 	}
 }
 
-// alone computes some chunks of some sequences again, each without the other sequences. A chunk is the last 1, 7, 37
-// or 512 queries of a sequence, if it has so many. alone reports whether all outputs have the same bits as in the
-// batch.
-func (t *batch) alone() bool {
+// batchInvariant computes some chunks of some sequences again, each without the other sequences. A chunk is the last 1,
+// 7, 37 or 512 queries of a sequence, if it has so many. batchInvariant reports whether all outputs have the same bits
+// as in the batch.
+func (t *batch) batchInvariant() bool {
 	for _, s := range checked(t.sequences) {
 		for _, chunk := range []int{1, 7, 37, 512} {
 			if chunk <= t.queries && !t.chunk(s, chunk) {
@@ -183,10 +185,10 @@ func (t *batch) chunk(sequence, tokens int) bool {
 
 // attentions returns the cases of decoding and of prefill. If small, they have fewer sequences and tokens.
 //
-// Decoding must reach a fraction of the rate of copies, and 0.98 of FlashInfer's rate; prefill must reach 0.85 of
-// FlashInfer's rate. This program does not run FlashInfer. Its rates on an H200 (commit fb28d724) are converted to
-// multiples of two rates: the rate of copies and the rate of PyTorch's flash attention. Both are measured here. On
-// the H200, the rate of copies was 4,220 GB/s.
+// Decoding must reach a fraction of the rate of copies, and 0.98 of FlashInfer's rate. Prefill must reach 0.85 of
+// FlashInfer's rate. This program does not run FlashInfer, but it has FlashInfer's rates on an H200 (commit fb28d724).
+// It assumes that on every GPU, FlashInfer decodes at the same fraction of the rate of copies as on the H200. There,
+// the rate of copies was 4,220 GB/s. For prefill, it assumes the same of the rate of PyTorch's flash attention.
 func attentions(small bool) (all []benchmark) {
 	add := func(a attended, required goal) {
 		if small {
@@ -200,13 +202,13 @@ func attentions(small bool) (all []benchmark) {
 	}
 	for _, c := range []struct {
 		attended
-		least, flashInfer float64 // a share of the rate of copies; GB/s
+		minimum, flashInfer float64 // a share of the rate of copies; GB/s
 	}{
 		{attended{4, 8, 64, 4096, 1, kernels.CacheAuto}, 0.95, 4095}, {attended{4, 8, 256, 1024, 1, kernels.CacheAuto}, 0.95, 3912}, {attended{4, 8, 16, 16384, 1, kernels.CacheAuto}, 0.95, 4079},
 		{attended{4, 8, 1, 32768, 1, kernels.CacheAuto}, 0.72, 2709}, {attended{4, 8, 8, 4096, 1, kernels.CacheAuto}, 0.72, 2715}, {attended{8, 8, 64, 4096, 1, kernels.CacheAuto}, 0.95, 4065},
 		{attended{8, 4, 64, 8192, 1, kernels.CacheAuto}, 0.95, 4110}, {attended{1, 32, 64, 1024, 1, kernels.CacheAuto}, 0.95, 4230}, {attended{1, 40, 16, 2048, 1, kernels.CacheAuto}, 0.95, 4154},
 	} {
-		add(c.attended, goal{max(c.least, 0.98*c.flashInfer/4220), ofCopy})
+		add(c.attended, goal{max(c.minimum, 0.98*c.flashInfer/4220), ofCopy})
 	}
 	for _, c := range []struct {
 		attended

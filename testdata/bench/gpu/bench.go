@@ -48,8 +48,8 @@ func must(err error) {
 	}
 }
 
-// the returns v. It panics with a failure if err is not nil.
-func the[T any](v T, err error) T {
+// mustGet returns v. It panics with a failure if err is not nil.
+func mustGet[T any](v T, err error) T {
 	must(err)
 	return v
 }
@@ -66,10 +66,10 @@ func caught(err *error) {
 
 func newBench(library string, small bool) (b *bench, err error) {
 	defer caught(&err)
-	driver := the(cuda.Open(library))
-	b = &bench{small: small, version: driver.Version(), rng: rand.New(rand.NewPCG(1, 2)), context: the(driver.NewContext(0))}
-	b.stream, b.start, b.end = the(b.context.NewStream()), the(b.context.NewEvent(true)), the(b.context.NewEvent(true))
-	b.set = the(kernels.Load(b.context))
+	driver := mustGet(cuda.Open(library))
+	b = &bench{small: small, version: driver.Version(), rng: rand.New(rand.NewPCG(1, 2)), context: mustGet(driver.NewContext(0))}
+	b.stream, b.start, b.end = mustGet(b.context.NewStream()), mustGet(b.context.NewEvent(true)), mustGet(b.context.NewEvent(true))
+	b.set = mustGet(kernels.Load(b.context))
 	return b, nil
 }
 
@@ -102,14 +102,14 @@ type prepared struct {
 	// check returns the largest error in the outputs of the first launch, as a multiple of the allowed error.
 	// All outputs are NaN before the launch.
 	check func() float64
-	// alone computes some rows again without the other rows. It reports whether their outputs have the same bits as
-	// with the other rows. alone may be nil.
-	alone func() bool
+	// batchInvariant computes some rows again without the other rows. It reports whether their outputs have the same
+	// bits as with the other rows. batchInvariant may be nil.
+	batchInvariant func() bool
 }
 
 type result struct {
 	seconds, bytes, flops, error float64
-	alone                        string
+	invariance                   string
 }
 
 const (
@@ -122,10 +122,10 @@ func (b *bench) measure(c benchmark) (r result, err error) {
 	defer caught(&err)
 	p := c.prepare(b)
 	b.run(p.kernel)
-	r = result{bytes: p.bytes, flops: p.flops, error: p.check(), alone: "-"}
-	if p.alone != nil {
-		if r.alone = equal; !p.alone() {
-			r.alone = different
+	r = result{bytes: p.bytes, flops: p.flops, error: p.check(), invariance: "-"}
+	if p.batchInvariant != nil {
+		if r.invariance = equal; !p.batchInvariant() {
+			r.invariance = different
 		}
 	}
 	r.seconds = b.time(func() error { return p.kernel.Launch(b.set, b.stream) })
@@ -145,7 +145,7 @@ func (b *bench) time(launch func() error) float64 {
 			must(launch())
 		}
 		must(errors.Join(b.stream.Record(b.end), b.end.Synchronize()))
-		return float64(the(b.end.Elapsed(b.start))) / 1e3 / float64(launches)
+		return float64(mustGet(b.end.Elapsed(b.start))) / 1e3 / float64(launches)
 	}
 	rounds, launches := 9, 1
 	if b.small {
@@ -179,7 +179,7 @@ func (b *bench) copyRate() (rate float64, err error) {
 // alloc returns memory that is freed after the case. All its bytes are 0xff, so that it has NaN whether it is read
 // as numbers of 16, 32 or 64 bits.
 func (b *bench) alloc(size int) *cuda.Memory {
-	m := the(b.context.Alloc(size))
+	m := mustGet(b.context.Alloc(size))
 	b.memory = append(b.memory, m)
 	b.fill(m, 0, size)
 	return m
@@ -201,8 +201,9 @@ func contents(m *cuda.Memory, offset, size int) []byte {
 	return got
 }
 
-// random returns n random F16 numbers with standard deviation 1: their bytes, and a copy on the GPU. A long
-// array repeats every 2^22 + 8 elements, which is not a multiple of the length of a row.
+// random returns the bytes of n random F16 numbers with standard deviation 1, and a copy of them on the GPU. After
+// 2^22 + 8 numbers, the array repeats from its beginning. This is not a multiple of the length of a row, so a row does
+// not repeat an earlier one.
 func (b *bench) random(n int) ([]byte, *cuda.Memory) {
 	return b.randomOf(kernels.CacheAuto, n)
 }
@@ -210,11 +211,11 @@ func (b *bench) random(n int) ([]byte, *cuda.Memory) {
 func (b *bench) randomOf(cache kernels.CacheType, n int) ([]byte, *cuda.Memory) {
 	kind := cpuTypes[cache]
 	period, contents := (1<<22+8)*kind.Size(), make([]byte, kind.Size()*n)
-	for at := 0; at < min(len(contents), period); at += kind.Size() {
-		kind.Store(unsafe.Pointer(&contents[at]), float32(b.rng.NormFloat64()))
+	for offset := 0; offset < min(len(contents), period); offset += kind.Size() {
+		kind.Store(unsafe.Pointer(&contents[offset]), float32(b.rng.NormFloat64()))
 	}
-	for at := period; at < len(contents); at += period {
-		copy(contents[at:], contents[:period])
+	for offset := period; offset < len(contents); offset += period {
+		copy(contents[offset:], contents[:period])
 	}
 	return contents, b.upload(contents)
 }
@@ -222,11 +223,11 @@ func (b *bench) randomOf(cache kernels.CacheType, n int) ([]byte, *cuda.Memory) 
 var cpuTypes = map[kernels.CacheType]attention.DType{kernels.CacheAuto: attention.F16, kernels.CacheE4M3: attention.E4M3, kernels.CacheE5M2: attention.E5M2}
 
 func (b *bench) numbers(list any) cuda.Pointer {
-	return b.upload(the(binary.Append(nil, binary.LittleEndian, list))).Pointer()
+	return b.upload(mustGet(binary.Append(nil, binary.LittleEndian, list))).Pointer()
 }
 
-// at returns an element of memory that random made.
-func at(contents []byte, i int) float64 {
+// element returns number i of the F16 numbers in contents.
+func element(contents []byte, i int) float64 {
 	return float64(half.FromF16(binary.LittleEndian.Uint16(contents[2*i:])))
 }
 

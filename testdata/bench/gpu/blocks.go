@@ -10,22 +10,22 @@ import (
 )
 
 // swap returns a case that copies blocks between an array on the GPU and pinned host memory. The blocks are at random
-// places in the array and at consecutive places in host memory. The copy is to the GPU if in is true, and otherwise
+// places in the array and at consecutive places in host memory. The copy is to the GPU if toGPU is true, and otherwise
 // to the host.
-func swap(blocks, size int, in bool) benchmark {
+func swap(blocks, size int, toGPU bool) benchmark {
 	way := "out"
-	if in {
+	if toGPU {
 		way = "in"
 	}
 	name := fmt.Sprintf("swap_blocks_%s blocks=%d bytes=%d", way, blocks, size)
 	return benchmark{name: name, goal: goal{45, ofBus}, prepare: func(b *bench) prepared {
 		numbers, array := b.random(2 * blocks * size / 2) // twice as many as are swapped
-		host := the(b.context.AllocPinned(blocks * size))
+		host := mustGet(b.context.AllocPinned(blocks * size))
 		b.memory = append(b.memory, host)
 		var pairs []int32
 		places := b.rng.Perm(2 * blocks)[:blocks]
 		for i, block := range places {
-			if in {
+			if toGPU {
 				pairs = append(pairs, int32(i), int32(block))
 			} else {
 				pairs = append(pairs, int32(block), int32(i))
@@ -37,11 +37,11 @@ func swap(blocks, size int, in bool) benchmark {
 		return prepared{
 			bytes: float64(blocks * size),
 			kernel: kernels.SwapBlocks{Blocks: kernels.Blocks{Arrays: b.numbers([]uint64{uint64(array.Pointer())}), Count: 1, BlockBytes: size},
-				Host: host.Pointer(), Mapping: b.numbers(pairs), Pairs: blocks, In: in},
+				Host: host.Pointer(), Mapping: b.numbers(pairs), Pairs: blocks, In: toGPU},
 			check: func() float64 {
 				for i, block := range places {
-					there, got := host.Bytes()[i*size:][:size], contents(array, block*size, size)
-					if !bytes.Equal(there, got) || !in && !bytes.Equal(got, numbers[block*size:][:size]) {
+					onHost, got := host.Bytes()[i*size:][:size], contents(array, block*size, size)
+					if !bytes.Equal(onHost, got) || !toGPU && !bytes.Equal(got, numbers[block*size:][:size]) {
 						must(fmt.Errorf("block %d is not what was copied", block))
 					}
 				}
@@ -76,7 +76,7 @@ func write(cache kernels.CacheType, tokens, heads, size int) benchmark {
 						place := ((int(slots[token])/block*heads+head)*block + int(slots[token])%block) * size
 						want := make([]byte, kind.Size()*size)
 						for i := range size {
-							kind.Store(unsafe.Pointer(&want[kind.Size()*i]), float32(at(rows, token*width+head*size+i)))
+							kind.Store(unsafe.Pointer(&want[kind.Size()*i]), float32(element(rows, token*width+head*size+i)))
 						}
 						for _, cache := range caches {
 							if !bytes.Equal(contents(cache, kind.Size()*place, len(want)), want) {
@@ -102,10 +102,10 @@ func copyBlocks(count, arrays, size int) benchmark {
 			pointers = append(pointers, uint64(array.Pointer())+uint64(i*2*half))
 			b.fill(array, i*2*half, half)
 		}
-		from, to := b.rng.Perm(count), b.rng.Perm(count)
+		src, dst := b.rng.Perm(count), b.rng.Perm(count)
 		var pairs []int32
 		for i := range count {
-			pairs = append(pairs, int32(count+from[i]), int32(to[i]))
+			pairs = append(pairs, int32(count+src[i]), int32(dst[i]))
 		}
 		return prepared{
 			bytes: 2 * float64(arrays*half),
@@ -115,8 +115,8 @@ func copyBlocks(count, arrays, size int) benchmark {
 				for i := range arrays {
 					got := contents(array, i*2*half, half)
 					for j := range count {
-						if !bytes.Equal(got[to[j]*size:][:size], numbers[i*2*half+half+from[j]*size:][:size]) {
-							must(fmt.Errorf("block %d of array %d is not the one that was copied", to[j], i))
+						if !bytes.Equal(got[dst[j]*size:][:size], numbers[i*2*half+half+src[j]*size:][:size]) {
+							must(fmt.Errorf("block %d of array %d is not the one that was copied", dst[j], i))
 						}
 					}
 				}

@@ -24,15 +24,15 @@ func main() {
 	small := flag.Bool("small", false, "small cases, whose times mean nothing")
 	names := flag.Bool("cases", false, "print the cases and exit")
 	theirs := flag.String("theirs", "", "`file` with the times of compare.py")
-	within := flag.Duration("within", 0, "`time` after which no other case is begun; 0 means no limit")
+	limit := flag.Duration("within", 0, "`time` after which no other case is begun; 0 means no limit")
 	flag.Parse()
-	if err := run(*library, *small, *names, *theirs, *within); err != nil {
+	if err := run(*library, *small, *names, *theirs, *limit); err != nil {
 		fmt.Fprintln(os.Stderr, "gpu:", err)
 		os.Exit(1)
 	}
 }
 
-func run(library string, small, names bool, theirs string, within time.Duration) error {
+func run(library string, small, names bool, theirs string, limit time.Duration) error {
 	list := cases(small)
 	if names {
 		for _, c := range list {
@@ -48,15 +48,15 @@ func run(library string, small, names bool, theirs string, within time.Duration)
 	if err != nil {
 		return err
 	}
-	err = b.table(list, rivals, within)
+	err = b.table(list, rivals, limit)
 	return errors.Join(err, b.close())
 }
 
 // cases are all, or small ones for tests.
 func cases(small bool) []benchmark {
-	pick := func(normal, less int) int {
+	pick := func(normal, reduced int) int {
 		if small {
-			return less
+			return reduced
 		}
 		return normal
 	}

@@ -19,8 +19,8 @@ type product struct {
 }
 
 type matrixShape struct {
-	format                kernels.WeightFormat
-	outputs, columns, all int // all: rows of inputs, of which products use the last ones
+	format                      kernels.WeightFormat
+	outputs, columns, inputRows int // products use the last of the rows of inputs
 }
 
 func (c product) benchmark(required goal) benchmark {
@@ -33,14 +33,14 @@ func (c product) benchmark(required goal) benchmark {
 
 func (c product) prepare(b *bench) prepared {
 	m := b.matrixOf(c.matrixShape)
-	first := c.all - c.rows
+	first := c.inputRows - c.rows
 	run, out := m.batch(b, first, c.rows)
 	p := prepared{kernel: run, bytes: float64(m.PackedBytes() + 2*c.rows*(c.columns+c.outputs))}
 	if c.rows > 32 {
 		p.flops = 2 * float64(c.rows) * float64(c.outputs) * float64(c.columns)
 	}
 	p.check = func() float64 { return m.worst(contents(out, 0, out.Size()), first) }
-	p.alone = func() bool {
+	p.batchInvariant = func() bool {
 		got := contents(out, 0, out.Size())
 		same := bytes.Equal(got, m.results[2*first*c.outputs:])
 		for _, i := range checked(c.rows) {
@@ -55,10 +55,10 @@ func (c product) prepare(b *bench) prepared {
 type matrix struct {
 	matrixShape
 	kernels.Weights
-	file, in []byte // the weights as files have them, and inputs
-	inputs   *cuda.Memory
-	results  []byte
-	memory   closers
+	file, input []byte // the weights as files have them, and inputs
+	inputs      *cuda.Memory
+	results     []byte
+	memory      closers
 }
 
 // matrixOf returns a matrix of a shape. It keeps the last one, because consecutive cases often have the same shape.
@@ -69,10 +69,10 @@ func (b *bench) matrixOf(shape matrixShape) *matrix {
 	must(b.closeMatrix())
 	m := &matrix{matrixShape: shape, Weights: kernels.Weights{Format: shape.format, Outputs: shape.outputs, Columns: shape.columns}}
 	m.Packed = b.alloc(m.PackedBytes()).Pointer()
-	m.in, m.inputs = b.random(m.all * m.columns)
+	m.input, m.inputs = b.random(m.inputRows * m.columns)
 	kept := len(b.memory)
 	b.run(kernels.PackWeights{Weights: m.Weights, Rows: m.makeFile(b).Pointer()})
-	m.results = m.compute(b, 0, m.all)
+	m.results = m.compute(b, 0, m.inputRows)
 	m.memory, b.memory = b.memory[:kept:kept], b.memory[kept:]
 	b.matrix = m
 	return m
@@ -88,7 +88,7 @@ func (b *bench) closeMatrix() error {
 
 // batch returns the product of some rows of the inputs, and the memory of its outputs, which is freed after the case.
 func (m *matrix) batch(b *bench, first, rows int) (p kernels.Product, out *cuda.Memory) {
-	plan := the(m.Plan(b.context.Device(), rows))
+	plan := mustGet(m.Plan(b.context.Device(), rows))
 	out = b.alloc(2 * rows * m.outputs)
 	p = kernels.Product{Weights: m.Weights, Out: out.Pointer(), In: m.inputs.Pointer() + cuda.Pointer(2*first*m.columns), Rows: rows, Plan: plan}
 	if plan.PartBytes > 0 {
@@ -113,9 +113,11 @@ func (m *matrix) compute(b *bench, first, rows int) []byte {
 // row in got is the output for row first of the inputs. worst fails if any output is NaN, because then no kernel
 // wrote it.
 //
-// An output may differ from a float64 sum by one unit in the last place, and by the float32 rounding errors of a
-// long sum. The kernels also round GGUF weights to F16. The errors of these weights are independent, so 4 times
-// F16's rounding error of the root of the sum of squares is allowed in addition.
+// An output is a sum of products of inputs and weights. It may differ from a float64 sum by one unit in the last
+// place, and by the float32 rounding errors of a long sum. The kernels also round GGUF weights to F16, with a relative
+// error of at most 2^-11. The errors of these weights are independent, so worst allows for them the additional error
+//
+//	4 * 2^-11 * sqrt(sum of the squared products)
 func (m *matrix) worst(got []byte, first int) (worst float64) {
 	for i := 0; i < len(got); i += 2 {
 		if binary.LittleEndian.Uint16(got[i:])&0x7fff > 0x7c00 {
@@ -133,14 +135,14 @@ func (m *matrix) worst(got []byte, first int) (worst float64) {
 		for _, row := range checked(len(got) / 2 / m.outputs) {
 			want, squares, size := 0.0, 0.0, 0.0
 			for k, w := range weights {
-				x := float64(w) * at(m.in, (first+row)*m.columns+k)
+				x := float64(w) * element(m.input, (first+row)*m.columns+k)
 				want, squares, size = want+x, squares+x*x, size+math.Abs(x)
 			}
 			allowed := 0x1p-10*math.Abs(want) + 2e-6*size + 1e-7
 			if m.format != kernels.Plain {
 				allowed += 4 * 0x1p-11 * math.Sqrt(squares)
 			}
-			worst = max(worst, math.Abs(at(got, row*m.outputs+output)-want)/allowed)
+			worst = max(worst, math.Abs(element(got, row*m.outputs+output)-want)/allowed)
 		}
 	}
 	return worst
@@ -160,8 +162,9 @@ func (m *matrix) makeFile(b *bench) (rows *cuda.Memory) {
 	return rows
 }
 
-// makeBlocks makes random blocks of GGUF weights. scales are the offsets of the F16 numbers in a block. A
-// long array repeats after an odd number of blocks.
+// makeBlocks makes random blocks of GGUF weights. scales are the offsets of the F16 numbers in a block. To save time,
+// only the first 2^14 + 1 blocks are drawn, and the array then repeats them. This is not a multiple of the number of
+// blocks in a row, so the rows of a copy differ from those before it.
 func (m *matrix) makeBlocks(b *bench, blocks, size int, scales ...int) *cuda.Memory {
 	const period = 1<<14 + 1
 	m.file = make([]byte, blocks*size)
@@ -170,12 +173,12 @@ func (m *matrix) makeBlocks(b *bench, blocks, size int, scales ...int) *cuda.Mem
 		for j := range block {
 			block[j] = byte(b.rng.Uint32())
 		}
-		for _, at := range scales {
-			binary.LittleEndian.PutUint16(block[at:], half.ToF16(float32(b.rng.NormFloat64()/32)))
+		for _, offset := range scales {
+			binary.LittleEndian.PutUint16(block[offset:], half.ToF16(float32(b.rng.NormFloat64()/32)))
 		}
 	}
-	for at := period * size; at < len(m.file); at += period * size {
-		copy(m.file[at:], m.file[:period*size])
+	for offset := period * size; offset < len(m.file); offset += period * size {
+		copy(m.file[offset:], m.file[:period*size])
 	}
 	return b.upload(m.file)
 }
@@ -189,7 +192,7 @@ func products(small bool) (all []benchmark) {
 	}
 	rows := []struct {
 		normal, small int
-		least         float64 // of cuBLAS's rate
+		minimum       float64 // of cuBLAS's rate
 	}{{1, 1, 1}, {8, 2, 1}, {16, 8, 1}, {32, 32, 1}, {64, 33, 0.7}, {128, 34, 0.7}, {256, 35, 0.7}, {2048, 66, 0.6}}
 	for i := range rows {
 		if small {
@@ -199,7 +202,7 @@ func products(small bool) (all []benchmark) {
 	largest := rows[len(rows)-1].normal
 	for _, s := range shapes {
 		for _, r := range rows {
-			all = append(all, product{matrixShape{kernels.Plain, s[0], s[1], largest}, r.normal}.benchmark(goal{r.least, "cuBLAS"}))
+			all = append(all, product{matrixShape{kernels.Plain, s[0], s[1], largest}, r.normal}.benchmark(goal{r.minimum, "cuBLAS"}))
 		}
 	}
 	for _, format := range []kernels.WeightFormat{kernels.Q8_0, kernels.Q4_K} {

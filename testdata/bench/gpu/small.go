@@ -38,14 +38,14 @@ func (r rowwise) prepare(b *bench) prepared {
 	p.check = func() (worst float64) {
 		for _, i := range checked(r.rows) {
 			got := row(i)
-			want := r.want(r, func(j int) float64 { return at(in, i*r.inputs+j) }, func(j int) float64 { return at(extra, j) })
+			want := r.want(r, func(j int) float64 { return element(in, i*r.inputs+j) }, func(j int) float64 { return element(extra, j) })
 			for j := range want {
-				worst = max(worst, units(at(got, j), want[j]))
+				worst = max(worst, units(element(got, j), want[j]))
 			}
 		}
 		return worst
 	}
-	p.alone = func() bool {
+	p.batchInvariant = func() bool {
 		for _, i := range checked(r.rows) {
 			before := row(i)
 			b.fill(out, 2*i*r.n, 2*r.n)
@@ -62,44 +62,44 @@ func (r rowwise) prepare(b *bench) prepared {
 func rowwises(pick func(normal, small int) int) []benchmark {
 	norm := rowwise{kernel: "rms_norm", rows: pick(4096, 3), n: pick(4096, 256)}
 	norm.inputs, norm.extra = norm.n, norm.n
-	norm.launch = func(r rowwise, rows int, out, in, weight cuda.Pointer) kernel {
-		return kernels.RMSNorm{Out: out, In: in, Weight: weight, Tokens: rows, N: r.n, Epsilon: 1e-5}
+	norm.launch = func(r rowwise, rows int, out, x, weight cuda.Pointer) kernel {
+		return kernels.RMSNorm{Out: out, In: x, Weight: weight, Tokens: rows, N: r.n, Epsilon: 1e-5}
 	}
-	norm.want = func(r rowwise, in, weight func(int) float64) []float64 {
+	norm.want = func(r rowwise, x, weight func(int) float64) []float64 {
 		squares, want := 0.0, make([]float64, r.n)
 		for j := range r.n {
-			squares += in(j) * in(j)
+			squares += x(j) * x(j)
 		}
 		for j := range want {
-			want[j] = in(j) / math.Sqrt(squares/float64(r.n)+float64(float32(1e-5))) * weight(j)
+			want[j] = x(j) / math.Sqrt(squares/float64(r.n)+float64(float32(1e-5))) * weight(j)
 		}
 		return want
 	}
 	layer := rowwise{kernel: "layer_norm", rows: norm.rows, n: norm.n, inputs: norm.n, extra: 2 * norm.n}
-	layer.launch = func(r rowwise, rows int, out, in, extra cuda.Pointer) kernel {
-		return kernels.LayerNorm{Out: out, In: in, Weight: extra, Bias: extra + cuda.Pointer(2*r.n), Rows: rows, N: r.n, Epsilon: 1e-5}
+	layer.launch = func(r rowwise, rows int, out, x, extra cuda.Pointer) kernel {
+		return kernels.LayerNorm{Out: out, In: x, Weight: extra, Bias: extra + cuda.Pointer(2*r.n), Rows: rows, N: r.n, Epsilon: 1e-5}
 	}
-	layer.want = func(r rowwise, in, extra func(int) float64) []float64 {
+	layer.want = func(r rowwise, x, extra func(int) float64) []float64 {
 		mean, variance, want := 0.0, 0.0, make([]float64, r.n)
 		for j := range r.n {
-			mean += in(j) / float64(r.n)
+			mean += x(j) / float64(r.n)
 		}
 		for j := range r.n {
-			variance += (in(j) - mean) * (in(j) - mean) / float64(r.n)
+			variance += (x(j) - mean) * (x(j) - mean) / float64(r.n)
 		}
 		for j := range want {
-			want[j] = (in(j)-mean)/math.Sqrt(variance+float64(float32(1e-5)))*extra(j) + extra(r.n+j)
+			want[j] = (x(j)-mean)/math.Sqrt(variance+float64(float32(1e-5)))*extra(j) + extra(r.n+j)
 		}
 		return want
 	}
 	sum := rowwise{kernel: "add", rows: norm.rows, n: norm.n, inputs: norm.n, extra: norm.n}
-	sum.launch = func(r rowwise, rows int, out, in, bias cuda.Pointer) kernel {
-		return kernels.Add{Out: out, In: in, Other: bias, Rows: rows, N: r.n, Scale: 1}
+	sum.launch = func(r rowwise, rows int, out, x, bias cuda.Pointer) kernel {
+		return kernels.Add{Out: out, In: x, Other: bias, Rows: rows, N: r.n, Scale: 1}
 	}
-	sum.want = func(r rowwise, in, bias func(int) float64) []float64 {
+	sum.want = func(r rowwise, x, bias func(int) float64) []float64 {
 		want := make([]float64, r.n)
 		for j := range want {
-			want[j] = in(j) + bias(j)
+			want[j] = x(j) + bias(j)
 		}
 		return want
 	}
@@ -114,24 +114,24 @@ func activations(pick func(normal, small int) int) (all []benchmark) {
 		halves   int // of a row of inputs
 		want     func(x, up float64) float64
 	}{
-		{kernels.SiLUAndMul, 2, func(x, up float64) float64 { return x * sigmoid(x) * up }},
-		{kernels.GELUTanhAndMul, 2, func(x, up float64) float64 { return gelu(x) * up }},
-		{kernels.SwiGLUOAIAndMul, 2, func(x, up float64) float64 {
-			x, up = min(x, 7), max(-7, min(up, 7))
-			return x * sigmoid(float64(float32(1.702))*x) * (up + 1)
+		{kernels.SiLUAndMul, 2, func(x, y float64) float64 { return x * sigmoid(x) * y }},
+		{kernels.GELUTanhAndMul, 2, func(x, y float64) float64 { return gelu(x) * y }},
+		{kernels.SwiGLUOAIAndMul, 2, func(x, y float64) float64 {
+			x, y = min(x, 7), max(-7, min(y, 7))
+			return x * sigmoid(float64(float32(1.702))*x) * (y + 1)
 		}},
 		{kernels.GELUNew, 1, func(x, _ float64) float64 { return gelu(x) }},
 		{kernels.ReLU, 1, func(x, _ float64) float64 { return max(x, 0) }},
 	} {
 		r := rowwise{kernel: string(f.function), rows: pick(2048, 3), n: pick(14336, 264)}
 		r.inputs = f.halves * r.n
-		r.launch = func(r rowwise, rows int, out, in, _ cuda.Pointer) kernel {
-			return kernels.Activation{Function: f.function, Out: out, In: in, Rows: rows, N: r.n}
+		r.launch = func(r rowwise, rows int, out, x, _ cuda.Pointer) kernel {
+			return kernels.Activation{Function: f.function, Out: out, In: x, Rows: rows, N: r.n}
 		}
-		r.want = func(r rowwise, in, _ func(int) float64) []float64 {
+		r.want = func(r rowwise, x, _ func(int) float64) []float64 {
 			want := make([]float64, r.n)
 			for j := range want {
-				want[j] = f.want(in(j), in((f.halves-1)*r.n+j))
+				want[j] = f.want(x(j), x((f.halves-1)*r.n+j))
 			}
 			return want
 		}
@@ -154,8 +154,8 @@ func embedding(rows, vocabulary, n int) benchmark {
 			check: func() float64 {
 				got := contents(out, 0, out.Size())
 				for i := range rows * n {
-					if want := at(numbers, int(tokens[i/n])*n+i%n); at(got, i) != want {
-						must(fmt.Errorf("element %d of row %d is %v, want %v", i%n, i/n, at(got, i), want))
+					if want := element(numbers, int(tokens[i/n])*n+i%n); element(got, i) != want {
+						must(fmt.Errorf("element %d of row %d is %v, want %v", i%n, i/n, element(got, i), want))
 					}
 				}
 				return 0
@@ -215,13 +215,13 @@ func rotary(tokens, heads int) benchmark {
 					got := contents(rows, 2*token*width, 2*width)
 					for i := range width {
 						head, pair := i/headSize*headSize, i%(headSize/2)
-						x, y := at(before, token*width+head+pair), at(before, token*width+head+pair+headSize/2)
+						x, y := element(before, token*width+head+pair), element(before, token*width+head+pair+headSize/2)
 						cos, sin := float64(table[token*headSize+pair]), float64(table[token*headSize+headSize/2+pair])
 						want := x*cos - y*sin
 						if i%headSize >= headSize/2 {
 							want = y*cos + x*sin
 						}
-						worst = max(worst, units(at(got, i), want))
+						worst = max(worst, units(element(got, i), want))
 					}
 				}
 				return worst

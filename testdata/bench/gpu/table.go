@@ -10,8 +10,8 @@ import (
 
 // A goal is the rate that a kernel must reach, as a multiple of another rate.
 type goal struct {
-	least float64
-	of    string // ofCopy, ofBus, or a way of compare.py
+	minimum   float64
+	reference string // ofCopy, ofBus, or a way of compare.py
 }
 
 const (
@@ -21,15 +21,15 @@ const (
 
 // reached returns the rate as a multiple of the goal's rate, or 0 if the goal's rate was not measured.
 func (g goal) reached(r result, copied float64, rivals []goals.Rival) float64 {
-	switch g.of {
+	switch g.reference {
 	case ofCopy:
 		return r.bytes / r.seconds / copied
 	case ofBus:
 		return r.bytes / r.seconds / 1e9
 	}
-	for _, other := range rivals {
-		if other.Way == g.of {
-			return other.Seconds / r.seconds
+	for _, rival := range rivals {
+		if rival.Way == g.reference {
+			return rival.Seconds / r.seconds
 		}
 	}
 	return 0
@@ -37,22 +37,22 @@ func (g goal) reached(r result, copied float64, rivals []goals.Rival) float64 {
 
 // A table is printed row by row.
 type table struct {
-	b      *bench
-	copied float64 // bytes per second
-	rivals map[string][]goals.Rival
-	until  time.Time // later rows are not measured, unless it is zero
-	tally  goals.Tally
-	wrong  []error
+	b        *bench
+	copied   float64 // bytes per second
+	rivals   map[string][]goals.Rival
+	deadline time.Time // later rows are not measured, unless it is zero
+	tally    goals.Tally
+	errs     []error
 }
 
 const rowFormat = "%-52s %10s %10s %7s  %-26s %7s %-9s %s\n"
 
 // table measures all cases and prints a row for each. It returns the errors of all cases that were wrong or
 // could not be measured.
-func (b *bench) table(list []benchmark, rivals map[string][]goals.Rival, within time.Duration) error {
+func (b *bench) table(list []benchmark, rivals map[string][]goals.Rival, limit time.Duration) error {
 	t := &table{b: b, rivals: rivals}
-	if within > 0 {
-		t.until = time.Now().Add(within)
+	if limit > 0 {
+		t.deadline = time.Now().Add(limit)
 	}
 	var err error
 	if t.copied, err = b.copyRate(); err != nil {
@@ -64,10 +64,10 @@ func (b *bench) table(list []benchmark, rivals map[string][]goals.Rival, within 
 	fmt.Printf(rowFormat, "kernel", "us", "rate", "of copy", "against PyTorch", "error", "alone", "required")
 	for _, c := range list {
 		if err := t.row(c); err != nil {
-			t.wrong = append(t.wrong, fmt.Errorf("%s: %w", c.name, err))
+			t.errs = append(t.errs, fmt.Errorf("%s: %w", c.name, err))
 			fmt.Printf("%-52s %v\n", c.name, err)
 			if b.broken(err) {
-				return errors.Join(t.wrong...)
+				return errors.Join(t.errs...)
 			}
 		}
 	}
@@ -77,10 +77,10 @@ func (b *bench) table(list []benchmark, rivals map[string][]goals.Rival, within 
 		"\nrequired: the least ratio, and whether it holds.")
 	fmt.Printf("%v\n\n", &t.tally)
 	if err := b.resources(); err != nil {
-		t.wrong = append(t.wrong, err)
+		t.errs = append(t.errs, err)
 	}
-	if t.wrong != nil {
-		return errors.Join(t.wrong...)
+	if t.errs != nil {
+		return errors.Join(t.errs...)
 	}
 	fmt.Println("all right")
 	return nil
@@ -88,7 +88,7 @@ func (b *bench) table(list []benchmark, rivals map[string][]goals.Rival, within 
 
 // row measures a case and prints its row. If the case cannot be measured, it returns an error and prints nothing.
 func (t *table) row(c benchmark) error {
-	if !t.until.IsZero() && !time.Now().Before(t.until) {
+	if !t.deadline.IsZero() && !time.Now().Before(t.deadline) {
 		return errors.New("not measured: the time is over")
 	}
 	r, err := t.b.measure(c)
@@ -100,15 +100,15 @@ func (t *table) row(c benchmark) error {
 		rate, share = fmt.Sprintf("%.0f TF/s", r.flops/r.seconds/1e12), "-"
 	}
 	rivals := "-"
-	for i, other := range t.rivals[c.name] {
+	for i, rival := range t.rivals[c.name] {
 		if i == 0 {
 			rivals = ""
 		}
-		rivals += fmt.Sprintf("%s %.2f ", other.Way, other.Seconds/r.seconds)
+		rivals += fmt.Sprintf("%s %.2f ", rival.Way, rival.Seconds/r.seconds)
 	}
-	fmt.Printf(rowFormat, c.name, fmt.Sprintf("%.1f", r.seconds*1e6), rate, share, rivals, fmt.Sprintf("%.3f", r.error), r.alone, t.judge(c, r))
-	if !(r.error <= 1) || r.alone == different {
-		t.wrong = append(t.wrong, fmt.Errorf("%s: error %.3f, alone: %s", c.name, r.error, r.alone))
+	fmt.Printf(rowFormat, c.name, fmt.Sprintf("%.1f", r.seconds*1e6), rate, share, rivals, fmt.Sprintf("%.3f", r.error), r.invariance, t.judge(c, r))
+	if !(r.error <= 1) || r.invariance == different {
+		t.errs = append(t.errs, fmt.Errorf("%s: error %.3f, alone: %s", c.name, r.error, r.invariance))
 	}
 	return nil
 }
@@ -116,14 +116,14 @@ func (t *table) row(c benchmark) error {
 // judge also counts the goals.
 func (t *table) judge(c benchmark, r result) string {
 	g := c.goal
-	if g.of == "" {
+	if g.reference == "" {
 		return "-"
 	}
-	required := fmt.Sprintf("%.2f of %s", g.least, g.of)
-	if g.of == ofBus {
-		required = fmt.Sprintf("%.0f GB/s", g.least)
+	required := fmt.Sprintf("%.2f of %s", g.minimum, g.reference)
+	if g.reference == ofBus {
+		required = fmt.Sprintf("%.0f GB/s", g.minimum)
 	}
-	return t.tally.Judge(required, g.least, g.reached(r, t.copied, t.rivals[c.name]))
+	return t.tally.Judge(required, g.minimum, g.reached(r, t.copied, t.rivals[c.name]))
 }
 
 func (b *bench) resources() error {

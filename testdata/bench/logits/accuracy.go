@@ -60,8 +60,8 @@ func printRow(name string, p, exact []float64, vocab int) {
 	for row := 0; row < len(p); row += vocab {
 		best, want := 0, 0
 		for k, v := range p[row:][:vocab] {
-			off := math.Abs(v - exact[row+k])
-			largest, sum = max(largest, off), sum+off
+			diff := math.Abs(v - exact[row+k])
+			largest, sum = max(largest, diff), sum+diff
 			if v > p[row+best] {
 				best = k
 			}

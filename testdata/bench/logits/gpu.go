@@ -14,19 +14,19 @@ import (
 	"llmmemory/testdata/bench/runner"
 )
 
-// onGPU does what logProbs does, on the first GPU of a driver, with activations, keys and values of the type kind.
-func onGPU(driver, path string, n int, kind string) (p []float64, err error) {
+// onGPU does what logProbs does, on the first GPU of a driver. dtype is the type of activations, keys and values.
+func onGPU(driver, path string, n int, dtype string) (p []float64, err error) {
 	d, pool, g := fatal.Get(gpu.Open(driver, 0)), fatal.Get(parallel.New(1)), fatal.Get(weights.OpenGGUF(path))
 	defer func() {
 		pool.Close()
 		err = errors.Join(err, g.Close(), d.Close())
 	}()
-	var on *gpu.Model
+	var loaded *gpu.Model
 	m, err := model.OpenGGUF(g, pool, model.Part{}, model.LoadOn(func(c *model.Config, s *model.Sources) (err error) {
-		if on, err = d.NewModel(c, gpu.CacheTypes["auto"]); err != nil {
+		if loaded, err = d.NewModel(c, gpu.CacheTypes["auto"]); err != nil {
 			return err
 		}
-		return on.Load(s, kind, pool, func(int, int) {})
+		return loaded.Load(s, dtype, pool, func(int, int) {})
 	}))
 	if err != nil {
 		return nil, err
@@ -36,17 +36,17 @@ func onGPU(driver, path string, n int, kind string) (p []float64, err error) {
 	for i := range m.NumLayers {
 		c.Places = append(c.Places, model.Place{Layer: i})
 	}
-	c.Store.Shape = fatal.Get(on.KVShape(runner.BlockSize))
-	r := fatal.Get(on.NewRunner(c))
+	c.Store.Shape = fatal.Get(loaded.KVShape(runner.BlockSize))
+	r := fatal.Get(loaded.NewRunner(c))
 	b := prompt(n, m.VocabSize)
 	fatal.If(r.Forward(b))
-	for from := 0; from < n; from += c.MaxLogits() {
-		for _, v := range fatal.Get(r.ComputeLogits(b, from, min(from+c.MaxLogits(), n))) {
+	for start := 0; start < n; start += c.MaxLogits() {
+		for _, v := range fatal.Get(r.ComputeLogits(b, start, min(start+c.MaxLogits(), n))) {
 			p = append(p, float64(v))
 		}
 	}
 	for row := range slices.Chunk(p, m.VocabSize) {
 		normalize(row)
 	}
-	return p, errors.Join(r.Close(), on.Close(), m.Close())
+	return p, errors.Join(r.Close(), loaded.Close(), m.Close())
 }

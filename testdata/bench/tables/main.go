@@ -1,6 +1,6 @@
 // Command tables reads the output of go test -bench, and prints tables with a row for each benchmark and the median
-// of each metric over repeated runs. With -json it also writes measurements. llmsim figures draws them beside the
-// paper's figures 18a and 19:
+// of each metric over repeated runs. With -json it also writes the measurements to a file. The command "llmsim figures"
+// draws them beside the paper's figures 18a and 19:
 //
 //	go test -run '^$' -bench 'Paged|BlockSize' ./internal/serving/kvstore | go run ./testdata/bench/tables -json FILE -machine TEXT
 package main
@@ -60,9 +60,9 @@ func (r *result) median(unit string) float64 {
 var line = regexp.MustCompile(`^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
 
 // read returns the results in the order of the output. It ends the program if a test failed.
-func read(in io.Reader) (results []*result) {
+func read(r io.Reader) (results []*result) {
 	byName := map[string]*result{}
-	lines := bufio.NewScanner(in)
+	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		text := lines.Text()
 		if strings.HasPrefix(text, "FAIL") || strings.HasPrefix(text, "--- FAIL") {
@@ -90,21 +90,21 @@ func read(in io.Reader) (results []*result) {
 	return results
 }
 
-func print(out io.Writer, results []*result) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+func print(w io.Writer, results []*result) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	var units []string
 	for _, r := range results {
 		if !slices.Equal(units, r.units) {
 			units = r.units
-			fmt.Fprintf(w, "\n%s\t%s\t\n", "benchmark", strings.Join(units, "\t"))
+			fmt.Fprintf(table, "\n%s\t%s\t\n", "benchmark", strings.Join(units, "\t"))
 		}
-		fmt.Fprintf(w, "%s\t", r.name)
+		fmt.Fprintf(table, "%s\t", r.name)
 		for _, unit := range units {
-			fmt.Fprintf(w, "%.4g\t", r.median(unit))
+			fmt.Fprintf(table, "%.4g\t", r.median(unit))
 		}
-		fmt.Fprintln(w)
+		fmt.Fprintln(table)
 	}
-	fatal.If(w.Flush())
+	fatal.If(table.Flush())
 }
 
 // figures is the JSON of the measurements that llmsim figures draws. Times are in microseconds.
@@ -147,11 +147,11 @@ func newFigures(results []*result) *figures {
 		if n, _ := fmt.Sscanf(r.name, "BlockSize/decode/tokens=%d", &tokens); n == 1 {
 			f.Sizes = append(f.Sizes, &size{Tokens: tokens, Decode: r.median("us")})
 		} else if n, _ := fmt.Sscanf(r.name, "BlockSize/swap/tokens=%d", &tokens); n == 1 {
-			at := slices.IndexFunc(f.Sizes, func(s *size) bool { return s.Tokens == tokens })
-			if at < 0 {
+			i := slices.IndexFunc(f.Sizes, func(s *size) bool { return s.Tokens == tokens })
+			if i < 0 {
 				log.Fatalf("%s has no decode", r.name)
 			}
-			f.Sizes[at].Swap = r.median("us")
+			f.Sizes[i].Swap = r.median("us")
 		}
 	}
 	if len(f.Paged) == 0 || len(f.Sizes) == 0 {

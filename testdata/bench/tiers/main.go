@@ -56,15 +56,15 @@ func main() {
 	}
 	for range *rounds {
 		body := prompt(2048, 1)
-		note("computed", once(nil, body))
+		note("computed", askNew(nil, body))
 		fill(files, body)
-		once(files, body) // reads them into the page cache
-		note("files, in the page cache", once(files, body))
+		askNew(files, body) // reads them into the page cache
+		note("files, in the page cache", askNew(files, body))
 		drop(dir)
-		note("files, not in it", once(files, body))
+		note("files, not in it", askNew(files, body))
 		if *redis != "" {
 			fill(server, body)
-			note("Redis", once(server, body))
+			note("Redis", askNew(server, body))
 		}
 	}
 	shared(files)
@@ -81,8 +81,8 @@ func main() {
 	fmt.Printf("decoding with a tier: %.3f of the time without\n", median(times["decoding, files"])/median(times["decoding, no tier"]))
 }
 
-func median(all []time.Duration) float64 {
-	sorted := slices.Sorted(slices.Values(all))
+func median(times []time.Duration) float64 {
+	sorted := slices.Sorted(slices.Values(times))
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]).Seconds() / 2
 }
 
@@ -120,7 +120,7 @@ func metric(r *replica.Replica, name string) float64 {
 	return fatal.Get(strconv.ParseFloat(string(found[1]), 64))
 }
 
-func once(args []string, body string) time.Duration {
+func askNew(args []string, body string) time.Duration {
 	p := start(args)
 	defer p.Kill()
 	took, cached := ask(p, body)

@@ -19,9 +19,9 @@ type Rival struct {
 // It prints all other lines, which are comments after # or output of other programs. If file is "", there are no
 // rivals.
 func ReadRivals(file string) (map[string][]Rival, error) {
-	all := map[string][]Rival{}
+	rivals := map[string][]Rival{}
 	if file == "" {
-		return all, nil
+		return rivals, nil
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -39,29 +39,29 @@ func ReadRivals(file string) (map[string][]Rival, error) {
 			fmt.Printf("# %s: the seconds must be a number above 0\n", line)
 			continue
 		}
-		all[fields[0]] = append(all[fields[0]], Rival{fields[1], seconds})
+		rivals[fields[0]] = append(rivals[fields[0]], Rival{fields[1], seconds})
 	}
-	return all, nil
+	return rivals, nil
 }
 
 // A Tally counts goals.
-type Tally struct{ all, reached, unmeasured int }
+type Tally struct{ goals, reached, unmeasured int }
 
-// Judge counts a goal. It returns the text required, followed by whether ratio reaches least. A ratio of 0 means
-// that it could not be measured.
-func (t *Tally) Judge(required string, least, ratio float64) string {
-	t.all++
+// Judge counts a goal. The text goal describes it. Judge returns this text, followed by a verdict: yes if ratio is at
+// least minimum, and NO if it is not. A ratio of 0 could not be measured; the verdict is "not compared".
+func (t *Tally) Judge(goal string, minimum, ratio float64) string {
+	t.goals++
 	switch {
 	case ratio == 0:
 		t.unmeasured++
-		return required + ": not compared"
-	case ratio < least:
-		return required + ": NO"
+		return goal + ": not compared"
+	case ratio < minimum:
+		return goal + ": NO"
 	}
 	t.reached++
-	return required + ": yes"
+	return goal + ": yes"
 }
 
 func (t *Tally) String() string {
-	return fmt.Sprintf("%d of %d required ratios hold, %d could not be compared", t.reached, t.all, t.unmeasured)
+	return fmt.Sprintf("%d of %d required ratios hold, %d could not be compared", t.reached, t.goals, t.unmeasured)
 }

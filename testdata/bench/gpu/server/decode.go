@@ -15,28 +15,28 @@ import (
 
 const blockSize = 16
 
-func runnerConfig(on *gpu.Model, layers, blocks, sequences, tokens, longest int) (c engine.RunnerConfig, err error) {
+func runnerConfig(g *gpu.Model, layers, blocks, sequences, tokens, longest int) (c engine.RunnerConfig, err error) {
 	c = engine.RunnerConfig{Store: kvstore.Config{Layers: layers, NumBlocks: blocks}, MaxModelLen: longest, AskedModelLen: longest, MaxNumSeqs: sequences,
 		MaxNumBatchedTokens: tokens}
 	for i := range layers {
 		c.Places = append(c.Places, model.Place{Layer: i})
 	}
-	c.Store.Shape, err = on.KVShape(blockSize)
+	c.Store.Shape, err = g.KVShape(blockSize)
 	return c, err
 }
 
-// addSequence adds the tokens of a sequence, from position from on, to a batch. table is the block table of
-// the sequence; stride is the length of a block table in the batch.
-func addSequence(b *model.Batch, tokens []int32, from int, table []int32, stride int) {
+// addSequence adds tokens of a sequence to a batch. start is the position of the first of these tokens. table is the
+// block table of the sequence; stride is the length of a block table in the batch.
+func addSequence(b *model.Batch, tokens []int32, start int, table []int32, stride int) {
 	for i, token := range tokens {
-		p := from + i
+		p := start + i
 		b.Tokens, b.Positions = append(b.Tokens, token), append(b.Positions, int32(p))
 		b.Slots = append(b.Slots, int64(table[p/blockSize])*blockSize+int64(p%blockSize))
 	}
 	if len(b.QueryStart) == 0 {
 		b.QueryStart = append(b.QueryStart, 0)
 	}
-	b.QueryStart, b.SeqLens = append(b.QueryStart, int32(len(b.Tokens))), append(b.SeqLens, int32(from+len(tokens)))
+	b.QueryStart, b.SeqLens = append(b.QueryStart, int32(len(b.Tokens))), append(b.SeqLens, int32(start+len(tokens)))
 	b.BlockTables, b.TableStride = append(append(b.BlockTables, table...), make([]int32, stride-len(table))...), stride
 	b.Logits, b.LargestOnly = append(b.Logits, int32(len(b.Tokens)-1)), append(b.LargestOnly, true)
 }
@@ -53,8 +53,8 @@ func compute(r engine.ModelRunner, maxLogits int, b *model.Batch, tokens []int32
 // take waits for the oldest step that was launched, and appends the most likely next token of each sequence
 // to tokens.
 func take(r engine.ModelRunner, maxLogits int, b *model.Batch, tokens []int32) ([]int32, error) {
-	for from := 0; from < len(b.Logits); from += maxLogits {
-		if _, err := r.ComputeLogits(b, from, min(from+maxLogits, len(b.Logits))); err != nil {
+	for start := 0; start < len(b.Logits); start += maxLogits {
+		if _, err := r.ComputeLogits(b, start, min(start+maxLogits, len(b.Logits))); err != nil {
 			return tokens, err
 		}
 		tokens = append(tokens, r.Largest()...)
@@ -71,33 +71,33 @@ func (b *bench) decode() (err error) {
 	if err != nil {
 		return err
 	}
-	m, on, err := b.open(dir)
+	m, g, err := b.openModel(dir)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, on.Close()) }()
-	return errors.Join(b.decodeSteps(&s, m, on), b.idle(m, on))
+	defer func() { err = errors.Join(err, g.Close()) }()
+	return errors.Join(b.decodeSteps(&s, m, g), b.idle(m, g))
 }
 
 // decodeSteps measures decoding steps of batches of several sizes. All sequences have the same tokens, in
 // different blocks, so all must get the same next token.
-func (b *bench) decodeSteps(s *shape, m *model.Model, on *gpu.Model) (err error) {
+func (b *bench) decodeSteps(s *shape, m *model.Model, g *gpu.Model) (err error) {
 	counts, length := []int{1, 16, 64, 256}, b.pick(1024, 20)
 	if b.small {
 		counts = []int{1, 2, 3, 5}
 	}
-	most, perSequence := counts[len(counts)-1], (length+blockSize-1)/blockSize
-	c, err := runnerConfig(on, m.NumLayers, most*perSequence, most, length, length)
+	largest, perSequence := counts[len(counts)-1], (length+blockSize-1)/blockSize
+	c, err := runnerConfig(g, m.NumLayers, largest*perSequence, largest, length, length)
 	if err != nil {
 		return err
 	}
-	r, err := on.NewRunner(c)
+	r, err := g.NewRunner(c)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	rnd := rand.New(rand.NewPCG(3, 4))
-	tokens, table := randomTokens(rnd, length, m.VocabSize), make([]int32, most*perSequence)
+	tokens, table := randomTokens(rnd, length, m.VocabSize), make([]int32, largest*perSequence)
 	for i, place := range rnd.Perm(len(table)) {
 		table[i] = int32(place)
 	}
@@ -114,7 +114,7 @@ func (b *bench) decodeSteps(s *shape, m *model.Model, on *gpu.Model) (err error)
 	if err := r.CopyBlocks(copies); err != nil {
 		return err
 	}
-	least := []float64{0.72, 0.72, 0.65, 0.5}
+	minimums := []float64{0.72, 0.72, 0.65, 0.5}
 	unread := 2 * m.VocabSize * m.HiddenSize // the table of embeddings
 	for i, n := range counts {
 		var step model.Batch
@@ -126,9 +126,9 @@ func (b *bench) decodeSteps(s *shape, m *model.Model, on *gpu.Model) (err error)
 			return err
 		}
 		if slices.Contains(got, want[0]) && slices.Min(got) == slices.Max(got) {
-			bytes := float64(on.Bytes()-unread) + float64(n*length*s.kvBytes)
+			bytes := float64(g.Bytes()-unread) + float64(n*length*s.kvBytes)
 			b.row(fmt.Sprintf("decode step seqs=%d tokens=%d", n, length), fmt.Sprintf("%.2f ms, %.0f GB/s", 1e3*seconds, bytes/seconds/1e9),
-				bytes/seconds/b.copied, fmt.Sprintf("%.2f of copy", least[i]), least[i])
+				bytes/seconds/b.copied, fmt.Sprintf("%.2f of copy", minimums[i]), minimums[i])
 			continue
 		}
 		return fmt.Errorf("%d equal sequences get the tokens %v; one of them alone gets %d", n, got, want[0])
@@ -186,16 +186,17 @@ func (w *watched) NewRunner(c engine.RunnerConfig) (engine.DeviceRunner, error) 
 	return w.runner, err
 }
 
-// A watchedRunner adds up two times. all is the time from the end of one step to the end of the next. idle is the
-// part of it in which the GPU may have been idle: the part before the next step was launched. The part counts as
-// busy if a call had to wait for the previous step after that launch.
+// A watchedRunner adds up two times over the steps that count. total is the time from the end of the previous step to
+// the end of the step. idle is the part of total in which the GPU may have been idle before the step. This is the time
+// from the end of an earlier step to the launch of the step. But it is 0 if the runner had to wait for the previous step
+// after that launch, because the GPU was then busy at the launch.
 type watchedRunner struct {
 	engine.DeviceRunner
-	sequences int
-	flights   []flight // launched, and not ended
-	ended     time.Time
-	steps     int
-	idle, all time.Duration
+	sequences   int
+	flights     []flight // launched, and not ended
+	ended       time.Time
+	steps       int
+	idle, total time.Duration
 }
 
 type flight struct {
@@ -223,16 +224,16 @@ func (r *watchedRunner) launched(b *model.Batch, err error) error {
 }
 
 // forget discards the measurements. No step is in flight.
-func (r *watchedRunner) forget() { r.ended, r.steps, r.idle, r.all = time.Time{}, 0, 0, 0 }
+func (r *watchedRunner) forget() { r.ended, r.steps, r.idle, r.total = time.Time{}, 0, 0, 0 }
 
 // busyWait is the least duration of a call that counts as waiting for the GPU.
 const busyWait = 50 * time.Microsecond
 
-func (r *watchedRunner) ComputeLogits(b *model.Batch, from, to int) ([]float32, error) {
+func (r *watchedRunner) ComputeLogits(b *model.Batch, start, end int) ([]float32, error) {
 	begin := time.Now()
-	logits, err := r.DeviceRunner.ComputeLogits(b, from, to)
+	logits, err := r.DeviceRunner.ComputeLogits(b, start, end)
 	now := time.Now()
-	if to < len(b.Logits) {
+	if end < len(b.Logits) {
 		return logits, err
 	}
 	f := r.flights[0]
@@ -240,7 +241,7 @@ func (r *watchedRunner) ComputeLogits(b *model.Batch, from, to int) ([]float32, 
 		r.flights[0].idle = r.flights[0].launched.Sub(r.ended)
 	}
 	if f.counts {
-		r.all += now.Sub(r.ended)
+		r.total += now.Sub(r.ended)
 		r.idle += f.idle
 		r.steps++
 	}
@@ -248,9 +249,9 @@ func (r *watchedRunner) ComputeLogits(b *model.Batch, from, to int) ([]float32, 
 	return logits, err
 }
 
-func (b *bench) idle(m *model.Model, on *gpu.Model) (err error) {
+func (b *bench) idle(m *model.Model, g *gpu.Model) (err error) {
 	n, length, answer := b.pick(64, 3), b.pick(256, 10), b.pick(128, 6)
-	w := &watched{Model: on, sequences: n}
+	w := &watched{Model: g, sequences: n}
 	e, err := b.engine(m, w, engine.Config{KVCacheBytes: int64(n+1) * int64(length+answer+blockSize) * int64(llama(b.small).kvBytes), MaxModelLen: length + answer,
 		MaxNumSeqs: n, MaxNumBatchedTokens: b.pick(2048, 64)}, nil)
 	if err != nil {
@@ -272,7 +273,7 @@ func (b *bench) idle(m *model.Model, on *gpu.Model) (err error) {
 	if r.steps == 0 {
 		return fmt.Errorf("no step of %d sequences", n)
 	}
-	share := float64(r.idle) / float64(r.all)
+	share := float64(r.idle) / float64(r.total)
 	b.row(fmt.Sprintf("GPU idle between steps=%d seqs=%d", r.steps, n), fmt.Sprintf("%.2f %% at most, %.3f ms a step", 100*share, 1e3*r.idle.Seconds()/float64(r.steps)),
 		0.03/max(share, 1e-3), "at most 3 %", 1)
 	return nil

@@ -24,13 +24,13 @@ func (b *bench) engine(m *model.Model, d engine.Device, c engine.Config, o engin
 	return engine.New(c, o)
 }
 
-// answers sends all requests at once, and returns n answers to each. If until is not zero, it cancels the unfinished
+// answers sends all requests at once, and returns n answers to each. If deadline is not zero, it cancels the unfinished
 // requests at that time.
-func answers(e *engine.Engine, requests []request, n int, until time.Time) ([][][]int32, error) {
+func answers(e *engine.Engine, requests []request, n int, deadline time.Time) ([][][]int32, error) {
 	ctx := context.Background()
-	if !until.IsZero() {
+	if !deadline.IsZero() {
 		var cancel func()
-		ctx, cancel = context.WithDeadline(ctx, until)
+		ctx, cancel = context.WithDeadline(ctx, deadline)
 		defer cancel()
 	}
 	all, errs := make([][][]int32, len(requests)), make([]error, len(requests))
@@ -53,7 +53,7 @@ func answers(e *engine.Engine, requests []request, n int, until time.Time) ([][]
 	return all, errors.Join(errs...)
 }
 
-func read(ctx context.Context, s *engine.Stream, to [][]int32) error {
+func read(ctx context.Context, s *engine.Stream, dst [][]int32) error {
 	defer s.Cancel()
 	for {
 		events, err := s.Next(ctx)
@@ -68,7 +68,7 @@ func read(ctx context.Context, s *engine.Stream, to [][]int32) error {
 				return fmt.Errorf("answer %d: %w", event.Index, event.Err)
 			}
 			for _, t := range event.Tokens {
-				to[event.Index] = append(to[event.Index], t.ID)
+				dst[event.Index] = append(dst[event.Index], t.ID)
 			}
 		}
 	}

@@ -24,24 +24,24 @@ type load struct {
 	Name    string  `json:"name"`
 	Prompts []int   `json:"prompts"` // their lengths
 	New     int     `json:"new"`     // tokens of each answer
-	least   float64 // how many times as fast as transformers
+	minimum float64 // how many times as fast as transformers
 }
 
 func (b *bench) loads() (all []load) {
 	new := b.pick(128, 4)
 	for _, n := range []int{b.pick(64, 3), b.pick(256, 5)} {
-		l := load{Name: fmt.Sprintf("%d requests of %d to %d tokens, %d new", n, b.pick(64, 4), b.pick(1024, 40), new), New: new, least: 2}
+		l := load{Name: fmt.Sprintf("%d requests of %d to %d tokens, %d new", n, b.pick(64, 4), b.pick(1024, 40), new), New: new, minimum: 2}
 		for i := range n { // in an order like that of random requests
 			l.Prompts = append(l.Prompts, b.pick(64, 4)+i*37%n*b.pick(960, 36)/(n-1))
 		}
 		all = append(all, l)
 	}
 	length := b.pick(544, 22)
-	return append(all, load{Name: fmt.Sprintf("1 request of %d tokens, %d new", length, new), Prompts: []int{length}, New: new, least: 3})
+	return append(all, load{Name: fmt.Sprintf("1 request of %d tokens, %d new", length, new), Prompts: []int{length}, New: new, minimum: 3})
 }
 
-func (b *bench) work(to io.Writer) error {
-	return json.NewEncoder(to).Encode(map[string]any{"config": llama(b.small).config, "loads": b.loads()})
+func (b *bench) work(w io.Writer) error {
+	return json.NewEncoder(w).Encode(map[string]any{"config": llama(b.small).config, "loads": b.loads()})
 }
 
 // minute returns a context that ends programs after a minute, in case they hang. With -small it has no time limit.
@@ -162,31 +162,31 @@ func (b *bench) http() (err error) {
 	}
 	ctx, cancel := b.minute()
 	defer cancel()
-	on, err := b.serve(ctx, dir, b.limits()...)
+	llmserve, err := b.serve(ctx, dir, b.limits()...)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, on.stop()) }()
+	defer func() { err = errors.Join(err, llmserve.stop()) }()
 	send := float64(s.bytes()) / b.uploaded
-	b.row(fmt.Sprintf("start with %.1f GB of weights", float64(s.bytes())/1e9), fmt.Sprintf("%.2f s; to send them %.2f s", on.ready.Seconds(), send),
-		send/on.ready.Seconds(), fmt.Sprintf("at most %.1f times as long as sending", 1.5), 1/1.5)
-	fmt.Printf("  %s\n", strings.Join(on.loads, "; "))
+	b.row(fmt.Sprintf("start with %.1f GB of weights", float64(s.bytes())/1e9), fmt.Sprintf("%.2f s; to send them %.2f s", llmserve.ready.Seconds(), send),
+		send/llmserve.ready.Seconds(), fmt.Sprintf("at most %.1f times as long as sending", 1.5), 1/1.5)
+	fmt.Printf("  %s\n", strings.Join(llmserve.loads, "; "))
 	vocabulary := s.config["vocab_size"].(int)
 	for _, l := range b.loads() {
 		warm := load{Prompts: l.Prompts, New: 3}
-		if _, err := on.ask(ctx, &warm, vocabulary); err != nil {
+		if _, err := llmserve.ask(ctx, &warm, vocabulary); err != nil {
 			return err
 		}
-		took, err := on.ask(ctx, &l, vocabulary)
+		took, err := llmserve.ask(ctx, &l, vocabulary)
 		if err != nil {
 			return err
 		}
 		ratio, measured := 0.0, fmt.Sprintf("%.0f tokens/s", float64(len(l.Prompts)*l.New)/took.Seconds())
-		for _, other := range b.rivals[l.Name] {
-			ratio = other.Seconds / took.Seconds()
-			measured += fmt.Sprintf("; %s %.0f", other.Way, float64(len(l.Prompts)*l.New)/other.Seconds)
+		for _, rival := range b.rivals[l.Name] {
+			ratio = rival.Seconds / took.Seconds()
+			measured += fmt.Sprintf("; %s %.0f", rival.Way, float64(len(l.Prompts)*l.New)/rival.Seconds)
 		}
-		b.row(l.Name, measured, ratio, fmt.Sprintf("%.2f of transformers", l.least), l.least)
+		b.row(l.Name, measured, ratio, fmt.Sprintf("%.2f of transformers", l.minimum), l.minimum)
 	}
 	return nil
 }

@@ -1,8 +1,10 @@
 // Command server measures llmserve and its engine on a GPU, with models that have random weights, and prints
 // one table. .ci/gpu builds it and runs it on a machine with a GPU.
 //
-//	server -work              print the models and requests, for compare.py
-//	server -llmserve FILE     measure; -theirs, -within, -small and -driver are those of testdata/bench/gpu
+//	server -work                          print the models and requests, for compare.py
+//	server -llmserve FILE -llmsim FILE    measure, with these programs
+//
+// The flags -theirs, -within, -small and -driver have the same meaning as for the command testdata/bench/gpu.
 package main
 
 import (
@@ -25,10 +27,10 @@ type bench struct {
 	small            bool
 	library, dir     string
 	llmserve, llmsim string    // programs
-	until            time.Time // parts that need longer are not measured; zero means no limit
+	deadline         time.Time // parts that need longer are not measured; zero means no limit
 	rivals           map[string][]goals.Rival
 	tally            goals.Tally
-	wrong            []error
+	errs             []error
 	device           *gpu.Device
 	pool             *parallel.Pool
 	copied, uploaded float64 // bytes per second: read and written inside the GPU, and to the GPU
@@ -42,7 +44,7 @@ func main() {
 	flag.StringVar(&b.llmserve, "llmserve", "", "`program` llmserve")
 	flag.StringVar(&b.llmsim, "llmsim", "", "`program` llmsim")
 	work := flag.Bool("work", false, "print the loads and exit")
-	within := flag.Duration("within", 0, "`time` after which nothing else is begun; 0 means no limit")
+	limit := flag.Duration("within", 0, "`time` after which nothing else is begun; 0 means no limit")
 	flag.Parse()
 	if *work {
 		if err := b.work(os.Stdout); err != nil {
@@ -51,8 +53,8 @@ func main() {
 		}
 		return
 	}
-	if *within > 0 {
-		b.until = time.Now().Add(*within)
+	if *limit > 0 {
+		b.deadline = time.Now().Add(*limit)
 	}
 	if err := b.run(*theirs); err != nil {
 		fmt.Fprintln(os.Stderr, "server:", err)
@@ -85,28 +87,28 @@ func (b *bench) run(theirs string) (err error) {
 	b.part("paper", 45, func() error { return b.onGPU(b.paper) })
 	b.part("predict", 35, b.predict)
 	fmt.Printf("%v\n", &b.tally)
-	if b.wrong == nil {
+	if b.errs == nil {
 		fmt.Println("all right")
 	}
-	return errors.Join(b.wrong...)
+	return errors.Join(b.errs...)
 }
 
-// part measures one part, if at least the given seconds are left before b.until. It records an error of the part.
+// part measures one part, if at least the given seconds are left before b.deadline. It records an error of the part.
 func (b *bench) part(name string, seconds float64, measure func() error) {
 	err := errors.New("not measured: the time is over")
-	if !b.over(seconds) {
+	if !b.lacksTime(seconds) {
 		err = measure()
 	}
 	if err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n") // the others follow from it
-		b.wrong = append(b.wrong, fmt.Errorf("%s: %s", name, first))
+		b.errs = append(b.errs, fmt.Errorf("%s: %s", name, first))
 		fmt.Printf("%-52s %s\n", name, first)
 	}
 }
 
-// over reports whether fewer seconds are left.
-func (b *bench) over(seconds float64) bool {
-	return !b.until.IsZero() && time.Until(b.until).Seconds() < seconds
+// lacksTime reports whether fewer than the given seconds are left before b.deadline.
+func (b *bench) lacksTime(seconds float64) bool {
+	return !b.deadline.IsZero() && time.Until(b.deadline).Seconds() < seconds
 }
 
 func (b *bench) onGPU(f func() error) (err error) {
@@ -119,15 +121,15 @@ func (b *bench) onGPU(f func() error) (err error) {
 
 const rowFormat = "%-52s %-40s %7s  %s\n"
 
-// row prints a row and counts its goal: ratio must reach least, which required describes. If required is "", the row
-// has no goal. A ratio of 0 means that it was not measured.
-func (b *bench) row(name, measured string, ratio float64, required string, least float64) {
+// row prints a row and counts its goal: the ratio must be at least minimum. The text required describes the goal. If
+// this text is empty, the row has no goal. A ratio of 0 means that it was not measured.
+func (b *bench) row(name, measured string, ratio float64, required string, minimum float64) {
 	shown, verdict := "-", "-"
 	if ratio > 0 {
 		shown = fmt.Sprintf("%.2f", ratio)
 	}
 	if required != "" {
-		verdict = b.tally.Judge(required, least, ratio)
+		verdict = b.tally.Judge(required, minimum, ratio)
 	}
 	fmt.Printf(rowFormat, name, measured, shown, verdict)
 }
@@ -174,11 +176,11 @@ func (b *bench) rates() (err error) {
 		return err
 	}
 	defer stream.Close()
-	rate := func(copies int, each func() error) (float64, error) {
-		err := errors.Join(each(), stream.Synchronize())
+	rate := func(copies int, copyOnce func() error) (float64, error) {
+		err := errors.Join(copyOnce(), stream.Synchronize())
 		begin := time.Now()
 		for range copies {
-			err = errors.Join(err, each())
+			err = errors.Join(err, copyOnce())
 		}
 		err = errors.Join(err, stream.Synchronize())
 		return float64(copies*size) / time.Since(begin).Seconds(), err

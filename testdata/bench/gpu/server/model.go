@@ -16,16 +16,16 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// A shape describes a model with random weights: its config.json and its tensors. each and others have a line
-// for each tensor: its name, rows and columns. A vector has no columns. each describes one layer; % is the
-// layer's number.
+// A shape describes a model with random weights: its config.json and its tensors. layerTensors lists the tensors of one
+// layer, and otherTensors the tensors outside the layers. A line of a list has the name, the rows and the columns of a
+// tensor. The line of a vector has no columns. In names, % stands for the number of the layer.
 type shape struct {
-	config  map[string]any
-	layers  int
-	each    string
-	others  string
-	dtype   string // BF16 or F16
-	kvBytes int    // of the keys and values of a token
+	config       map[string]any
+	layers       int
+	layerTensors string
+	otherTensors string
+	dtype        string // BF16 or F16
+	kvBytes      int    // of the keys and values of a token
 }
 
 // llama returns the shape of a Llama, Llama-3-8B unless small.
@@ -39,7 +39,7 @@ func llama(small bool) shape {
 			"num_attention_heads": heads, "num_key_value_heads": kv, "head_dim": head, "intermediate_size": inter, "vocab_size": vocab,
 			"max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "rope_theta": 5e5, "hidden_act": "silu", "tie_word_embeddings": false},
 		layers: layers, dtype: "BF16", kvBytes: 2 * 2 * layers * kv * head,
-		each: fmt.Sprintf(`
+		layerTensors: fmt.Sprintf(`
 			model.layers.%%.input_layernorm.weight %[1]d
 			model.layers.%%.self_attn.q_proj.weight %[2]d %[1]d
 			model.layers.%%.self_attn.k_proj.weight %[3]d %[1]d
@@ -49,7 +49,7 @@ func llama(small bool) shape {
 			model.layers.%%.mlp.gate_proj.weight %[4]d %[1]d
 			model.layers.%%.mlp.up_proj.weight %[4]d %[1]d
 			model.layers.%%.mlp.down_proj.weight %[1]d %[4]d`, hidden, heads*head, kv*head, inter),
-		others: fmt.Sprintf(`
+		otherTensors: fmt.Sprintf(`
 			model.embed_tokens.weight %[1]d %[2]d
 			model.norm.weight %[2]d
 			lm_head.weight %[1]d %[2]d`, vocab, hidden),
@@ -68,7 +68,7 @@ func opt(small bool) shape {
 			"num_attention_heads": heads, "ffn_dim": 4 * hidden, "vocab_size": vocab, "max_position_embeddings": positions, "word_embed_proj_dim": hidden,
 			"do_layer_norm_before": true, "activation_function": "relu"},
 		layers: layers, dtype: "F16", kvBytes: 2 * 2 * layers * hidden,
-		each: fmt.Sprintf(`
+		layerTensors: fmt.Sprintf(`
 			model.decoder.layers.%%.self_attn_layer_norm.weight %[1]d
 			model.decoder.layers.%%.self_attn_layer_norm.bias %[1]d
 			model.decoder.layers.%%.self_attn.q_proj.weight %[1]d %[1]d
@@ -85,7 +85,7 @@ func opt(small bool) shape {
 			model.decoder.layers.%%.fc1.bias %[2]d
 			model.decoder.layers.%%.fc2.weight %[1]d %[2]d
 			model.decoder.layers.%%.fc2.bias %[1]d`, hidden, 4*hidden),
-		others: fmt.Sprintf(`
+		otherTensors: fmt.Sprintf(`
 			model.decoder.embed_tokens.weight %[1]d %[2]d
 			model.decoder.embed_positions.weight %[3]d %[2]d
 			model.decoder.final_layer_norm.weight %[2]d
@@ -99,7 +99,8 @@ type entry struct {
 	Offsets [2]int `json:"data_offsets"`
 }
 
-// ones is the number of ones at the start of the data. Weights of norms are there.
+// ones is how many elements at the start of the data are 1. The weights of all norms lie in this part of the data, so
+// that norms do not scale.
 const ones = 1 << 16
 
 // entries returns the header of the safetensors file, and the number of elements in its data. All tensors overlap in
@@ -112,20 +113,20 @@ func (s *shape) entries() (all map[string]entry, elements int) {
 			fields := strings.Fields(line)
 			name := strings.ReplaceAll(fields[0], "%", layer)
 			n, _ := fmt.Sscan(strings.Join(fields[1:], " "), &rows, &columns)
-			at, size, sizes := ones+len(all)*40503%ones, rows, []int{rows}
+			start, size, sizes := ones+len(all)*40503%ones, rows, []int{rows}
 			if n == 2 {
 				size, sizes = rows*columns, []int{rows, columns}
 			} else if strings.HasSuffix(name, "norm.weight") {
-				at = 0
+				start = 0
 			}
-			all[name] = entry{s.dtype, sizes, [2]int{2 * at, 2 * (at + size)}}
-			elements = max(elements, at+size)
+			all[name] = entry{s.dtype, sizes, [2]int{2 * start, 2 * (start + size)}}
+			elements = max(elements, start+size)
 		}
 	}
 	for i := range s.layers {
-		add(s.each, fmt.Sprint(i))
+		add(s.layerTensors, fmt.Sprint(i))
 	}
-	add(s.others, "")
+	add(s.otherTensors, "")
 	return all, elements
 }
 
@@ -214,13 +215,13 @@ func tokenizerFile() []byte {
 	return text
 }
 
-func (b *bench) open(dir string) (*model.Model, *gpu.Model, error) {
-	var on *gpu.Model
+func (b *bench) openModel(dir string) (*model.Model, *gpu.Model, error) {
+	var g *gpu.Model
 	m, err := model.OpenFolder(dir, b.pool, model.Part{}, model.LoadOn(func(c *model.Config, s *model.Sources) (err error) {
-		if on, err = b.device.NewModel(c, kernels.CacheAuto); err != nil {
+		if g, err = b.device.NewModel(c, kernels.CacheAuto); err != nil {
 			return err
 		}
-		return on.Load(s, "auto", b.pool, func(int, int) {})
+		return g.Load(s, "auto", b.pool, func(int, int) {})
 	}))
-	return m, on, err
+	return m, g, err
 }

@@ -19,7 +19,7 @@ type comparison struct {
 	*bench
 	shape
 	model        *model.Model
-	on           *gpu.Model
+	gpuModel     *gpu.Model
 	config       engine.RunnerConfig
 	runner       engine.ModelRunner
 	cacheBytes   int
@@ -48,7 +48,7 @@ func (b *bench) paper() (err error) {
 	if b.small {
 		c.unit, longest, c.limits.MaxNumBatchedTokens, c.cacheBytes = 32, 64, 64, 16*blockSize*c.kvBytes
 	}
-	if left := time.Until(b.until); !b.until.IsZero() {
+	if left := time.Until(b.deadline); !b.deadline.IsZero() {
 		if left > 100*time.Second {
 			left -= 45 * time.Second // for the next part
 		}
@@ -58,12 +58,12 @@ func (b *bench) paper() (err error) {
 	if err != nil {
 		return err
 	}
-	if c.model, c.on, err = b.open(dir); err != nil {
+	if c.model, c.gpuModel, err = b.openModel(dir); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.on.Close()) }()
+	defer func() { err = errors.Join(err, c.gpuModel.Close()) }()
 	c.blocks = c.cacheBytes / (blockSize * c.kvBytes)
-	if c.config, err = runnerConfig(c.on, c.layers, c.blocks, c.limits.MaxNumSeqs, c.limits.MaxNumBatchedTokens, longest); err != nil {
+	if c.config, err = runnerConfig(c.gpuModel, c.layers, c.blocks, c.limits.MaxNumSeqs, c.limits.MaxNumBatchedTokens, longest); err != nil {
 		return err
 	}
 	requests := c.drawn(b.pick(200, 20))
@@ -75,11 +75,11 @@ func (b *bench) paper() (err error) {
 	if err != nil {
 		return err
 	}
-	if c.runner, err = c.on.NewRunner(c.config); err != nil {
+	if c.runner, err = c.gpuModel.NewRunner(c.config); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.runner.Close()) }()
-	return errors.Join(c.one(requests, &first.progress, tokens), c.several(c.drawn(b.pick(60, 5))))
+	return errors.Join(c.compareSystems(requests, &first.progress, tokens), c.compareSharing(c.drawn(b.pick(60, 5))))
 }
 
 func (c *comparison) drawn(n int) (all []request) {
@@ -100,7 +100,7 @@ func (c *comparison) deadline(slices time.Duration) (t time.Time) {
 }
 
 func (c *comparison) engine(o *observed, requests []request) ([][][]int32, error) {
-	e, err := c.bench.engine(c.model, c.on, engine.Config{KVCacheBytes: int64(c.cacheBytes), MaxModelLen: c.config.MaxModelLen, MaxNumSeqs: c.limits.MaxNumSeqs,
+	e, err := c.bench.engine(c.model, c.gpuModel, engine.Config{KVCacheBytes: int64(c.cacheBytes), MaxModelLen: c.config.MaxModelLen, MaxNumSeqs: c.limits.MaxNumSeqs,
 		MaxNumBatchedTokens: c.limits.MaxNumBatchedTokens}, o)
 	if err != nil {
 		return nil, err
@@ -129,9 +129,9 @@ func (c *comparison) run(name string, requests []request, n int, slices time.Dur
 	return y, y.run(c.deadline(slices))
 }
 
-// one compares the systems on requests with one answer each. tokens has the answers of llmserve's engine, which all
-// other systems must generate too.
-func (c *comparison) one(requests []request, first *progress, tokens [][][]int32) error {
+// compareSystems compares the systems on requests with one answer each. tokens has the answers of llmserve's engine,
+// which all other systems must generate too.
+func (c *comparison) compareSystems(requests []request, first *progress, tokens [][][]int32) error {
 	mean := 0.0
 	for _, r := range requests {
 		mean += float64(r.output) / float64(len(requests))
@@ -155,11 +155,11 @@ func (c *comparison) one(requests []request, first *progress, tokens [][][]int32
 	}
 	for _, r := range []struct {
 		name, published string
-		least           float64
+		minimum         float64
 	}{{orcaOracle, "1.7 to 2.7", 1.5}, {orcaMax, "2.7 to 8", 2.5}} {
 		b := c.bench
 		b.row(blocksV1+" against "+r.name, fmt.Sprintf("%.3f and %.3f requests/s", first.rate()/mean, rates[r.name]/mean), first.rate()/rates[r.name],
-			fmt.Sprintf("%.2f (the paper: %s)", r.least, r.published), r.least)
+			fmt.Sprintf("%.2f (the paper: %s)", r.minimum, r.published), r.minimum)
 	}
 	return errors.Join(errs...)
 }
@@ -181,9 +181,9 @@ func (c *comparison) check(name string, requests []request, got, want [][][]int3
 	return nil
 }
 
-// several compares blocks with Orca's reservations on requests with several answers. Blocks let the answers
-// share their prompt.
-func (c *comparison) several(requests []request) error {
+// compareSharing compares blocks with Orca's reservations on requests with several answers. Blocks let the answers to a
+// request share the memory of their prompt.
+func (c *comparison) compareSharing(requests []request) error {
 	var errs []error
 	for _, n := range []int{2, 4, 6} {
 		shared, err := c.run(blocksSOSP, requests, n, 1)

@@ -10,18 +10,18 @@ import (
 // A progress counts the steps of a run. It measures rates only until all requests have begun, because from then on
 // fewer and fewer answers are generated at the same time.
 type progress struct {
-	all, begun    int // requests; the first token of an answer begins a request
-	steps         int
-	used, logical int // blocks in use over all steps, and entries of block tables
+	requests, begun int // a request has begun when it has the first token of an answer
+	steps           int
+	used, logical   int // blocks in use over all steps, and entries of block tables
 
-	since, last       time.Time // of what is measured
+	since, lastStep   time.Time // the beginning and the end of what is measured
 	measured          int       // steps
 	tokens, sequences int       // generated, and computed, over all measured steps
 }
 
 func (p *progress) begin(requests int) {
 	now := time.Now()
-	*p = progress{all: requests, since: now, last: now}
+	*p = progress{requests: requests, since: now, lastStep: now}
 }
 
 func (p *progress) note(u serve.Usage) {
@@ -33,26 +33,26 @@ func (p *progress) note(u serve.Usage) {
 // sequences. begun is the number of requests that had begun before the step.
 func (p *progress) stepped(tokens, sequences, begun int) {
 	p.steps++
-	if begun >= p.all {
+	if begun >= p.requests {
 		return
 	}
 	p.measured++
 	p.tokens += tokens
 	p.sequences += sequences
-	p.last = time.Now()
+	p.lastStep = time.Now()
 }
 
-func (p *progress) rate() float64 { return float64(p.tokens) / p.last.Sub(p.since).Seconds() }
+func (p *progress) rate() float64 { return float64(p.tokens) / p.lastStep.Sub(p.since).Seconds() }
 
 type observed struct {
 	engine.NoObserver
 	progress
-	before int // requests that had begun before the step
+	begunBefore int // requests that had begun before the step
 }
 
 func (o *observed) FirstToken(time.Duration) { o.begun++ }
 
 func (o *observed) Step(r engine.StepReport) {
-	o.stepped(r.GenerationTokens, r.Sampled, o.before)
-	o.before = o.begun
+	o.stepped(r.GenerationTokens, r.Sampled, o.begunBefore)
+	o.begunBefore = o.begun
 }

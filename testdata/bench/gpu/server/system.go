@@ -42,9 +42,9 @@ func newSystem(s *paper.Scheduler, copies bool, r engine.ModelRunner, c *engine.
 	return y, nil
 }
 
-func (y *system) run(until time.Time) error {
+func (y *system) run(deadline time.Time) error {
 	y.begin(len(y.requests))
-	for left := len(y.requests); left > 0 && (until.IsZero() || time.Now().Before(until)); {
+	for left := len(y.requests); left > 0 && (deadline.IsZero() || time.Now().Before(deadline)); {
 		it := &y.iteration
 		if err := y.scheduler.Step(it); err != nil {
 			return err
@@ -151,9 +151,9 @@ func (y *system) copyPrompts() error {
 	var pairs []kvstore.Pair
 	for _, p := range y.iteration.Prefills {
 		for s := 1; y.copies && s < p.Seqs; s++ {
-			from, to := y.table(p.ID, 0, p.Tokens), y.table(p.ID, s, p.Tokens)
-			for i := range from {
-				pairs = append(pairs, kvstore.Pair{Src: from[i], Dst: to[i]})
+			src, dst := y.table(p.ID, 0, p.Tokens), y.table(p.ID, s, p.Tokens)
+			for i := range src {
+				pairs = append(pairs, kvstore.Pair{Src: src[i], Dst: dst[i]})
 			}
 		}
 	}
