@@ -23,9 +23,9 @@ type mutant struct {
 
 var mutants = []mutant{
 	{"unhashed blocks go to the head of the queue", "vllm/v1/pool/pool.go",
-		"p.link(id, previous)\n\t\treturn id", "p.link(id, p.recs[p.end()].prev)\n\t\treturn previous", "p01"},
+		"p.link(id, prev)\n\t\treturn id", "p.link(id, p.recs[p.end()].prev)\n\t\treturn prev", "p01"},
 	{"blocks freed together keep their order", "vllm/v1/pool/pool.go",
-		"p.link(id, previous)\n\t\treturn id", "p.link(id, p.end())\n\t\treturn id", "p01"},
+		"p.link(id, prev)\n\t\treturn id", "p.link(id, p.end())\n\t\treturn id", "p01"},
 	{"a touched block leaves the queue", "vllm/v1/pool/pool.go",
 		"p.unlink(id)", "p.recs[id].count += 0", "p01"},
 	{"a popped block loses its keys", "vllm/v1/pool/pool.go",
@@ -81,7 +81,7 @@ var mutants = []mutant{
 	{"a state stored in this step is not hit", "vllm/v1/kvcache/mamba.go",
 		"n > 0 && c.justStored(g, hits[n-1])", "n > 0 && false", "s07 s09"},
 	{"the prompt's state moves to a copy", "vllm/v1/kvcache/mamba.go",
-		"c.pool.Move(own, private)", "_ = own", "s09"},
+		"c.pool.Move(src, dst)", "_ = src", "s09"},
 	{"no request is admitted after a preemption", "vllm/v1/sched/schedule.go",
 		"admits && !b.starved", "admits", "s01 s02 s03"},
 	{"a preempted request waits in front", "vllm/v1/sched/scheduler.go",
