@@ -157,7 +157,7 @@ func (d *drafts) add(i int, m *message) error {
 }
 
 func (d *drafts) addResult(name string, b *block) error {
-	to := draft{Message: chat.Message{Role: "tool", ToolCallID: b.ToolUseID}}
+	result := draft{Message: chat.Message{Role: "tool", ToolCallID: b.ToolUseID}}
 	if b.ToolUseID == "" {
 		return openai.Invalid("messages", "A tool_result of %s has no tool_use_id.", name)
 	}
@@ -166,9 +166,9 @@ func (d *drafts) addResult(name string, b *block) error {
 		if err != nil {
 			return err
 		}
-		to.texts = texts(blocks)
+		result.texts = texts(blocks)
 	}
-	*d = append(*d, to)
+	*d = append(*d, result)
 	return nil
 }
 

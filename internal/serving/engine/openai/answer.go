@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/serving/toolparser"
 )
 
-// An answer writes answers to a request as OpenAI's JSON, for completions or for chats.
+// An answer makes OpenAI's JSON from the parts of a job's answers, for completions or for chats.
 type answer struct {
 	server   *Server
 	chat     bool
@@ -114,22 +114,23 @@ func (s *Server) answer(chat bool, c *common, r *engine.Request) *answer {
 	return a
 }
 
-// withPrompt returns an answer for chats whose body also has the tokens and log probabilities of p's prompt. A stream
-// sends it once for each answer. For completions, withPrompt returns a unchanged.
+// withPrompt returns a copy of a for a chat whose prompt is p's prompt. The copy's body also has the tokens and log
+// probabilities of the prompt. A stream sends this body once for each choice. For completions, withPrompt returns a
+// itself.
 func (a *answer) withPrompt(p *part) *answer {
 	if !a.chat {
 		return a
 	}
-	to := *a
-	to.body.PromptLogprobs = p.promptLogprobs
+	changed := *a
+	changed.body.PromptLogprobs = p.promptLogprobs
 	if a.tokenIDs {
-		to.body.PromptTokenIDs = &p.prompt.tokens
+		changed.body.PromptTokenIDs = &p.prompt.tokens
 	}
-	return &to
+	return &changed
 }
 
-// with returns the body of an answer with the given choices. If u is not nil, the body has this usage.
-func (a *answer) with(u *usage, choices ...choice) answerBody {
+// withChoices returns the body of an answer with the given choices. If u is not nil, the body has this usage.
+func (a *answer) withChoices(u *usage, choices ...choice) answerBody {
 	b := a.body
 	b.Choices, b.Usage = append([]choice{}, choices...), u
 	return b

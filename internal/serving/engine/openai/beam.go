@@ -22,14 +22,15 @@ import (
 // twice as many as there are beams.
 const maxBeams = sampling.MaxLogprobs / 2
 
-// maxLengthPenalty is so small that the power of a length is finite.
+// maxLengthPenalty limits length_penalty. For the score of a beam, its log probability is divided by its length to the
+// power of length_penalty. The limit keeps this power finite.
 const maxLengthPenalty = 10
 
 // A beamField is a field of engine.Request for which beam search supports only certain values.
 type beamField struct {
 	field, param string // its names in Go and in JSON
 	supported    func(r *engine.Request) bool
-	instead      string // what to do instead, or ""
+	alternative  string // what to do instead, or ""
 }
 
 // beamFields lists the fields for which beam search supports only certain values. Beam search ranks beams by
@@ -55,8 +56,8 @@ func unsupportedByBeams(r *engine.Request) error {
 	for _, f := range beamFields {
 		switch {
 		case f.supported(r):
-		case f.instead != "":
-			return invalid(f.param, "%s is not supported with use_beam_search; %s.", f.param, f.instead)
+		case f.alternative != "":
+			return invalid(f.param, "%s is not supported with use_beam_search; %s.", f.param, f.alternative)
 		default:
 			return invalid(f.param, "%s is not supported with use_beam_search.", f.param)
 		}
@@ -298,7 +299,7 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, reques
 	u.CompletionTokens = out.made
 	u.TotalTokens = u.PromptTokens + u.CompletionTokens
 	recordUsage(w, u)
-	writeJSON(w, http.StatusOK, j.answer.withPrompt(&part{prompt: j.prompts[0]}).with(u, choices...))
+	writeJSON(w, http.StatusOK, j.answer.withPrompt(&part{prompt: j.prompts[0]}).withChoices(u, choices...))
 	return nil
 }
 

@@ -81,8 +81,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return data, s.countValues(data)
 }
 
-// receive reads a body and returns it in pieces, with the number of bytes. For each piece after the first shortBody
-// bytes, it first takes memory from s.bodies.
+// receive reads a body. It returns the pieces of the body and the number of bytes in them. The first shortBody bytes do
+// not count against s.bodies. For each later piece, receive takes memory from s.bodies before it reads the piece.
 func (s *Server) receive(w http.ResponseWriter, r *http.Request, h *share) (pieces [][]byte, n int, err error) {
 	body := http.MaxBytesReader(w, r.Body, s.config.MaxBody)
 	for n = 0; err == nil; {
@@ -96,13 +96,13 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, h *share) (piec
 			size = min(size, left+1) // one byte more, to reach the end of the body
 		}
 		piece := make([]byte, size)
-		at := 0
-		for at < size && err == nil {
+		filled := 0
+		for filled < size && err == nil {
 			var k int
-			k, err = body.Read(piece[at:])
-			at += k
+			k, err = body.Read(piece[filled:])
+			filled += k
 		}
-		pieces, n = append(pieces, piece[:at]), n+at
+		pieces, n = append(pieces, piece[:filled]), n+filled
 	}
 	if err == io.EOF {
 		err = nil

@@ -49,7 +49,7 @@ type share struct {
 	setDeadline func(time.Time) // sets the read deadline of the connection
 	deadline    time.Time
 	pieces      int
-	since       time.Time     // when it took the last piece
+	lastPiece   time.Time     // when it took the last piece
 	granted     chan struct{} // closed when the piece is granted for which the body waits; nil if it does not wait
 	waited      time.Duration
 	slow        bool // it was ended because it arrived slowly
@@ -135,7 +135,7 @@ func (m *bodyMemory) grant(h *share) bool {
 		return false
 	}
 	m.arriving[h] = true
-	h.since = time.Now()
+	h.lastPiece = time.Now()
 	return true
 }
 
@@ -148,9 +148,9 @@ func (m *bodyMemory) endSlow(waiting *share) {
 	var slowest *share
 	for h := range m.arriving {
 		switch {
-		case h.granted != nil, h.slow, time.Since(h.since) < pieceTime:
+		case h.granted != nil, h.slow, time.Since(h.lastPiece) < pieceTime:
 		case own && h.client != waiting.client && h != m.exempt:
-		case slowest == nil || h.since.Before(slowest.since):
+		case slowest == nil || h.lastPiece.Before(slowest.lastPiece):
 			slowest = h
 		}
 	}
@@ -160,7 +160,7 @@ func (m *bodyMemory) endSlow(waiting *share) {
 	}
 }
 
-// complete records that a body has arrived or failed. It reports whether endSlow has ended the body.
+// complete records that a body has arrived or failed. The result slow reports whether endSlow has stopped the body.
 func (m *bodyMemory) complete(h *share) (slow bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

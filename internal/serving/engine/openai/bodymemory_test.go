@@ -19,13 +19,13 @@ import (
 // A sentBody is the body of a request whose client has sent some of its pieces.
 type sentBody struct {
 	share
-	until time.Time // its deadline
+	deadline time.Time // its deadline
 }
 
 // sent takes pieces.
 func (m *bodyMemory) sent(t *testing.T, client string, pieces int) *sentBody {
 	b := &sentBody{share: share{client: client, maxTime: time.Hour}}
-	b.setDeadline = func(at time.Time) { b.until = at }
+	b.setDeadline = func(deadline time.Time) { b.deadline = deadline }
 	for range pieces {
 		require.NoError(t, m.take(t.Context(), &b.share))
 	}
@@ -39,8 +39,8 @@ func (m *bodyMemory) next(ctx context.Context, b *sentBody) <-chan error {
 	return done
 }
 
-// has reports what a take has returned, or that it waits.
-func has(done <-chan error) string {
+// outcome returns what a take has returned, or "waits" if the take has not returned yet.
+func outcome(done <-chan error) string {
 	synctest.Wait()
 	select {
 	case err := <-done:
@@ -55,8 +55,8 @@ func has(done <-chan error) string {
 
 const tested = 2 * shortBody // the limit is 14 pieces, of which one client may have 7; one body may exceed it until it is complete
 
-// Ensure that the bodies of one client take at most half of the memory. In addition, one body may always be
-// completed. They do not delay the bodies of other clients.
+// Ensure that the bodies of one client take at most half of the memory, so that they do not delay the bodies of other
+// clients. One body at a time, of any client, may take more than that.
 func TestAClientHasHalfOfTheMemoryOfBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newBodyMemory(tested)
@@ -64,16 +64,16 @@ func TestAClientHasHalfOfTheMemoryOfBodies(t *testing.T) {
 		more := m.sent(t, "a", 2)
 		require.NoError(t, m.take(t.Context(), &more.share), "as much as it needs")
 		waits := m.next(t.Context(), second)
-		require.Equal(t, "waits", has(waits))
+		require.Equal(t, "waits", outcome(waits))
 		other := m.sent(t, "b", 7)
 		m.complete(&more.share)
-		require.Equal(t, "waits", has(waits), "a complete body has its memory until it is decoded")
+		require.Equal(t, "waits", outcome(waits), "a complete body has its memory until it is decoded")
 		m.giveBack(&more.share)
-		require.Equal(t, "a piece", has(waits), "now it is the one that may have more")
+		require.Equal(t, "a piece", outcome(waits), "now it is the one that may have more")
 		waits = m.next(t.Context(), first)
-		require.Equal(t, "waits", has(waits))
+		require.Equal(t, "waits", outcome(waits))
 		m.giveBack(&second.share)
-		require.Equal(t, "a piece", has(waits))
+		require.Equal(t, "a piece", outcome(waits))
 		for _, b := range []*sentBody{first, other} {
 			m.giveBack(&b.share)
 		}
@@ -84,9 +84,8 @@ func TestAClientHasHalfOfTheMemoryOfBodies(t *testing.T) {
 	})
 }
 
-// Ensure that when bodies wait for memory, the server ends the slowest body. This is the body without new bytes for
-// the longest time. The server ends a body of another client only if the client of the waiting body has less than
-// half of the memory.
+// Ensure that when a body waits for memory, the server stops the body that has received nothing for the longest time.
+// If the client of the waiting body already has half of the memory, the server stops only a body of this client.
 func TestSlowBodiesAreEndedIfOthersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newBodyMemory(tested)
@@ -95,17 +94,17 @@ func TestSlowBodiesAreEndedIfOthersWait(t *testing.T) {
 		time.Sleep(time.Second)
 		slower := m.sent(t, "a", 7)
 		fast := m.sent(t, "a", 0)
-		require.True(t, slow.until.After(time.Now().Add(30*time.Minute)), "it may be slow if nobody waits")
+		require.True(t, slow.deadline.After(time.Now().Add(30*time.Minute)), "it may be slow if nobody waits")
 		waits := m.next(t.Context(), fast)
 		time.Sleep(pieceTime - time.Second/2)
 		require.True(t, slow.slow)
-		require.False(t, slow.until.After(time.Now()))
+		require.False(t, slow.deadline.After(time.Now()))
 		require.False(t, slower.slow, "it is slow for less time")
 		require.False(t, other.slow)
 		require.ErrorIs(t, m.take(t.Context(), &slow.share), errSlow, "also if a piece comes just then")
 		require.True(t, m.complete(&slow.share))
 		m.giveBack(&slow.share)
-		require.Equal(t, "a piece", has(waits))
+		require.Equal(t, "a piece", outcome(waits))
 		time.Sleep(time.Hour)
 		require.False(t, slower.slow, "nobody waits")
 
@@ -115,7 +114,7 @@ func TestSlowBodiesAreEndedIfOthersWait(t *testing.T) {
 		time.Sleep(pieceTime)
 		require.True(t, other.slow, "a client that has less than half gets the memory of all")
 		m.giveBack(&other.share)
-		require.Equal(t, "a piece", has(waits))
+		require.Equal(t, "a piece", outcome(waits))
 	})
 }
 
@@ -129,25 +128,25 @@ func TestABodyWaitsForMemoryForALimitedTime(t *testing.T) {
 		begin := time.Now()
 		waits := m.next(t.Context(), b)
 		time.Sleep(bodyWait - time.Second)
-		require.Equal(t, "waits", has(waits))
+		require.Equal(t, "waits", outcome(waits))
 		m.giveBack(&complete.share)
-		require.Equal(t, "a piece", has(waits))
-		require.Equal(t, begin.Add(time.Hour+bodyWait-time.Second), b.until)
+		require.Equal(t, "a piece", outcome(waits))
+		require.Equal(t, begin.Add(time.Hour+bodyWait-time.Second), b.deadline)
 
 		complete = m.sent(t, "a", 9)
 		m.complete(&complete.share)
 		waits = m.next(t.Context(), b)
 		time.Sleep(time.Second)
-		require.Equal(t, errBodies.Message, has(waits))
+		require.Equal(t, errBodies.Message, outcome(waits))
 		gone, leave := context.WithCancel(t.Context())
 		waits = m.next(gone, m.sent(t, "a", 0))
 		leave()
-		require.Equal(t, errGone.Message, has(waits))
+		require.Equal(t, errGone.Message, outcome(waits))
 	})
 }
 
-// Ensure that if a body is ended because it is slow, its client gets an error with the reason. The waiting body is
-// then read.
+// Ensure that if a body is stopped because it is slow, its client gets an error with the reason. The server must then
+// read the other body, which waited for memory.
 func TestAClientWhoseBodyIsSlowIsToldWhy(t *testing.T) {
 	s := &Server{config: Config{MaxBody: tested}, bodies: newBodyMemory(tested), slots: newSlots()}
 	read := make(chan error, 1)
@@ -174,7 +173,7 @@ func TestAClientWhoseBodyIsSlowIsToldWhy(t *testing.T) {
 		s.bodies.mu.Lock()
 		defer s.bodies.mu.Unlock()
 		for h := range s.bodies.arriving {
-			h.since = h.since.Add(-pieceTime)
+			h.lastPiece = h.lastPiece.Add(-pieceTime)
 		}
 		return len(s.bodies.arriving) == 1
 	}, 10*time.Minute, time.Millisecond)

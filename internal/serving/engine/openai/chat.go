@@ -64,7 +64,8 @@ func (k *kwargs) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// roles are the roles of OpenAI's messages. The role function is missing, because tool has replaced it.
+// roles are the roles of OpenAI's messages. The role with the name function is missing, because OpenAI has replaced it
+// by the role tool.
 var roles = []string{"system", "developer", "user", "assistant", "tool"}
 
 type chatMessage struct {
@@ -220,7 +221,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	j.answer = s.answer(true, &body.common, &c.Request)
-	return s.do(w, r, &body.common, c.Request, j)
+	return s.runJob(w, r, &body.common, c.Request, j)
 }
 
 // chat returns the chat with these fields.

@@ -117,7 +117,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 			return invalid("min_tokens", "min_tokens is %d; it must be 0 when max_tokens is.", request.MinTokens)
 		}
 	}
-	return s.do(w, r, &body.common, request, j)
+	return s.runJob(w, r, &body.common, request, j)
 }
 
 // parse decodes the body of a request and checks its model.

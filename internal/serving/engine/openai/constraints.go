@@ -26,9 +26,9 @@ const (
 // smallWork limits the work of the first attempt to compile a form, which suffices for most forms.
 const smallWork = structured.CompileWork / 25
 
-// constraints compiles the forms of answers, and keeps the constraints used last. If a form needs more than smallWork,
-// it is compiled again with more work, in parallel with other forms' first attempts. At most one compilation of each
-// kind runs at a time.
+// constraints compiles the forms of answers, and keeps the constraints used last. The first attempt to compile a form
+// is limited to smallWork. If this limit is too small, a second attempt is limited to structured.CompileWork. At most
+// one first attempt and one second attempt run at a time, so a large form does not delay small forms.
 type constraints struct {
 	config     engine.Config
 	small      chan struct{} // has an element while a form is compiled with little work
@@ -133,10 +133,11 @@ func shorten(err error) error {
 	return errors.New(strings.ToValidUTF8(text[:half]+" ... "+text[len(text)-half:], ""))
 }
 
-// compileLoose compiles the form of answers to a prompt with at most the given work. If a schema of a tool
-// cannot be obeyed and shape.loosen allows it, compileLoose tries again without that schema. But if the form needs
-// more than the given work, and that is below structured.CompileWork, compileLoose returns structured.ErrTooLarge at
-// once, so that the caller can try again with more work.
+// compileLoose compiles the form of the answers to a prompt with at most the given work. If a schema of a tool cannot
+// be obeyed and shape.loosen allows it, compileLoose tries again without that schema.
+//
+// If the form needs more than the given work and work is less than structured.CompileWork, compileLoose returns
+// structured.ErrTooLarge at once. The caller can then try again with more work.
 func compileLoose(
 	ctx context.Context, v *structured.Vocabulary, shape *shape, p *prompt, work int,
 ) (*structured.Constraint, error) {
@@ -173,8 +174,8 @@ func (c *constraints) keep(list *[]compiled, maxLen int, one compiled) {
 	}
 }
 
-// maxTokenBytes limits the tokens of answers with a form to those of fewer bytes. newVocabulary leaves out the
-// others, because structured.NewVocabulary refuses long tokens.
+// newVocabulary leaves out tokens of maxTokenBytes or more bytes, because structured.NewVocabulary refuses long tokens.
+// An answer with a form contains none of these tokens.
 const maxTokenBytes = 1024
 
 // newVocabulary returns the vocabulary of an engine's model. Special tokens can occur only at the end of an answer and

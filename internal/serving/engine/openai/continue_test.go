@@ -15,7 +15,7 @@ func TestTheFinalMessageIsContinued(t *testing.T) {
 		"{% if add_generation_prompt %}\x02{% endif %}"
 	const trimmed = "\x01{% for message in messages %}\x02{{ message['content'] | trim }}!\x03{% endfor %}"
 	const shouted = "\x01{% for message in messages %}\x02{{ message['content'] | upper }}\x03{% endfor %}"
-	for _, test := range []struct{ name, template, last, more, prompt, answer string }{
+	for _, test := range []struct{ name, template, last, fields, prompt, answer string }{
 		{"the message is open", each, "ab", "", "\x01\x02ab cd\x03\x02ab", " c"},
 		{"spaces stay", each, "ab ", "", "\x01\x02ab cd\x03\x02ab ", "cd"},
 		{"nothing yet", each, "", "", "\x01\x02ab cd\x03\x02", "ab"},
@@ -27,7 +27,7 @@ func TestTheFinalMessageIsContinued(t *testing.T) {
 			s := start(t, func(o *openai.Config, _ *engine.Config) { o.Template = newTemplate(t, test.template) })
 			for _, role := range []string{"assistant", "user"} {
 				body := demo + `"messages": [{"role": "user", "content": "ab cd"}, {"role": "` + role + `", "content": "` +
-					test.last + `"}], "continue_final_message": true` + test.more
+					test.last + `"}], "continue_final_message": true` + test.fields
 				require.Equal(t, bytesOf(test.prompt), s.ask(t, "/tokenize", body+"}").Tokens)
 				body += `, "temperature": 0, "max_tokens": 2, "return_token_ids": true`
 				for _, how := range []string{`}`, `, "stream": true}`, `, "use_beam_search": true}`} {

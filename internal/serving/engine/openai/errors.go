@@ -180,8 +180,8 @@ func isJSON(r *http.Request) error {
 var lists = []string{"messages", "stop_token_ids", "logit_bias"}
 
 // unmarshal decodes JSON. Its errors name the field.
-func unmarshal(data []byte, into any) error {
-	err := json.Unmarshal(data, into)
+func unmarshal(data []byte, dst any) error {
+	err := json.Unmarshal(data, dst)
 	var wrongType *json.UnmarshalTypeError
 	var known *apiError
 	switch {

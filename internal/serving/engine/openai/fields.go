@@ -18,8 +18,8 @@ func IsNull(value json.RawMessage) bool {
 	return text == "" || text == "null"
 }
 
-// Object returns the fields of value, which must be an object. Fields other than names must be null or false. In
-// errors, field is the field of the body that contains the object, and name denotes the object.
+// Object returns the fields of value, which must be an object. Fields other than names must be null or false. An error
+// refers to field, the field of the body that contains the object, and its text describes the object with name.
 func Object(field, name string, value json.RawMessage, names ...string) (map[string]json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if IsNull(value) {
@@ -36,9 +36,10 @@ func Object(field, name string, value json.RawMessage, names ...string) (map[str
 	return fields, nil
 }
 
-// Read decodes a value inside a field of the body. In errors, field is that field, and name denotes the value.
-func Read(field, name string, value json.RawMessage, to any) error {
-	err := json.Unmarshal(exact(value, reflect.TypeOf(to)), to)
+// Read decodes into dst a value inside a field of the body. An error refers to field, and its text describes the value
+// with name, for example as "a tool_use of message 3".
+func Read(field, name string, value json.RawMessage, dst any) error {
+	err := json.Unmarshal(exact(value, reflect.TypeOf(dst)), dst)
 	var wrong *json.UnmarshalTypeError
 	switch {
 	case err == nil:
@@ -54,17 +55,18 @@ func Read(field, name string, value json.RawMessage, to any) error {
 // lowered returns a name as it is written inside a sentence.
 func lowered(name string) string { return strings.ToLower(name[:1]) + name[1:] }
 
-// ReadObject decodes an object into the struct to which to points, as Read does. Fields other than those of the struct
-// and those in more must be null or false.
-func ReadObject(field, name string, value json.RawMessage, to any, more ...string) error {
-	names := slices.Sorted(maps.Keys(jsonNames(reflect.TypeOf(to).Elem())))
-	if _, err := Object(field, name, value, append(names, more...)...); err != nil {
+// ReadObject decodes an object into the struct that dst points to. The parameters field and name have the same meaning
+// as in Read. Fields of the object that are neither in the struct nor in extra must be null or false.
+func ReadObject(field, name string, value json.RawMessage, dst any, extra ...string) error {
+	names := slices.Sorted(maps.Keys(jsonNames(reflect.TypeOf(dst).Elem())))
+	if _, err := Object(field, name, value, append(names, extra...)...); err != nil {
 		return err
 	}
-	return Read(field, name, value, to)
+	return Read(field, name, value, dst)
 }
 
-// SchemaForm returns the form of JSON texts that fit a schema. field is the field of the body for errors.
+// SchemaForm returns the form of JSON texts that fit a schema. The parameter field is the field of the body that
+// contains the schema. Errors refer to this field.
 func SchemaForm(field string, schema json.RawMessage) (*structured.Form, error) {
 	if bytes.HasPrefix(bytes.TrimSpace(schema), []byte(`"`)) {
 		return nil, invalid(field, "The schema in %s is a string; an object is expected.", field)

@@ -18,12 +18,12 @@ import (
 )
 
 // startDamaged serves a model with one weight that is NaN.
-func startDamaged(t *testing.T, name string, at int, change func(*engine.Config)) *served {
+func startDamaged(t *testing.T, name string, index int, change func(*engine.Config)) *served {
 	return start(t, func(_ *openai.Config, c *engine.Config) {
 		pool, err := parallel.New(1)
 		require.NoError(t, err)
 		t.Cleanup(pool.Close)
-		c.Pool, c.Model = pool, damaged(t, pool, name, at)
+		c.Pool, c.Model = pool, damaged(t, pool, name, index)
 		if change != nil {
 			change(c)
 		}
@@ -110,7 +110,7 @@ func TestLogitsThatAreNotFiniteDisturbNoOtherRequest(t *testing.T) {
 }
 
 // damaged returns a GPT-2 of one layer with random weights. One weight is NaN.
-func damaged(t *testing.T, pool *parallel.Pool, damage string, at int) *model.Model {
+func damaged(t *testing.T, pool *parallel.Pool, damage string, index int) *model.Model {
 	const hidden, vocabulary, longest = 8, 256, 1024
 	rnd := rand.New(rand.NewPCG(3, 3))
 	var tensors []*weights.Tensor
@@ -120,7 +120,7 @@ func damaged(t *testing.T, pool *parallel.Pool, damage string, at int) *model.Mo
 			values[i] = float32(rnd.NormFloat64())
 		}
 		if name == damage {
-			values[at] = float32(math.NaN())
+			values[index] = float32(math.NaN())
 		}
 		tensors = append(tensors, weights.FromFloats(name, rows, cols, values))
 	}
@@ -132,12 +132,12 @@ func damaged(t *testing.T, pool *parallel.Pool, damage string, at int) *model.Mo
 		add(norm+".bias", 1, hidden)
 	}
 	for _, m := range []struct {
-		name    string
-		in, out int
+		name       string
+		rows, cols int
 	}{{"attn.c_attn", hidden, 3 * hidden}, {"attn.c_proj", hidden, hidden}, {"mlp.c_fc", hidden, hidden},
 		{"mlp.c_proj", hidden, hidden}} {
-		add("h.0."+m.name+".weight", m.in, m.out)
-		add("h.0."+m.name+".bias", 1, m.out)
+		add("h.0."+m.name+".weight", m.rows, m.cols)
+		add("h.0."+m.name+".bias", 1, m.cols)
 	}
 	m, err := model.Build(model.Config{
 		Family: "gpt2", VocabSize: vocabulary, HiddenSize: hidden, NumLayers: 1, NumHeads: 1, NumKVHeads: 1, HeadDim: hidden,

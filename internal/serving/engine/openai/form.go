@@ -188,11 +188,11 @@ func grammarForm(field string, value json.RawMessage) (*structured.Form, error) 
 }
 
 // textForm returns the form that a text describes, or nil if the text is empty.
-func textForm(field, what string, value json.RawMessage, form func(text string) *structured.Form) (*structured.Form, error) {
+func textForm(field, kind string, value json.RawMessage, form func(text string) *structured.Form) (*structured.Form, error) {
 	var text string
 	switch {
 	case json.Unmarshal(value, &text) != nil:
-		return nil, invalid(field, "The %s in %s is not a string.", what, field)
+		return nil, invalid(field, "The %s in %s is not a string.", kind, field)
 	case text == "":
 		return nil, nil
 	}

@@ -43,14 +43,14 @@ func TestWhatIsNoRequestForAnAnswerIsRefused(t *testing.T) {
 		{"POST", "/v1/models/other", [2]string{}, 404, "There is no POST"},
 		{"GET", "/v1/models/other", [2]string{}, 404, `The model "other" does not exist; this server has "demo".`},
 	} {
-		r, a := s.do(t, test.method, test.path, body, test.header[:]...)
+		r, a := s.roundTrip(t, test.method, test.path, body, test.header[:]...)
 		require.Equal(t, test.status, r.StatusCode, "%+v: %s", test, a.Text)
 		require.Contains(t, a.Error.Message, test.says)
 		if test.status == 405 {
 			require.Contains(t, a.Error.Message, r.Header.Get("Allow"))
 		}
 	}
-	_, a := s.do(t, "GET", "/version", "")
+	_, a := s.roundTrip(t, "GET", "/version", "")
 	require.JSONEq(t, `{"version": "1.2.3"}`, a.Text)
 }
 
@@ -58,14 +58,14 @@ func TestKeysAreAskedFor(t *testing.T) {
 	s := start(t, func(c *openai.Config, _ *engine.Config) { c.APIKeys = []string{"other", "secret"} })
 	for header, status := range map[string]int{"Bearer secret": 200, "bearer other": 200, "BEARER secret": 200, "": 401,
 		"Bearer wrong": 401, "Bearer secretx": 401, "Basic secret": 401} {
-		r, _ := s.do(t, "GET", "/v1/models", "", "Authorization", header)
+		r, _ := s.roundTrip(t, "GET", "/v1/models", "", "Authorization", header)
 		require.Equal(t, status, r.StatusCode, header)
 	}
 	for key, status := range map[string]int{"secret": 200, "other": 200, "wrong": 401, "": 401} {
-		r, _ := s.do(t, "GET", "/v1/models", "", "X-Api-Key", key)
+		r, _ := s.roundTrip(t, "GET", "/v1/models", "", "X-Api-Key", key)
 		require.Equal(t, status, r.StatusCode, key)
 	}
-	r, _ := s.do(t, "GET", "/health", "")
+	r, _ := s.roundTrip(t, "GET", "/health", "")
 	require.Equal(t, 200, r.StatusCode)
 }
 
@@ -81,12 +81,12 @@ func TestAPathMayHaveMoreSlashes(t *testing.T) {
 			body = talk + `"n": 1}`
 		}
 		if method == "" { // there is nothing
-			r, a := s.do(t, "GET", path, "")
+			r, a := s.roundTrip(t, "GET", path, "")
 			require.Equal(t, 404, r.StatusCode, path)
 			require.Contains(t, a.Error.Message, "There is no GET / here.")
 			continue
 		}
-		r, a := s.do(t, method, path, body)
+		r, a := s.roundTrip(t, method, path, body)
 		require.Equal(t, 200, r.StatusCode, "%s: %s", path, a.Text)
 	}
 }
@@ -135,7 +135,7 @@ func TestPagesOfAllowedOriginsCanUseTheServer(t *testing.T) {
 			if test.key != "" {
 				headers = append(headers, "Authorization", "Bearer "+test.key)
 			}
-			r, a := test.server.do(t, test.method, texts, text+`"n": 1}`, headers...)
+			r, a := test.server.roundTrip(t, test.method, texts, text+`"n": 1}`, headers...)
 			require.Equal(t, test.want, r.StatusCode, a.Text)
 			require.Equal(t, test.allow, r.Header.Get("Access-Control-Allow-Origin"))
 			require.Contains(t, a.Text, test.answer)
@@ -183,7 +183,7 @@ func TestAWebPageFromElsewhereCannotUseAServerOfThisMachine(t *testing.T) {
 		{"who has the key may use any name", keyed, "example.com", "Authorization", "Bearer secret", "POST", texts, 200},
 		{"a key does not help another site", keyed, "", "Origin", "http://example.com", "POST", texts, 403},
 	} {
-		r, a := test.server.do(t, test.method, test.path, text+`"n": 1}`, "Host", test.host, test.header, test.holds)
+		r, a := test.server.roundTrip(t, test.method, test.path, text+`"n": 1}`, "Host", test.host, test.header, test.holds)
 		require.Equal(t, test.want, r.StatusCode, "%s: %s", test.name, a.Text)
 	}
 }

@@ -24,7 +24,8 @@ type Interface struct {
 	Error ErrorForm // nil means OpenAI's
 }
 
-// An ErrorForm returns the body of an error in the form of an interface. It may set headers.
+// An ErrorForm returns the JSON body of an error in the format of one Interface, such as Anthropic's. It may set
+// headers.
 type ErrorForm func(h http.Header, status int, message string) any
 
 // A Path is a path that answers POST.
@@ -88,8 +89,8 @@ func ToolCall(id, name, arguments string) (any, error) {
 // Send sends an event of a stream.
 type Send func(event string, body any)
 
-// A Reply translates the events of an answer to the form of an interface: to events that it sends if there is a stream,
-// else to a body.
+// A Reply translates the events of an answer to the format of an Interface: to events that it sends if there is a
+// stream, else to a body.
 type Reply interface {
 	Begin(Usage)                           // before the first event of the answer
 	Add(toolparser.Event)                  // an event of the answer
@@ -159,14 +160,14 @@ func (s *Server) Chat(w http.ResponseWriter, r *http.Request, c *Chat, reply fun
 	if err != nil {
 		return err
 	}
-	to := &replyWriter{reply: reply(nil), job: j, maxTokens: c.Request.MaxTokens}
-	to.part(&answers[0])
-	writeJSON(w, http.StatusOK, to.ending())
+	rw := &replyWriter{reply: reply(nil), job: j, maxTokens: c.Request.MaxTokens}
+	rw.part(&answers[0])
+	writeJSON(w, http.StatusOK, rw.ending())
 	return nil
 }
 
-// Count counts the tokens of a chat's prompt, and answers with the body that the function body makes from
-// this number. It refuses the tools that Chat refuses.
+// Count counts the tokens of a chat's prompt. It calls body with this number, and answers with the result of the call.
+// It refuses the tools that Chat refuses.
 func (s *Server) Count(w http.ResponseWriter, r *http.Request, c *Chat, body func(tokens int) any) error {
 	j, err := s.translated(c, s.countable())
 	if err != nil {

@@ -92,7 +92,7 @@ func TestOtherInterfacesHaveTheLimitsOfChats(t *testing.T) {
 			requireError(t, path, a, 400, "invalid_request_error", `"temprature" is not a field`)
 			a = s.ask(t, path, body+"}", "Content-Type", "text/plain")
 			requireError(t, path, a, 415, "invalid_request_error", "application/json")
-			_, a = s.do(t, "DELETE", path, "")
+			_, a = s.roundTrip(t, "DELETE", path, "")
 			requireError(t, path, a, 405, "invalid_request_error", "takes POST")
 			a = keys.ask(t, path, body+"}", "X-Api-Key", "wrong")
 			requireError(t, path, a, 401, "authentication_error", "The API key is missing or wrong")
@@ -111,7 +111,7 @@ func TestOtherInterfacesHaveTheLimitsOfChats(t *testing.T) {
 		requireError(t, path, a, 429, "rate_limit_error", "The limit is 1 requests in a minute")
 		require.NotEmpty(t, a.Header.Get("Retry-After"))
 	}
-	_, a := s.do(t, "GET", "/v1/nothing", "")
+	_, a := s.roundTrip(t, "GET", "/v1/nothing", "")
 	require.Contains(t, a.Error.Message, "/v1/chat/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, /tokenize")
 }
 

@@ -225,8 +225,8 @@ func TestTheValuesOfABodyAreCounted(t *testing.T) {
 	}
 }
 
-// Ensure that an answer with several calls is streamed as OpenAI does. If the client wants no parallel calls, only
-// the first call is kept.
+// Ensure that an answer with several calls is streamed in the same chunks as OpenAI's stream of such an answer. If the
+// client wants no parallel calls, only the first call is kept.
 func TestCallsBecomeParts(t *testing.T) {
 	hermes, err := toolparser.Tools("hermes", "")
 	require.NoError(t, err)

@@ -70,8 +70,8 @@ func (p *part) score() float64 {
 	return sum
 }
 
-// do submits the prompts of a job and writes the answers.
-func (s *Server) do(w http.ResponseWriter, r *http.Request, c *common, request engine.Request, j *job) error {
+// runJob submits the prompts of a job and writes the answers.
+func (s *Server) runJob(w http.ResponseWriter, r *http.Request, c *common, request engine.Request, j *job) error {
 	if c.UseBeamSearch {
 		return s.beams(w, r, c, request, j)
 	}
@@ -93,7 +93,7 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request, c *common, request e
 	for i := range answers {
 		choices = append(choices, j.answer.whole(&answers[i]))
 	}
-	body := j.answer.withPrompt(&answers[0]).with(u, choices...)
+	body := j.answer.withPrompt(&answers[0]).withChoices(u, choices...)
 	body.Timings = j.timingsOf(u.CompletionTokens)
 	writeJSON(w, http.StatusOK, body)
 	return nil
@@ -101,16 +101,16 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request, c *common, request e
 
 // submit submits all prompts of a job to the engine, or returns an error and submits none. The caller must cancel the
 // job when it needs no more answers.
-func (s *Server) submit(w http.ResponseWriter, from *http.Request, r engine.Request, j *job) error {
+func (s *Server) submit(w http.ResponseWriter, req *http.Request, r engine.Request, j *job) error {
 	j.bestOf = r.N
 	if j.promptOnly {
 		r.MaxTokens = 1
 	}
-	giveBack, err := s.admit(w, from, j, r)
+	giveBack, err := s.admit(w, req, j, r)
 	if err != nil {
 		return err
 	}
-	if r.Constraint, err = s.constraint(from.Context(), j); err != nil {
+	if r.Constraint, err = s.constraint(req.Context(), j); err != nil {
 		giveBack()
 		return err
 	}
@@ -130,7 +130,7 @@ func (s *Server) submit(w http.ResponseWriter, from *http.Request, r engine.Requ
 // admit makes the prompts of a job, checks the request with each of them, and counts it against the limits of its key.
 // A request that admit refuses is not counted. If the engine refuses the request later, the caller must call giveBack.
 func (s *Server) admit(
-	w http.ResponseWriter, from *http.Request, j *job, r engine.Request,
+	w http.ResponseWriter, req *http.Request, j *job, r engine.Request,
 ) (giveBack func(), err error) {
 	c := s.config.Engine.Config()
 	// All answers to the prompts must be able to run or wait at the same time. In beam search, bestOf is 0
@@ -145,14 +145,14 @@ func (s *Server) admit(
 	if err := r.CheckSettings(c.Model.VocabSize); err != nil {
 		return nil, err
 	}
-	a := s.allowed[max(0, s.key(from))]
+	a := s.allowed[max(0, s.key(req))]
 	if err := a.check(w.Header(), time.Now()); err != nil {
 		return nil, err
 	}
 	if err := s.config.Engine.Refuses(); err != nil {
 		return nil, err
 	}
-	tokens, err := s.count(from, j, r)
+	tokens, err := s.count(req, j, r)
 	if err != nil {
 		return nil, err
 	}
@@ -164,14 +164,14 @@ func (s *Server) admit(
 
 // count makes the prompts of a job and checks them. It returns the number of tokens of all prompts and
 // answers, where each answer counts with its greatest possible length.
-func (s *Server) count(from *http.Request, j *job, r engine.Request) (tokens int, err error) {
+func (s *Server) count(req *http.Request, j *job, r engine.Request) (tokens int, err error) {
 	var long *engine.TooLong
 	defer func() {
 		if errors.As(err, &long) {
 			long.Field = j.promptField
 		}
 	}()
-	if j.prompts, err = s.prompts(from, j.source); err != nil {
+	if j.prompts, err = s.prompts(req, j.source); err != nil {
 		return 0, err
 	}
 	j.source.make = nil // it refers to the texts, which are no longer needed

@@ -17,8 +17,8 @@ type Limits struct {
 	Tokens   int // of prompts, and of answers as long as max_tokens allows
 }
 
-// An allowance is what a key may use at the moment. It can be as large as the limit for a minute, and grows evenly up
-// to that.
+// An allowance is the number of requests and tokens that a key may use now. Each request reduces the allowance. It
+// grows again at a constant rate, but not above the number that the key may use in a minute.
 type allowance struct{ requests, tokens limiter }
 
 type limiter struct {
@@ -66,7 +66,7 @@ func (a *allowance) take(h http.Header, tokens int, now time.Time) error {
 	return err
 }
 
-// giveBack increases the allowance by what take took for a request that was refused afterwards.
+// giveBack undoes an earlier call of take with the same number of tokens, because the request was refused afterwards.
 func (a *allowance) giveBack(h http.Header, tokens int, now time.Time) {
 	a.requests.giveBack(now, 1)
 	a.tokens.giveBack(now, tokens)

@@ -49,21 +49,21 @@ func TestARefusedRequestDoesNotCountTowardsTheRateLimit(t *testing.T) {
 	const prompt = demo + `"prompt": "12345678", "max_tokens": 500, `
 	long := `"prompt": "` + strings.Repeat("x", 2000) + `"}`
 	// requireKept sends a request between two others of 10 tokens each. It requires that the request is refused and
-	// does not change the allowance.
-	requireKept := func(s *served, status int, path, body string, between func()) {
+	// does not change the allowance. It calls prepare before it sends the request.
+	requireKept := func(s *served, status int, path, body string, prepare func()) {
 		begin := time.Now()
 		before := s.ask(t, texts, text+`"n": 1}`, withKey("a")...)
 		require.Equal(t, 200, before.Status)
-		if between != nil {
-			between()
+		if prepare != nil {
+			prepare()
 		}
 		refused := s.ask(t, path, body, withKey("a")...)
 		require.Equal(t, status, refused.Status, "%.100s: %s", body, refused.Text)
 		after := s.ask(t, texts, text+`"n": 1}`, withKey("a")...)
-		back := int(time.Since(begin).Seconds()*perMinute/60) + 1
+		refill := int(time.Since(begin).Seconds()*perMinute/60) + 1
 		require.GreaterOrEqual(t, after.Left(t, "Requests"), before.Left(t, "Requests")-1, "%.100s", body)
 		require.GreaterOrEqual(t, after.Left(t, "Tokens"), before.Left(t, "Tokens")-11, "%.100s", body)
-		require.LessOrEqual(t, after.Left(t, "Tokens"), before.Left(t, "Tokens")-10+back, "%.100s", body)
+		require.LessOrEqual(t, after.Left(t, "Tokens"), before.Left(t, "Tokens")-10+refill, "%.100s", body)
 	}
 	s := start(t, limited)
 	used := s.ask(t, texts, demo+`"prompt": "1", "max_tokens": 1000, "n": 5, "logit_bias": {"120": 100}, "stop": "x"}`,
@@ -97,8 +97,8 @@ func TestARefusedRequestDoesNotCountTowardsTheRateLimit(t *testing.T) {
 	}
 }
 
-// Ensure that a request is refused if the queue is full. It then does not use the allowance. A request with more
-// prompts than may run and wait together could never succeed, so it is a bad request.
+// Ensure that a request is refused if the queue is full. The refused request must not reduce the allowance of its key.
+// If a request has more prompts than may run and wait together, it can never succeed, so it must get status 400.
 func TestAFullQueueRefusesRequests(t *testing.T) {
 	s := start(t, func(o *openai.Config, c *engine.Config) {
 		o.APIKeys, o.Limits = []string{"a"}, openai.Limits{Requests: 60, Tokens: 600_000}

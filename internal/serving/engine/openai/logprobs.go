@@ -75,7 +75,7 @@ func (a *answer) completionLogprobs(p *part) *completionLogprobs {
 		l.Tokens = append(l.Tokens, name)
 		l.TextOffsets = append(l.TextOffsets, p.position.advance(inText))
 		if !known {
-			// The official client requires null for an empty map at the end of the list.
+			// A null would end the list for the official client, so the list has an empty map here.
 			l.Values, l.Top = append(l.Values, nil), append(l.Top, map[string]float32{})
 			return
 		}

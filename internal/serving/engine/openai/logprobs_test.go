@@ -15,8 +15,9 @@ import (
 	"llmmemory/internal/serving/model/tokenizer"
 )
 
-// Ensure that a prompt can be scored. With echo and max_tokens 0, the prompt has the same log probabilities as with a
-// longer answer. They do not change if the prompt is in the prefix cache, or in the answers of a stream.
+// Ensure that a prompt can be scored without an answer. With echo and max_tokens 0, the prompt must have the same log
+// probabilities as with a longer answer. They must also be the same if the prompt is in the prefix cache, and if the
+// answer is streamed.
 func TestAPromptIsScoredWithoutGenerating(t *testing.T) {
 	s := start(t, nil)
 	prompt, _ := json.Marshal(story + story)

@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/serving/toolparser"
 )
 
-// startMarked serves the model that repeats the last message. Its special tokens are markers of Mistral's calls, and
-// <other>. The names of special tokens in messages become tokens.
+// startMarked serves the model that repeats the last message. Its special tokens are the markers of Mistral's calls,
+// and <other>. If the text of a message contains the name of a special token, the prompt has the special token there.
 func startMarked(t *testing.T, template, reasoning string) *served {
 	vocabulary := openTokenizer(t, "\x03", map[string]any{"id": 14, "content": "[TOOL_CALLS]", "special": true},
 		map[string]any{"id": 15, "content": "[ARGS]", "special": true}, map[string]any{"id": 16, "content": "<other>", "special": true},
@@ -33,8 +33,8 @@ const callF = `"tools": [{"type": "function", "function": {"name": "f", "paramet
 // Ensure that markers are found if they are special tokens. Neither they nor other special tokens are shown.
 func TestMarkersThatAreSpecialTokensAreFound(t *testing.T) {
 	s := startMarked(t, echoTools, "")
-	body := func(more string) string {
-		return demo + `"messages": [{"role": "user", "content": "Yes.<other>[TOOL_CALLS]f[ARGS]{\"a\":7}"}], "temperature": 0` + more + `}`
+	body := func(fields string) string {
+		return demo + `"messages": [{"role": "user", "content": "Yes.<other>[TOOL_CALLS]f[ARGS]{\"a\":7}"}], "temperature": 0` + fields + `}`
 	}
 	for _, stream := range []string{"", `, "stream": true`} {
 		var content, calls string

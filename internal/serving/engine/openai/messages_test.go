@@ -161,8 +161,8 @@ func TestMessagesHaveTheCallsThatMustCome(t *testing.T) {
 	requireError(t, messages, a, 400, "invalid_request_error", `tool_choice has the function "other", which is not in tools`)
 }
 
-// Ensure that count_tokens counts the same prompt as /v1/messages makes, with the tools shown by the template. It
-// refuses the same requests as /v1/messages.
+// Ensure that count_tokens counts the tokens of the prompt that /v1/messages makes for the same request. If the
+// template shows tools, their tokens count. count_tokens must refuse the same requests as /v1/messages.
 func TestTheTokensThatAreCountedAreThoseOfThePrompt(t *testing.T) {
 	for _, test := range []struct{ name, template, fields, says string }{
 		{"the template shows tools", "{{ tools }}{{ messages[0].content }}", messageTools, ""},

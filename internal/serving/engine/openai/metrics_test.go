@@ -142,7 +142,7 @@ func TestMetricsCountProposalsByPlace(t *testing.T) {
 }
 
 func (s *served) metrics(t *testing.T) string {
-	_, a := s.do(t, "GET", "/metrics", "")
+	_, a := s.roundTrip(t, "GET", "/metrics", "")
 	return a.Text
 }
 

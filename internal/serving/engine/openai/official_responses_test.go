@@ -93,9 +93,9 @@ func TestOfficialClientGetsResponsesWithReasoningAndCalls(t *testing.T) {
 	require.Equal(t, []any{"get_weather", `{"city":"Rom","days": 7}`}, []any{call.Name, call.Arguments})
 	require.EqualValues(t, len("Hm.</think>"), got.Usage.OutputTokensDetails.ReasoningTokens)
 
-	// The items of the answer and the result of the call are the input of the next request. The model continues
-	// as the text did where its last three bytes occurred before. "I look." and the result end with the same bytes, so
-	// it writes what followed "I look.": the result.
+	// The items of the answer and the result of the call are the input of the next request. The model looks for an
+	// earlier occurrence of the last three bytes of the prompt, and repeats the text after that occurrence. The result
+	// of the call ends with the same bytes as the message "I look.", and the text after that message is the result.
 	var input []responses.ResponseInputItemUnionParam
 	input = append(input, responses.ResponseInputItemParamOfMessage("Weather?", responses.EasyInputMessageRoleUser))
 	for _, o := range got.Output {

@@ -47,7 +47,7 @@ func (o *Origins) allow(h http.Header, origin string) bool {
 	return true
 }
 
-// exposed are the headers of answers that a page of another origin may read.
+// exposed names the headers of an answer that a browser shows to a page of another origin.
 const exposed = "Retry-After, X-Ratelimit-Limit-Requests, X-Ratelimit-Remaining-Requests, X-Ratelimit-Reset-Requests, " +
 	"X-Ratelimit-Limit-Tokens, X-Ratelimit-Remaining-Tokens, X-Ratelimit-Reset-Tokens"
 

@@ -31,26 +31,26 @@ func (j *job) output() *output {
 // call ended the answer.
 const finishCalls engine.Finish = "tool_calls"
 
-// next returns the part of an answer that event e adds. The answer is one of those to the prompt with index
-// at. The part is valid until next returns another part of the same answer.
-func (o *output) next(at int, e engine.Event) (*part, error) {
+// next returns the part that event e adds to an answer. The answer belongs to the prompt with the index promptIndex.
+// The part is valid until next returns another part of the same answer.
+func (o *output) next(promptIndex int, e engine.Event) (*part, error) {
 	if e.Err != nil {
 		return nil, e.Err
 	}
 	j := o.job
 	e = j.trim(e)
-	k := at*j.bestOf + e.Index
+	k := promptIndex*j.bestOf + e.Index
 	p := &o.parts[k]
 	if e.Prompt != nil {
-		o.prefixes[at] = e.Prompt
+		o.prefixes[promptIndex] = e.Prompt
 	}
 	*p = part{
-		index: at*j.bestOf + e.Index, prompt: j.prompts[at], first: p.consumed == 0, position: p.position,
+		index: promptIndex*j.bestOf + e.Index, prompt: j.prompts[promptIndex], first: p.consumed == 0, position: p.position,
 		text: e.Text, tokens: e.Tokens, finish: e.Finish, stopReason: e.StopReason, consumed: p.consumed + len(e.Tokens),
 		reasoning: p.reasoning, thinking: p.thinking,
 	}
 	if p.first {
-		p.prefix, p.position = o.prefixes[at], new(textPosition)
+		p.prefix, p.position = o.prefixes[promptIndex], new(textPosition)
 	}
 	o.made += len(e.Tokens)
 	if j.parser != nil {
@@ -167,11 +167,11 @@ func (s *Server) answers(w http.ResponseWriter, r *http.Request, j *job) ([]part
 			if err != nil {
 				return nil, nil, err
 			}
-			to := &whole[p.index]
+			dst := &whole[p.index]
 			texts[p.index].WriteString(p.text)
-			tokens, events := append(to.tokens, p.tokens...), append(to.events, p.events...)
-			*to = *p
-			to.tokens, to.events = tokens, events
+			tokens, events := append(dst.tokens, p.tokens...), append(dst.events, p.events...)
+			*dst = *p
+			dst.tokens, dst.events = tokens, events
 		}
 	}
 	u := o.usage()
@@ -181,23 +181,23 @@ func (s *Server) answers(w http.ResponseWriter, r *http.Request, j *job) ([]part
 	}
 	var answers []part
 	for i := range j.prompts {
-		some := whole[i*j.bestOf:][:j.bestOf]
+		group := whole[i*j.bestOf:][:j.bestOf]
 		var logs promptLogprobs
 		if j.answer != nil {
 			logs = j.answer.promptLogprobs(o.prefixes[i])
 		}
-		for k := range some {
-			p := &some[k]
+		for k := range group {
+			p := &group[k]
 			p.first, p.prefix, p.text, p.position = true, o.prefixes[i], texts[i*j.bestOf+k].String(), new(textPosition)
 			p.promptLogprobs = logs
 		}
 		if j.n < j.bestOf {
-			some = best(some, j.n)
+			group = best(group, j.n)
 		}
-		for k := range some {
-			some[k].index = i*j.n + k
+		for k := range group {
+			group[k].index = i*j.n + k
 		}
-		answers = append(answers, some...)
+		answers = append(answers, group...)
 	}
 	return answers, u, nil
 }

@@ -10,11 +10,11 @@ import (
 	"llmmemory/internal/serving/toolparser"
 )
 
-// maxSchemaDepth limits the depth of nested schemas in which types looks for the type of a parameter.
+// maxSchemaDepth limits the depth to which allowedTypes follows nested schemas.
 const maxSchemaDepth = 8
 
-// parameterKind returns the kind of a tool's parameter, which says what a text between tags means as the
-// parameter's value.
+// parameterKind returns the kind of a parameter of a tool, as the tool's schema gives it. The kind decides how a parser
+// converts the text of the parameter to a JSON value.
 func (c *Chat) parameterKind(name, parameter string) toolparser.ParameterKind {
 	s := argumentSchema{followed: map[string]bool{}}
 	for _, t := range c.tools {
@@ -22,7 +22,7 @@ func (c *Chat) parameterKind(name, parameter string) toolparser.ParameterKind {
 			break
 		}
 	}
-	switch text, null, other := s.types(s.Properties[parameter], 0); {
+	switch text, null, other := s.allowedTypes(s.Properties[parameter], 0); {
 	case !text || other:
 		return toolparser.JSONParameter
 	case null:
@@ -39,7 +39,7 @@ type argumentSchema struct {
 
 	AdditionalProperties json.RawMessage
 
-	followed map[string]bool // the references to which types has gone
+	followed map[string]bool // the references that allowedTypes has followed
 }
 
 // taggedArguments returns the form of arguments between tags. If the tool's schema lists properties, only
@@ -67,9 +67,9 @@ func (t *tool) taggedArguments(tags *toolparser.Tagged) structured.Form {
 	return structured.Form{Separated: all}
 }
 
-// types reports which values a schema inside s allows: text is true for strings, null for null, and other for
+// allowedTypes reports which values a schema inside s allows: text is true for strings, null for null, and other for
 // all other values. It follows each reference only once.
-func (s *argumentSchema) types(schema json.RawMessage, depth int) (text, null, other bool) {
+func (s *argumentSchema) allowedTypes(schema json.RawMessage, depth int) (text, null, other bool) {
 	var given struct {
 		Ref          string `json:"$ref"`
 		Type         any
@@ -92,7 +92,7 @@ func (s *argumentSchema) types(schema json.RawMessage, depth int) (text, null, o
 		inside = append(inside, s.Definitions[name])
 	}
 	for _, one := range inside {
-		x, y, z := s.types(one, depth+1)
+		x, y, z := s.allowedTypes(one, depth+1)
 		text, null, other = text || x, null || y, other || z
 	}
 	for _, value := range given.Enum {

@@ -48,9 +48,9 @@ func (t *slots) take(ctx context.Context, bytes int) (end func(), err error) {
 }
 
 // prompts makes the prompts of a request and releases its reservation.
-func (s *Server) prompts(r *http.Request, from source) ([]prompt, error) {
+func (s *Server) prompts(r *http.Request, src source) ([]prompt, error) {
 	defer free(r)
-	return from.make(r.Context())
+	return src.make(r.Context())
 }
 
 // A limit limits the number of tokens of a text.
@@ -119,7 +119,8 @@ func (l *limit) kept(tokens []int32, err error) ([]int32, error) {
 	return l.cut(tokens), nil
 }
 
-// maxEnd is the length of prompt.end in bytes. It is longer than the markers of reasoning.
+// maxEnd is the length of prompt.end in bytes. The markers of reasoning are shorter, so prompt.end shows whether the
+// prompt ends with one of them.
 const maxEnd = 64
 
 // chatPrompt renders messages with the chat template and tokenizes the result. Templates get the arguments of calls as

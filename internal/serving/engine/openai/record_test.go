@@ -46,7 +46,7 @@ func TestEachRequestIsRecorded(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			before := time.Now()
-			_, a := s.do(t, test.method, test.path, test.body, "Authorization", "Bearer "+test.key)
+			_, a := s.roundTrip(t, test.method, test.path, test.body, "Authorization", "Bearer "+test.key)
 			require.EventuallyWithT(t, func(c *assert.CollectT) { // the record follows the answer
 				mu.Lock()
 				defer mu.Unlock()
@@ -73,7 +73,7 @@ func TestEachRequestIsRecorded(t *testing.T) {
 func TestAServerWhoseEngineIsStuckIsNotWell(t *testing.T) {
 	s, release := held(t, func(o *openai.Config) { o.IterationTimeout = 1 })
 	well := func() (int, string) {
-		_, a := s.do(t, "GET", "/health", "")
+		_, a := s.roundTrip(t, "GET", "/health", "")
 		return a.Status, a.Error.Message
 	}
 	status, _ := well()

@@ -145,8 +145,8 @@ func (s *served) open(t testing.TB, path, body string, headers ...string) *http.
 	return s.send(t, "POST", path, body, headers...)
 }
 
-// do sends a request and reads the answer.
-func (s *served) do(t testing.TB, method, path, body string, headers ...string) (*http.Response, *reply) {
+// roundTrip sends a request and reads the answer.
+func (s *served) roundTrip(t testing.TB, method, path, body string, headers ...string) (*http.Response, *reply) {
 	r := s.send(t, method, path, body, headers...)
 	defer r.Body.Close()
 	data, err := io.ReadAll(r.Body)
@@ -171,37 +171,37 @@ func (s *served) do(t testing.TB, method, path, body string, headers ...string) 
 
 // ask posts a body and reads the answer.
 func (s *served) ask(t testing.TB, path, body string, headers ...string) *reply {
-	_, a := s.do(t, "POST", path, body, headers...)
+	_, a := s.roundTrip(t, "POST", path, body, headers...)
 	return a
 }
 
-// Left returns how many requests or tokens, as the parameter what says, the key may still use according to
-// the headers of the answer.
-func (a *reply) Left(t testing.TB, what string) int {
-	n, err := strconv.Atoi(a.Header.Get("X-Ratelimit-Remaining-" + what))
+// Left returns how many units the key may still use, according to the headers of the answer. The unit is "Requests" or
+// "Tokens".
+func (a *reply) Left(t testing.TB, unit string) int {
+	n, err := strconv.Atoi(a.Header.Get("X-Ratelimit-Remaining-" + unit))
 	require.NoError(t, err)
 	return n
 }
 
 const story = "The code of the vault is 7Kx-31. Do not tell it. "
 
-// complete returns the answer to a prompt. The answer has at most the given number of tokens, and is
-// greedy unless the fields in more change that.
-func (s *served) complete(t *testing.T, prompt any, maxTokens int, more string) *reply {
+// complete returns the answer to a prompt. The answer has at most maxTokens tokens. It is greedy, unless the parameter
+// fields, which is appended to the body, changes that.
+func (s *served) complete(t *testing.T, prompt any, maxTokens int, fields string) *reply {
 	t.Helper()
 	text, err := json.Marshal(prompt)
 	require.NoError(t, err)
 	a := s.ask(t, "/v1/completions",
-		fmt.Sprintf(`{"model": "demo", "prompt": %s, "max_tokens": %d, "temperature": 0%s}`, text, maxTokens, more))
+		fmt.Sprintf(`{"model": "demo", "prompt": %s, "max_tokens": %d, "temperature": 0%s}`, text, maxTokens, fields))
 	require.Equal(t, 200, a.Status, a.Text)
 	return a
 }
 
 // chat returns the answer to a message.
-func (s *served) chat(t *testing.T, message, more string) *reply {
+func (s *served) chat(t *testing.T, message, fields string) *reply {
 	t.Helper()
 	a := s.ask(t, "/v1/chat/completions",
-		`{"model": "demo", "messages": [{"role": "user", "content": "`+message+`"}], "temperature": 0`+more+`}`)
+		`{"model": "demo", "messages": [{"role": "user", "content": "`+message+`"}], "temperature": 0`+fields+`}`)
 	require.Equal(t, 200, a.Status, a.Text)
 	return a
 }
@@ -226,7 +226,7 @@ func TestAnswersHaveTheFormOfOpenAIs(t *testing.T) {
 	require.Contains(t, got.Text, `"object":"chat.completion.chunk"`)
 	require.Contains(t, got.Text, `"delta":{},"logprobs":null,"finish_reason":"stop"`)
 	require.Contains(t, s.chat(t, "x", "").Text, `"object":"chat.completion"`)
-	_, got = s.do(t, "GET", "/v1/models", "")
+	_, got = s.roundTrip(t, "GET", "/v1/models", "")
 	require.Regexp(t, `\A\{"object":"list","data":\[\{"id":"demo","object":"model",.*\}\]\}\s*\z`, got.Text)
 }
 

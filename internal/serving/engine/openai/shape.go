@@ -78,9 +78,8 @@ func (s *shape) callBegins(t *tool) []string {
 	return all
 }
 
-// tags returns a tag for each way in which a call can begin, for each tool. Each tag begins with the text
-// before.
-func (s *shape) tags(before string) (tags []structured.Tag) {
+// tags returns a tag for each way in which a call of each tool can begin. Each tag begins with the text prefix.
+func (s *shape) tags(prefix string) (tags []structured.Tag) {
 	for i := range s.tools {
 		t := &s.tools[i]
 		arguments := structured.Form{JSONSchema: t.parameters}
@@ -91,7 +90,7 @@ func (s *shape) tags(before string) (tags []structured.Tag) {
 			arguments = structured.Form{JSONObject: true}
 		}
 		for _, begin := range s.callBegins(t) {
-			tag := structured.Tag{Begin: before + begin, Content: arguments}
+			tag := structured.Tag{Begin: prefix + begin, Content: arguments}
 			if end := s.format.Tools.Writing.End; end != "" {
 				tag.End = []string{end}
 			}
@@ -126,7 +125,8 @@ func (s *shape) marked() structured.Form {
 	return structured.Form{Tags: tags}
 }
 
-// afterReasoning returns the form of an answer to a prompt: reasoning as the model writes it, and then form.
+// afterReasoning returns the form of an answer to a prompt that begins with reasoning, as the model writes it. The rest
+// of the answer has the given form.
 func (s *shape) afterReasoning(p *prompt, form structured.Form) structured.Form {
 	r := s.format.Reasoning
 	if s.format.Harmony() {

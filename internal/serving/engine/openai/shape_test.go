@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/serving/toolparser"
 )
 
-// specials are special tokens of the vocabulary below, with the numbers after the 256 bytes. The first one is an end
-// token.
+// specials are the names of the special tokens of byteVocabulary. Tokens 0 to 255 of this vocabulary are the bytes, and
+// token 256+i is specials[i]. The first special token is an end token.
 var specials = []string{"<eos>", "<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>", "[TOOL_CALLS]", "[ARGS]",
 	"<|python_tag|>", "<|tool_call|>", "<|/tool_call|>", "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>",
 	"<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"}
@@ -294,8 +294,9 @@ func TestValuesBetweenTags(t *testing.T) {
 		`{"city": "12", "days": 7, "unit": null, "at": [0], "no": null, "both": 1, "n": 2, "unknown": 3}`}}, one.spoken().calls)
 }
 
-// Ensure that a tool's schema causes an error if it cannot be obeyed and the tool is strict or must be called. The
-// arguments of a call must then fit the schema. Otherwise the tool accepts any object.
+// Ensure that a tool whose schema cannot be obeyed causes an error if the tool is strict or must be called. If the tool
+// is not strict and need not be called, it must accept any object as arguments. The arguments of the other tools must
+// fit their schemas in any case.
 func TestSchemasThatCannotBeObeyed(t *testing.T) {
 	v := byteVocabulary(t)
 	odd := json.RawMessage(`{"type": "object", "properties": {"a": {"type": "array", "uniqueItems": true}}}`)

@@ -35,7 +35,7 @@ func TestAnErrorShowsTheBeginningOfWhatAClientSends(t *testing.T) {
 		{"a model", "GET", "/v1/models/" + long, "", "", "", `x..." does not exist`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r, a := s.do(t, test.method, test.path, test.body, test.header, test.value)
+			r, a := s.roundTrip(t, test.method, test.path, test.body, test.header, test.value)
 			require.GreaterOrEqual(t, r.StatusCode, 400)
 			require.Contains(t, a.Error.Message, test.says)
 			require.NotEmpty(t, a.Error.Message)

@@ -101,9 +101,9 @@ func (u *users) connect(n int) []net.Conn {
 	return all
 }
 
-// visit runs n users. If they take less time than least, it runs further users until that time is over. It
-// returns the number of users.
-func (u *users) visit(n int, least time.Duration) int {
+// visit runs n users. If they take less time than minTime, it runs further users until minTime is over. It returns the
+// number of users.
+func (u *users) visit(n int, minTime time.Duration) int {
 	kinds := []func(*rand.Rand){u.polite, u.polite, u.leaves, u.slow, u.tooLong, u.badJSON, u.several}
 	var wait sync.WaitGroup
 	turns := make(chan int)
@@ -116,7 +116,7 @@ func (u *users) visit(n int, least time.Duration) int {
 		})
 	}
 	came := 0
-	for begin := time.Now(); came < n || time.Since(begin) < least; came++ {
+	for begin := time.Now(); came < n || time.Since(begin) < minTime; came++ {
 		turns <- came
 	}
 	close(turns)
@@ -147,14 +147,14 @@ func (u *users) expect(status int, body string) []byte {
 	return text
 }
 
-func body(rnd *rand.Rand, maxTokens int, more string) (text, answer string) {
+func body(rnd *rand.Rand, maxTokens int, fields string) (text, answer string) {
 	code := "" // six different digits, because after four equal ones the model cannot know its position
 	for _, digit := range rnd.Perm(10)[:6] {
 		code += strconv.Itoa(digit)
 	}
 	prompt := strings.Repeat(story, rnd.IntN(3)) + "Your number is " + code + "! Your number is"
 	data, _ := json.Marshal(prompt)
-	return fmt.Sprintf(`{"model": "demo", "prompt": %s, "max_tokens": %d, "temperature": 0%s}`, data, maxTokens, more), " " +
+	return fmt.Sprintf(`{"model": "demo", "prompt": %s, "max_tokens": %d, "temperature": 0%s}`, data, maxTokens, fields), " " +
 		code
 }
 

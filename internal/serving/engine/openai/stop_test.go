@@ -33,9 +33,14 @@ func (s *served) answers(t *testing.T, path, body string) []choice {
 	return all
 }
 
-// Ensure that if a stop string or token ends an answer, stop_reason names it. The text contains this string or token
-// only if the request asks for it. The model continues the prompt door of this test with " code is 4711. The door",
-// and the prompt hi with "Hi" and the end of a message.
+// Ensure that stop_reason is the stop string or stop token that ends an answer. The text must contain this string or
+// token only if the request asks for it.
+//
+// The test has two prompts. The model continues the prompt door with
+//
+//	" code is 4711. The door"
+//
+// and the prompt hi with "Hi" and the token that ends a message.
 func TestWhatEndsAnAnswerIsInStopReasonAndInTheTextIfAskedFor(t *testing.T) {
 	const door, hi = `"The door code is 4711. The door"`, `[1, 2, 72, 105, 3, 2]`
 	const include, special = `, "include_stop_str_in_output": true`, `, "skip_special_tokens": false`

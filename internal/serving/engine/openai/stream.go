@@ -74,14 +74,14 @@ func (c *chunks) part(p *part) {
 	a := c.job.answer
 	c.made += len(p.tokens)
 	if p.first && a.chat {
-		c.out.send(a.withPrompt(p).with(nil, choice{Index: p.index, Delta: &delta{Role: "assistant", Content: new(string)}}))
+		c.out.send(a.withPrompt(p).withChoices(nil, choice{Index: p.index, Delta: &delta{Role: "assistant", Content: new(string)}}))
 	}
 	if c.calls[p.index] == nil {
 		c.calls[p.index] = new(int)
 	}
 	all := a.chunks(p, c.calls[p.index])
 	for i, one := range all {
-		body := a.with(nil, one)
+		body := a.withChoices(nil, one)
 		if i == len(all)-1 {
 			body.Timings = c.job.timingsOf(c.made)
 		}
@@ -98,7 +98,7 @@ func (c *chunks) failed(err *apiError) { c.out.send(errorBody{err}) }
 
 func (c *chunks) end(o *output) {
 	if c.usage {
-		c.out.send(c.job.answer.with(o.usage()))
+		c.out.send(c.job.answer.withChoices(o.usage()))
 	}
 	c.out.raw("[DONE]")
 }

@@ -28,8 +28,8 @@ type tool struct {
 
 // A toolChoice says whether the model may or must call a tool, and which ones.
 type toolChoice struct {
-	mode choiceMode
-	only []string // the tools that may be called; nil means all
+	mode  choiceMode
+	names []string // the tools that may be called; nil means all
 }
 
 type choiceMode uint8
@@ -200,10 +200,10 @@ func (c *Chat) callable() []tool {
 	if c.choice.mode == none {
 		return nil
 	}
-	if c.choice.only == nil {
+	if c.choice.names == nil {
 		return c.tools
 	}
-	return slices.DeleteFunc(slices.Clone(c.tools), func(t tool) bool { return !slices.Contains(c.choice.only, t.name) })
+	return slices.DeleteFunc(slices.Clone(c.tools), func(t tool) bool { return !slices.Contains(c.choice.names, t.name) })
 }
 
 // known returns a function that reports whether a tool with the given name may be called. It returns nil if

@@ -133,8 +133,9 @@ func TestOfficialClientGetsCallsThatMustCome(t *testing.T) {
 	}
 }
 
-// Ensure that each tool_choice has its effect with the tool parser of each family, in whole and in streamed
-// answers. With auto, the model begins a call because it repeats a text that is a call.
+// Ensure that each tool_choice has its effect with the tool parser of each family, in whole and in streamed answers.
+// With auto the model is free to call a tool. It does so in this test because it repeats the message, which is the
+// beginning of a call.
 func TestChoicesOfToolsInEachFamily(t *testing.T) {
 	const object = `{"name":"f","arguments":{}}`
 	for _, test := range []struct{ parser, template, text string }{
@@ -228,8 +229,8 @@ func TestCallsThatAreCut(t *testing.T) {
 // Ensure that the reasoning is in the fields reasoning and reasoning_content, whole and streamed, and can be left out.
 func TestReasoningIsBesideTheContent(t *testing.T) {
 	s := startTools(t, "hermes", "deepseek_r1")
-	body := func(more string) string {
-		return demo + `"messages": [{"role": "user", "content": "Hm.</think>Yes."}], "temperature": 0` + more + `}`
+	body := func(fields string) string {
+		return demo + `"messages": [{"role": "user", "content": "Hm.</think>Yes."}], "temperature": 0` + fields + `}`
 	}
 	for _, more := range []string{"", `, "stream": true`} {
 		var reasoning, content string
@@ -272,7 +273,7 @@ func TestOfficialClientContinuesAfterCalls(t *testing.T) {
 // Ensure that bad tools and choices are refused. The field tool_choice limits the tools that may be called.
 func TestToolsAreChecked(t *testing.T) {
 	s := startTools(t, "hermes", "")
-	one := func(more string) string { return `{"type": "function", "function": {"name": "f"` + more + `}}` }
+	one := func(fields string) string { return `{"type": "function", "function": {"name": "f"` + fields + `}}` }
 	other := `{"type": "function", "function": {"name": "get_time"}}`
 	body := func(tools, choice string) string {
 		return demo + `"messages": [{"role": "user", "content": "x"}], "max_tokens": 100, "temperature": 0, "tools": [` + tools +

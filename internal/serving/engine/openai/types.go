@@ -71,10 +71,10 @@ func tokenLimit(n int) int {
 	return n
 }
 
-// setIfGiven sets *to to *given, unless given is nil.
-func setIfGiven[T any](to, given *T) {
+// setIfGiven sets *dst to *given, unless given is nil.
+func setIfGiven[T any](dst, given *T) {
 	if given != nil {
-		*to = *given
+		*dst = *given
 	}
 }
 

@@ -15,20 +15,21 @@ import (
 // change the answer. A field with null, an empty value or its neutral value is accepted. Unknown fields are refused
 // as well, but for a field in a table the error says what to use instead.
 type foreignField struct {
-	name    string
-	neutral string // a value without effect, as JSON, or ""
-	instead string // what to use instead, or ""
+	name        string
+	neutral     string // a value without effect, as JSON, or ""
+	alternative string // what to use instead, or ""
 }
 
-// A fieldTable lists the fields of an object that this package does not serve. Any other field must be empty.
+// A fieldTable lists the fields of an object that this package knows but does not serve. A field that is neither served
+// nor in the table is refused unless it is null or empty.
 type fieldTable struct {
 	foreign  []foreignField
 	harmless []string // ignored
 
-	// dependent maps a dependent field to a foreign field. The dependent field has an effect only together with the
-	// foreign field. If both are given, the dependent field is accepted: the foreign field then has a value without
-	// effect, or is refused itself. If the foreign field is missing, its default on another server may have an
-	// effect.
+	// dependent maps a dependent field to the foreign field without which it has no effect. If the object has the
+	// foreign field, the dependent field is accepted, because the foreign field is checked itself. If the object does
+	// not have the foreign field, the dependent field is refused like a foreign field: on another server, the foreign
+	// field may have a default with which the dependent field has an effect.
 	dependent map[string]string
 
 	unknown string // what is wrong with a field that is not in the table
@@ -126,7 +127,8 @@ var bodyFields = fieldTable{unknown: "is not a field of this request", foreign: 
 	"dry_sequence_breakers": "dry_multiplier", "xtc_threshold": "xtc_probability",
 }}
 
-// messageFields are the fields of messages. Clients return the harmless ones from earlier answers, or use them for themselves.
+// messageFields says which fields of messages are refused and which are ignored. The harmless fields are ignored: they
+// do not change the prompt. Clients copy such fields from earlier answers, or store data of their own in them.
 var messageFields = fieldTable{unknown: "is not known", foreign: slices.Concat(
 	[]foreignField{
 		{"prefix", "false", "use continue_final_message"},
@@ -141,9 +143,9 @@ var messageFields = fieldTable{unknown: "is not known", foreign: slices.Concat(
 	"provider_specific_fields", "status", "stop_reason", "timestamp", "type",
 }}
 
-func unserved(instead string, names ...string) (list []foreignField) {
+func unserved(alternative string, names ...string) (list []foreignField) {
 	for _, name := range names {
-		list = append(list, foreignField{name: name, instead: instead})
+		list = append(list, foreignField{name: name, alternative: alternative})
 	}
 	return list
 }
@@ -175,10 +177,10 @@ func (t *fieldTable) problem(name string, fields map[string]json.RawMessage, ser
 }
 
 func (f *foreignField) problem() string {
-	if f.instead == "" {
+	if f.alternative == "" {
 		return "is not supported by this server."
 	}
-	return "is not supported by this server: " + f.instead + "."
+	return "is not supported by this server: " + f.alternative + "."
 }
 
 // changesNothing reports whether the field has no effect with this value, so that the answer is the same as
@@ -207,7 +209,7 @@ type Fields struct {
 func (f *Fields) check(fields map[string]json.RawMessage, t reflect.Type) error {
 	served := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(f.Refused)) {
-		foreign := foreignField{neutral: "{}", instead: f.Refused[name]}
+		foreign := foreignField{neutral: "{}", alternative: f.Refused[name]}
 		if value := string(fields[name]); value != "false" && value != "0" && !foreign.changesNothing(fields[name]) {
 			return invalid(name, "%s %s", name, foreign.problem())
 		}
