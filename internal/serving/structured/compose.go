@@ -37,7 +37,7 @@ const (
 // add adds paths for the texts that a form allows. If ends is not empty, each path also reads one of the
 // texts in ends after the form. Free text at the end of the form then stops at the first occurrence of such a
 // text.
-func (b *builder) add(from, to grammar.Node, f *Form, ends []string) {
+func (b *builder) add(source, target grammar.Node, f *Form, ends []string) {
 	if b.depth++; b.depth > maxDepth {
 		b.ok(fmt.Errorf("the forms nest deeper than %d", maxDepth))
 	}
@@ -47,58 +47,59 @@ func (b *builder) add(from, to grammar.Node, f *Form, ends []string) {
 	}
 	switch {
 	case f.Free != nil:
-		b.freeText(from, stopsAt(ends, to), f.Free.Without)
+		b.freeText(source, stopsAt(ends, target), f.Free.Excluded)
 	case f.Tags != nil:
-		b.tags(from, to, f.Tags, ends)
+		b.tags(source, target, f.Tags, ends)
 	case len(f.AnyOf) > 0:
 		for i := range f.AnyOf {
-			b.add(from, to, &f.AnyOf[i], ends)
+			b.add(source, target, &f.AnyOf[i], ends)
 		}
 	case len(f.Sequence) > 0:
 		last := len(f.Sequence) - 1
 		for i := range last {
 			next := b.g.Node()
-			b.add(from, next, &f.Sequence[i], nil)
-			from = next
+			b.add(source, next, &f.Sequence[i], nil)
+			source = next
 		}
-		b.add(from, to, &f.Sequence[last], ends)
+		b.add(source, target, &f.Sequence[last], ends)
 	case f.Repeat != nil:
-		b.repeat(from, to, f.Repeat, ends)
+		b.repeat(source, target, f.Repeat, ends)
 	case f.Tag != nil && len(f.Tag.End) == 0: // its content is followed by ends
-		b.tag(from, to, f.Tag, ends)
+		b.tag(source, target, f.Tag, ends)
 	default:
 		end := b.g.Node()
-		b.oneOf(end, to, ends)
-		b.addBounded(from, end, f)
+		b.oneOf(end, target, ends)
+		b.addBounded(source, end, f)
 	}
 }
 
-// tag adds paths for the begin of a tag, its content and, if ends is not empty, one of the texts in ends.
-func (b *builder) tag(from, to grammar.Node, t *Tag, ends []string) {
+// tag adds paths for a tag without its end: the text t.Begin, then the content. If ends is not empty, each path then
+// reads one of the texts in ends.
+func (b *builder) tag(source, target grammar.Node, t *Tag, ends []string) {
 	content := b.g.Node()
-	b.text(from, content, t.Begin)
-	b.add(content, to, &t.Content, ends)
+	b.text(source, content, t.Begin)
+	b.add(content, target, &t.Content, ends)
 }
 
 // addBounded adds paths for a form that cannot end with free text. Such a form needs no ends: where it stops
 // does not depend on the text after it.
-func (b *builder) addBounded(from, to grammar.Node, f *Form) {
+func (b *builder) addBounded(source, target grammar.Node, f *Form) {
 	switch {
 	case f.Sequence != nil:
-		b.g.Jump(from, to)
+		b.g.Jump(source, target)
 	case f.Text != "":
-		b.text(from, to, f.Text)
+		b.text(source, target, f.Text)
 	case f.Tag != nil:
-		b.tag(from, to, f.Tag, f.Tag.End)
+		b.tag(source, target, f.Tag, f.Tag.End)
 	case f.Separated != nil:
-		b.separated(from, to, f.Separated)
+		b.separated(source, target, f.Separated)
 	default:
-		b.embed(from, to, f)
+		b.embed(source, target, f)
 	}
 }
 
 // embed adds a call of a rule for the texts of a form that has no parts.
-func (b *builder) embed(from, to grammar.Node, f *Form) {
+func (b *builder) embed(source, target grammar.Node, f *Form) {
 	g, err := b.simple(f)
 	switch {
 	case !b.ok(err):
@@ -107,7 +108,7 @@ func (b *builder) embed(from, to grammar.Node, f *Form) {
 	case f.JSONSchema != nil && !g.Trim():
 		b.ok(f.noAnswer(b.budget))
 	default:
-		b.g.Call(from, b.g.Embed(g), to)
+		b.g.Call(source, b.g.Embed(g), target)
 		b.ok(b.checkSize())
 	}
 }
@@ -121,23 +122,23 @@ func (b *builder) checkSize() error {
 
 // text adds a path that reads a fixed text. Where the text contains the name of a special token, the path
 // reads the token.
-func (b *builder) text(from, to grammar.Node, text string) {
+func (b *builder) text(source, target grammar.Node, text string) {
 	if !b.ok(b.budget.Spend(len(text))) {
 		return
 	}
 	for {
-		at, name := b.v.special(text)
-		if at > 0 {
-			d, err := automaton.Texts([]string{text[:at]}, b.budget)
+		index, name := b.v.special(text)
+		if index > 0 {
+			d, err := automaton.Texts([]string{text[:index]}, b.budget)
 			if !b.ok(err) {
 				return
 			}
 			next := b.g.Node()
-			b.g.Read(from, grammar.NewTerminal(lexeme.Text("literal "+text[:at], d, lexeme.Raw, false)), next)
-			from = next
+			b.g.Read(source, grammar.NewTerminal(lexeme.Text("literal "+text[:index], d, lexeme.Raw, false)), next)
+			source = next
 		}
 		if name == "" {
-			b.g.Jump(from, to)
+			b.g.Jump(source, target)
 			return
 		}
 		if slices.Contains(b.v.ends, name) {
@@ -145,52 +146,52 @@ func (b *builder) text(from, to grammar.Node, text string) {
 			return
 		}
 		next := b.g.Node()
-		b.g.Read(from, grammar.NewTerminal(lexeme.Special(name)), next)
-		from, text = next, text[at+len(name):]
+		b.g.Read(source, grammar.NewTerminal(lexeme.Special(name)), next)
+		source, text = next, text[index+len(name):]
 	}
 }
 
 // oneOf adds a path for each of the given texts. If there are no texts, it adds a path that reads nothing.
-func (b *builder) oneOf(from, to grammar.Node, texts []string) {
+func (b *builder) oneOf(source, target grammar.Node, texts []string) {
 	if len(texts) == 0 {
-		b.g.Jump(from, to)
+		b.g.Jump(source, target)
 	}
 	for _, text := range texts {
-		b.text(from, to, text)
+		b.text(source, target, text)
 	}
 }
 
-// stop is a place where free text may end: before the first occurrence of mark. After the free text, the path
-// reads text, which begins with mark, and leads to the node to. If text is empty, free text may end anywhere.
+// stop is a way in which free text may end. The free text ends before the first occurrence of mark. The path then reads
+// text, which begins with mark, and leads to the node target. If mark and text are empty, free text may end anywhere.
 type stop struct {
 	mark, text string
-	to         grammar.Node
+	target     grammar.Node
 }
 
 // stopsAt returns a stop for each text in ends. If ends is empty, it returns one stop with an empty text:
 // free text may end anywhere.
-func stopsAt(ends []string, to grammar.Node) []stop {
+func stopsAt(ends []string, target grammar.Node) []stop {
 	if len(ends) == 0 {
-		return []stop{{"", "", to}}
+		return []stop{{"", "", target}}
 	}
 	stops := make([]stop, len(ends))
 	for i, text := range ends {
-		stops[i] = stop{text, text, to}
+		stops[i] = stop{text, text, target}
 	}
 	return stops
 }
 
-// freeText adds paths for free text that contains none of the texts in without, up to one of the stops.
-func (b *builder) freeText(from grammar.Node, stops []stop, without []string) {
+// freeText adds paths that read free text up to one of the stops. The free text contains none of the texts in excluded.
+func (b *builder) freeText(source grammar.Node, stops []stop, excluded []string) {
 	var marks []string
 	var nodes []grammar.Node // the node after each mark
 	var anywhere []stop      // those whose mark contains a special token, which free text never does, or is empty
-	without = slices.Clone(without)
+	excluded = slices.Clone(excluded)
 	for _, s := range stops {
-		if at, name := b.v.special(s.text); s.text == "" || name != "" && at < len(s.mark) {
+		if index, name := b.v.special(s.text); s.text == "" || name != "" && index < len(s.mark) {
 			anywhere = append(anywhere, s)
 			if s.mark != "" {
-				without = append(without, s.mark)
+				excluded = append(excluded, s.mark)
 			}
 			continue
 		}
@@ -202,18 +203,18 @@ func (b *builder) freeText(from grammar.Node, stops []stop, without []string) {
 			i = len(marks)
 			marks, nodes = append(marks, s.mark), append(nodes, b.g.Node())
 		}
-		b.text(nodes[i], s.to, s.text[len(s.mark):])
+		b.text(nodes[i], s.target, s.text[len(s.mark):])
 	}
-	d, err := automaton.Free(marks, without, b.budget)
+	d, err := automaton.Free(marks, excluded, b.budget)
 	if !b.ok(err) {
 		return
 	}
 	end := b.g.Node()
 	for _, s := range anywhere {
-		b.text(end, s.to, s.text)
+		b.text(end, s.target, s.text)
 	}
-	b.g.Read(from, grammar.LazyTerminal(func(alive func(int32) bool) *lexeme.Lexeme {
-		key := fmt.Sprintf("free %q %q", marks, without)
+	b.g.Read(source, grammar.LazyTerminal(func(alive func(int32) bool) *lexeme.Lexeme {
+		key := fmt.Sprintf("free %q %q", marks, excluded)
 		kept := d.Retag(func(tag int32) int32 {
 			if !alive(tag) {
 				key = ""
@@ -225,9 +226,9 @@ func (b *builder) freeText(from grammar.Node, stops []stop, without []string) {
 	}), append(nodes, end)...)
 }
 
-// contents adds, for each tag, a path that reads the content and the end of the tag and leads to the node to.
-// It returns the first node of each of these paths.
-func (b *builder) contents(tags []Tag, to grammar.Node) []grammar.Node {
+// contents adds a path for each tag. The path reads the content and the end of the tag, and leads to target. The result
+// has the first node of each path.
+func (b *builder) contents(tags []Tag, target grammar.Node) []grammar.Node {
 	if len(tags) == 0 {
 		b.ok(errors.New("tags: there are none"))
 	}
@@ -237,7 +238,7 @@ func (b *builder) contents(tags []Tag, to grammar.Node) []grammar.Node {
 		if b.err != nil {
 			continue
 		}
-		if b.add(starts[i], to, &tags[i].Content, tags[i].End); b.err != nil {
+		if b.add(starts[i], target, &tags[i].Content, tags[i].End); b.err != nil {
 			b.err = fmt.Errorf("the tag %q: %w", tags[i].Begin, b.err)
 		}
 	}
@@ -246,12 +247,12 @@ func (b *builder) contents(tags []Tag, to grammar.Node) []grammar.Node {
 
 // tags adds paths for free text with tags in it. If ends is not empty, each path then reads one of the texts
 // in ends.
-func (b *builder) tags(from, to grammar.Node, t *Tags, ends []string) {
+func (b *builder) tags(source, target grammar.Node, t *Tags, ends []string) {
 	if !b.ok(b.budget.Spend(len(t.Tags) * len(t.Triggers))) {
 		return
 	}
-	after := b.g.Node()
-	starts := b.contents(t.Tags, after)
+	afterTag := b.g.Node()
+	starts := b.contents(t.Tags, afterTag)
 	var stops []stop
 	for i, tag := range t.Tags {
 		trigger, err := t.trigger(tag.Begin)
@@ -266,26 +267,26 @@ func (b *builder) tags(from, to grammar.Node, t *Tags, ends []string) {
 			return
 		}
 	}
-	free := b.g.Node() // not from: a path back to from would lead into other forms that begin there
+	free := b.g.Node() // not source: a path back to source would lead into other forms that begin there
 	if t.AtLeastOne {
 		for i, tag := range t.Tags {
-			b.text(from, starts[i], tag.Begin)
+			b.text(source, starts[i], tag.Begin)
 		}
 	} else {
-		b.g.Jump(from, free)
+		b.g.Jump(source, free)
 	}
 	if t.StopAfterFirst {
-		b.oneOf(after, to, ends)
+		b.oneOf(afterTag, target, ends)
 	} else {
-		b.g.Jump(after, free)
+		b.g.Jump(afterTag, free)
 	}
 	if !t.StopAfterFirst || !t.AtLeastOne {
-		b.freeText(free, append(stops, stopsAt(ends, to)...), t.Without)
+		b.freeText(free, append(stops, stopsAt(ends, target)...), t.Excluded)
 	}
 }
 
-// trigger returns the trigger with which the begin of a tag starts. It is an error if there is none or more
-// than one.
+// trigger returns the trigger that is a prefix of begin, which is the Begin of a tag. It returns an error if no trigger
+// or more than one is a prefix.
 func (t *Tags) trigger(begin string) (string, error) {
 	found := ""
 	for _, trigger := range t.Triggers {
@@ -306,30 +307,30 @@ func (t *Tags) trigger(begin string) (string, error) {
 }
 
 // separated adds a list of tags with a separator between them.
-func (b *builder) separated(from, to grammar.Node, s *Separated) {
-	item, after := b.g.Node(), b.g.Node()
-	starts := b.contents(s.Tags, after)
+func (b *builder) separated(source, target grammar.Node, s *Separated) {
+	item, afterTag := b.g.Node(), b.g.Node()
+	starts := b.contents(s.Tags, afterTag)
 	for i, tag := range s.Tags {
 		b.text(item, starts[i], tag.Begin)
 	}
-	b.g.Jump(from, item)
-	b.g.Jump(after, to)
+	b.g.Jump(source, item)
+	b.g.Jump(afterTag, target)
 	if !s.AtLeastOne {
-		b.g.Jump(from, to)
+		b.g.Jump(source, target)
 	}
 	if !s.StopAfterFirst {
-		b.text(after, item, s.Separator)
+		b.text(afterTag, item, s.Separator)
 	}
 }
 
 // repeat adds paths for several texts of a form one after another. If ends is not empty, one of the texts in
 // ends follows the last text.
-func (b *builder) repeat(from, to grammar.Node, r *Repeat, ends []string) {
+func (b *builder) repeat(source, target grammar.Node, r *Repeat, ends []string) {
 	if r.Min < 0 || r.Max >= 0 && r.Max < r.Min {
 		b.ok(fmt.Errorf("repeat: min is %d and max is %d", r.Min, r.Max))
 	}
 	if r.Min == 0 {
-		b.oneOf(from, to, ends)
+		b.oneOf(source, target, ends)
 	}
 	if r.Max == 0 {
 		return
@@ -341,20 +342,20 @@ func (b *builder) repeat(from, to grammar.Node, r *Repeat, ends []string) {
 	}
 	for n := 1; b.err == nil; n++ {
 		if n >= r.Min {
-			b.g.Call(from, last, to)
+			b.g.Call(source, last, target)
 		}
 		next := b.g.Node()
 		switch {
 		case n == r.Max:
 			return
 		case r.Max < 0 && n >= r.Min:
-			b.g.Call(from, one, next)
+			b.g.Call(source, one, next)
 			b.g.Call(next, one, next)
-			b.g.Call(next, last, to)
+			b.g.Call(next, last, target)
 			return
 		}
-		b.g.Call(from, one, next)
-		from = next
+		b.g.Call(source, one, next)
+		source = next
 		b.ok(b.checkSize())
 	}
 }

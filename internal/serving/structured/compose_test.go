@@ -23,106 +23,106 @@ type naiveReader struct {
 // readAll reads a text.
 func readAll(f *Form, text string) (begins, answer bool) {
 	r := &naiveReader{text: text}
-	r.read(f, 0, nil, func(at int) { r.answer = r.answer || at == len(text); r.begins = r.begins || at == len(text) })
+	r.read(f, 0, nil, func(pos int) { r.answer = r.answer || pos == len(text); r.begins = r.begins || pos == len(text) })
 	return r.begins, r.answer
 }
 
-// read finds the texts of the form that begin at the position at. After such a text, one of the texts in ends must
+// read finds the texts of the form that begin at the position pos. After such a text, one of the texts in ends must
 // follow. If ends is empty, anything may follow. read calls next with the position after each text.
-func (r *naiveReader) read(f *Form, at int, ends []string, next func(int)) {
+func (r *naiveReader) read(f *Form, pos int, ends []string, next func(int)) {
 	switch {
 	case f.Free != nil:
-		r.free(at, f.Free.Without, ends, func(_ string, at int) { next(at) })
+		r.free(pos, f.Free.Excluded, ends, func(_ string, pos int) { next(pos) })
 	case f.Tags != nil:
-		r.tags(f.Tags, at, f.Tags.AtLeastOne, ends, next)
+		r.tags(f.Tags, pos, f.Tags.AtLeastOne, ends, next)
 	case f.Sequence != nil:
-		r.sequence(f.Sequence, at, ends, next)
+		r.sequence(f.Sequence, pos, ends, next)
 	case f.AnyOf != nil:
 		for i := range f.AnyOf {
-			r.read(&f.AnyOf[i], at, ends, next)
+			r.read(&f.AnyOf[i], pos, ends, next)
 		}
 	case f.Repeat != nil:
 		copies := 0 // more make no difference, since texts are short and copies of the empty text are left out
 		for copies = f.Repeat.Min; copies <= len(r.text)+1+f.Repeat.Min && (f.Repeat.Max < 0 || copies <= f.Repeat.Max); copies++ {
-			r.sequence(slices.Repeat([]Form{f.Repeat.Form}, copies), at, ends, next)
+			r.sequence(slices.Repeat([]Form{f.Repeat.Form}, copies), pos, ends, next)
 		}
 	case f.Tag != nil && f.Tag.End == nil:
-		r.literal(f.Tag.Begin, at, func(at int) { r.read(&f.Tag.Content, at, ends, next) })
+		r.literal(f.Tag.Begin, pos, func(pos int) { r.read(&f.Tag.Content, pos, ends, next) })
 	case f.Tag != nil:
-		r.tag(f.Tag, at, func(at int) { r.any(ends, at, next) })
+		r.tag(f.Tag, pos, func(pos int) { r.oneOf(ends, pos, next) })
 	case f.Separated != nil:
 		if !f.Separated.AtLeastOne {
-			r.any(ends, at, next)
+			r.oneOf(ends, pos, next)
 		}
-		r.separated(f.Separated, at, func(at int) { r.any(ends, at, next) })
+		r.separated(f.Separated, pos, func(pos int) { r.oneOf(ends, pos, next) })
 	case f.Choice != nil:
 		for _, text := range f.Choice {
-			r.literal(text, at, func(at int) { r.any(ends, at, next) })
+			r.literal(text, pos, func(pos int) { r.oneOf(ends, pos, next) })
 		}
 	default:
-		r.literal(f.Text, at, func(at int) { r.any(ends, at, next) })
+		r.literal(f.Text, pos, func(pos int) { r.oneOf(ends, pos, next) })
 	}
 }
 
-func (r *naiveReader) literal(text string, at int, next func(int)) {
-	switch rest := r.text[at:]; {
+func (r *naiveReader) literal(text string, pos int, next func(int)) {
+	switch rest := r.text[pos:]; {
 	case strings.HasPrefix(rest, text):
-		next(at + len(text))
+		next(pos + len(text))
 	case strings.HasPrefix(text, rest):
 		r.begins = true
 	}
 }
 
-func (r *naiveReader) any(texts []string, at int, next func(int)) {
+func (r *naiveReader) oneOf(texts []string, pos int, next func(int)) {
 	if len(texts) == 0 {
-		next(at)
+		next(pos)
 	}
 	for _, text := range texts {
-		r.literal(text, at, next)
+		r.literal(text, pos, next)
 	}
 }
 
-func (r *naiveReader) tag(t *Tag, at int, next func(int)) {
-	r.literal(t.Begin, at, func(at int) { r.read(&t.Content, at, t.End, next) })
+func (r *naiveReader) tag(t *Tag, pos int, next func(int)) {
+	r.literal(t.Begin, pos, func(pos int) { r.read(&t.Content, pos, t.End, next) })
 }
 
-func (r *naiveReader) sequence(all []Form, at int, ends []string, next func(int)) {
+func (r *naiveReader) sequence(all []Form, pos int, ends []string, next func(int)) {
 	switch len(all) {
 	case 0:
-		r.any(ends, at, next)
+		r.oneOf(ends, pos, next)
 	case 1:
-		r.read(&all[0], at, ends, next)
+		r.read(&all[0], pos, ends, next)
 	default:
-		r.read(&all[0], at, nil, func(at int) { r.sequence(all[1:], at, ends, next) })
+		r.read(&all[0], pos, nil, func(pos int) { r.sequence(all[1:], pos, ends, next) })
 	}
 }
 
-func (r *naiveReader) separated(s *Separated, at int, next func(int)) {
+func (r *naiveReader) separated(s *Separated, pos int, next func(int)) {
 	for i := range s.Tags {
-		r.tag(&s.Tags[i], at, func(at int) {
-			next(at)
+		r.tag(&s.Tags[i], pos, func(pos int) {
+			next(pos)
 			if !s.StopAfterFirst {
-				r.literal(s.Separator, at, func(at int) { r.separated(s, at, next) })
+				r.literal(s.Separator, pos, func(pos int) { r.separated(s, pos, next) })
 			}
 		})
 	}
 }
 
 // free reads free text up to the first of ends.
-func (r *naiveReader) free(from int, without, ends []string, next func(end string, at int)) {
-	for to := from; to <= len(r.text); to++ {
-		text := r.text[from:to]
-		if strings.Contains(text, "S") || slices.ContainsFunc(without, func(s string) bool { return strings.Contains(text, s) }) {
+func (r *naiveReader) free(start int, excluded, ends []string, next func(end string, pos int)) {
+	for stop := start; stop <= len(r.text); stop++ {
+		text := r.text[start:stop]
+		if strings.Contains(text, "S") || slices.ContainsFunc(excluded, func(s string) bool { return strings.Contains(text, s) }) {
 			return
 		}
 		if len(ends) == 0 {
-			next("", to)
+			next("", stop)
 		}
 		for _, end := range ends {
 			if firstOf(text+end, ends) != end {
 				continue
 			}
-			r.literal(end, to, func(at int) { next(end, at) })
+			r.literal(end, stop, func(pos int) { next(end, pos) })
 		}
 	}
 }
@@ -130,15 +130,15 @@ func (r *naiveReader) free(from int, without, ends []string, next func(end strin
 // firstOf returns the longest mark with which text ends, or "" if there is none or if a mark ends earlier in
 // text.
 func firstOf(text string, marks []string) string {
-	for to := range len(text) + 1 {
+	for stop := range len(text) + 1 {
 		found := ""
 		for _, m := range marks {
-			if strings.HasSuffix(text[:to], m) && len(m) > len(found) {
+			if strings.HasSuffix(text[:stop], m) && len(m) > len(found) {
 				found = m
 			}
 		}
 		if found != "" {
-			if to < len(text) {
+			if stop < len(text) {
 				return ""
 			}
 			return found
@@ -147,36 +147,36 @@ func firstOf(text string, marks []string) string {
 	return ""
 }
 
-func (r *naiveReader) tags(t *Tags, at int, atOnce bool, ends []string, next func(int)) {
-	after := func(at int) {
+func (r *naiveReader) tags(t *Tags, pos int, immediate bool, ends []string, next func(int)) {
+	afterTag := func(pos int) {
 		if t.StopAfterFirst {
-			r.any(ends, at, next)
+			r.oneOf(ends, pos, next)
 		} else {
-			r.tags(t, at, false, ends, next)
+			r.tags(t, pos, false, ends, next)
 		}
 	}
-	if atOnce {
+	if immediate {
 		for i := range t.Tags {
-			r.tag(&t.Tags[i], at, after)
+			r.tag(&t.Tags[i], pos, afterTag)
 		}
 		return
 	}
 	marks := slices.Concat(t.Triggers, ends)
-	r.free(at, t.Without, marks, func(mark string, at int) {
+	r.free(pos, t.Excluded, marks, func(mark string, pos int) {
 		if slices.Contains(ends, mark) {
-			next(at)
+			next(pos)
 		}
 		for i := range t.Tags {
 			if !slices.Contains(t.Triggers, mark) {
 				continue
 			}
 			if rest, ok := strings.CutPrefix(t.Tags[i].Begin, mark); ok {
-				r.tag(&Tag{rest, t.Tags[i].Content, t.Tags[i].End}, at, after)
+				r.tag(&Tag{rest, t.Tags[i].Content, t.Tags[i].End}, pos, afterTag)
 			}
 		}
 	})
 	if len(ends) == 0 {
-		r.free(at, slices.Concat(t.Without, t.Triggers), nil, func(_ string, at int) { next(at) })
+		r.free(pos, slices.Concat(t.Excluded, t.Triggers), nil, func(_ string, pos int) { next(pos) })
 	}
 }
 
@@ -186,7 +186,7 @@ func formOf(t *rapid.T, depth int) Form {
 	marks := []string{"a", "b", "<", "ab", "<a", "a<", "<<", "aa", "S"}
 	word, mark := rapid.SampledFrom(words), rapid.SampledFrom(marks)
 	plain := rapid.SampledFrom(marks[:8])
-	some := func(label string) []string { return rapid.SliceOfN(plain, 0, 1).Draw(t, label) }
+	optional := func(label string) []string { return rapid.SliceOfN(plain, 0, 1).Draw(t, label) }
 	kinds := []string{"text", "choice", "free"}
 	if depth > 0 {
 		kinds = []string{"free", "sequence", "any", "tag", "tag", "tags", "tags", "tags", "separated", "repeat", "repeat"}
@@ -201,7 +201,7 @@ func formOf(t *rapid.T, depth int) Form {
 	case "choice":
 		return Form{Choice: []string{"a", plain.Draw(t, "choice")}}
 	case "free":
-		return Form{Free: &Free{some("without")}}
+		return Form{Free: &Free{optional("without")}}
 	case "sequence":
 		return Form{Sequence: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Form { return formOf(t, depth-1) }), 0, 3).Draw(t, "parts")}
 	case "any":
@@ -221,7 +221,7 @@ func formOf(t *rapid.T, depth int) Form {
 	for _, trigger := range triggers {
 		tags = append(tags, tag(trigger+rapid.SampledFrom([]string{"", "a", "<", "S"}).Draw(t, "rest")))
 	}
-	return Form{Tags: &Tags{triggers, tags, some("without"), flag("one"), flag("stop")}}
+	return Form{Tags: &Tags{triggers, tags, optional("without"), flag("one"), flag("stop")}}
 }
 
 // Ensure that random forms with parts allow a token exactly if the text with this token is still the beginning of an
@@ -238,7 +238,7 @@ func TestRandomFormsAllowWhatTheyDescribe(t *testing.T) {
 	compiledForms := 0
 	rapid.Check(t, func(t *rapid.T) {
 		form := formOf(t, rapid.IntRange(1, 2).Draw(t, "depth"))
-		v.fits, v.maxMerged = map[lexeme.Identity]*fit{}, rapid.SampledFrom([]int{0, 1000}).Draw(t, "merged")
+		v.cache, v.maxMerged = map[lexeme.Identity]*stateTokens{}, rapid.SampledFrom([]int{0, 1000}).Draw(t, "merged")
 		c, err := Compile(v, form)
 		if err != nil { // a tag with two triggers
 			require.ErrorContains(t, err, "begins with")
@@ -415,26 +415,26 @@ func TestRefusedStructuralTags(t *testing.T) {
 	require.ErrorContains(t, err, "<|end|>, which is the end of an answer")
 }
 
-// Ensure that the fit of free text has no crossings if no text can follow the free text. In that case, tokens
-// with further bytes after the end of the free text need no work.
-func TestFreeTextAtTheEndHasNoRest(t *testing.T) {
+// Ensure that the tokens of free text include no spanning tokens if no text can follow the free text. A mask then needs
+// no work for tokens that have bytes after the end of the free text.
+func TestFreeTextAtTheEndHasNoSpanningTokens(t *testing.T) {
 	all := [][]byte{[]byte("a"), []byte("b"), []byte("abab"), nil, nil}
 	v, err := NewVocabulary(all, map[int]string{3: "<|call|>"}, []int{4})
 	require.NoError(t, err)
 	tags := []Tag{{Begin: "<|call|>", Content: Form{Text: "a"}, End: []string{"b"}}}
 	for _, test := range []struct {
-		form Form
-		rest bool
+		form     Form
+		spanning bool
 	}{
 		{Form{Free: &Free{}}, false}, {Form{Tags: &Tags{Triggers: []string{"<|call|>"}, Tags: tags}}, false},
 		{Form{Sequence: []Form{{Free: &Free{}}, {Text: "b"}}}, true},
 	} {
 		c := compiled(t, v, test.form)
-		rest := false
+		spanning := false
 		for _, item := range c.runner.Start().Items {
-			rest = rest || len(c.fit(item).crossings) > 0
+			spanning = spanning || len(c.itemTokens(item).spanning) > 0
 		}
-		require.Equal(t, test.rest, rest, "%s", must(test.form))
+		require.Equal(t, test.spanning, spanning, "%s", must(test.form))
 	}
 }
 

@@ -32,16 +32,16 @@ func TestMatchersRunAtOnce(t *testing.T) {
 	for _, c := range cases {
 		shared := compiled(t, v, Form{JSONSchema: c.Schema})
 		for _, test := range c.Tests {
-			alone := masks(compiled(t, v, Form{JSONSchema: c.Schema}), test.Data)
+			want := masks(compiled(t, v, Form{JSONSchema: c.Schema}), test.Data)
 			for range 4 {
 				group.Go(func() {
 					got := masks(shared, test.Data)
-					if len(got) != len(alone) {
-						t.Errorf("%s: %d masks, alone %d", c.Name, len(got), len(alone))
+					if len(got) != len(want) {
+						t.Errorf("%s: %d masks, alone %d", c.Name, len(got), len(want))
 						return
 					}
 					for i := range got {
-						if got[i] != alone[i] {
+						if got[i] != want[i] {
 							t.Errorf("%s: mask %d differs", c.Name, i)
 						}
 					}
@@ -65,7 +65,7 @@ func TestKeptMasksHaveALimit(t *testing.T) {
 	for i := range 3000 {
 		m.Mask(mask)
 		require.LessOrEqual(t, c.masks, v.maxMasks())
-		require.LessOrEqual(t, len(c.fits), v.maxMasks())
+		require.LessOrEqual(t, len(c.cache), v.maxMasks())
 		if i < 2900 { // the same, as the end is far
 			if i == 0 {
 				copy(fresh, mask)

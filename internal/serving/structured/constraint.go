@@ -15,17 +15,17 @@ type Constraint struct {
 
 	mutex   sync.Mutex // guards the runner, its lexemes and the rest
 	runner  *grammar.Runner
-	fits    map[fitKey]*fit
+	cache   map[stateKey]*stateTokens
 	masks   int               // configs that hold a mask, as their Memo
-	states  []*grammar.Config // memory that calls of cross share
+	states  []*grammar.Config // memory that calls of addSpanning share
 	scratch []uint64          // and a mask that calls of mask share
-	others  *lexeme.Lexeme    // of all names of members; nil until it is needed
+	anyName *lexeme.Lexeme    // of all names of members; nil until it is needed
 }
 
-type fitKey struct {
-	lexeme  *lexeme.Lexeme
-	state   int32
-	ignored int32 // the tag with which a free text may end if no text can follow it, or None
+type stateKey struct {
+	lexeme     *lexeme.Lexeme
+	state      int32
+	ignoredTag int32 // the tag with which a free text may end if no text can follow it, or None
 }
 
 // Compile makes a form ready for use.
@@ -44,47 +44,46 @@ func CompileWithin(ctx context.Context, v *Vocabulary, form Form, work int) (*Co
 	if !g.Trim() {
 		return nil, form.noAnswer(budget)
 	}
-	return &Constraint{vocabulary: v, runner: grammar.NewRunner(g), fits: map[fitKey]*fit{}, scratch: make([]uint64, v.Words())}, nil
+	return &Constraint{vocabulary: v, runner: grammar.NewRunner(g), cache: map[stateKey]*stateTokens{}, scratch: make([]uint64, v.Words())}, nil
 }
 
 // maxMaskBytes limits the memory of the masks that a constraint caches. The limit applies to the masks of
-// configs, and separately to the masks of fits. A mask takes 16 KB for a vocabulary of 128,000 tokens.
+// configs, and separately to the masks in Constraint.cache. A mask takes 16 KB for a vocabulary of 128,000 tokens.
 const maxMaskBytes = 8 << 20
 
-// maxMasks is the largest number of masks of configs that a constraint caches, and the largest number of
-// fits.
+// maxMasks returns the largest number of masks of configs that a constraint caches. It is also the largest number of
+// entries in Constraint.cache.
 func (v *Vocabulary) maxMasks() int { return min(1024, max(1, maxMaskBytes/(8*v.Words()))) }
 
-// mask returns the tokens that may follow a text with the state config. These are the tokens that fit the state of
-// one of config's items. If the text may end, the tokens that end an answer are included. The caller must hold the
-// mutex.
+// mask returns the tokens that may follow a text with the state config. These are the tokens that one of config's items
+// allows. If the text may end, the tokens that end an answer are included. The caller must hold the mutex.
 func (c *Constraint) mask(config *grammar.Config) []uint64 {
 	if mask, ok := config.Memo.([]uint64); ok {
 		return mask
 	}
 	mask := make([]uint64, c.vocabulary.Words())
 	for i, item := range config.Items {
-		f := c.fit(item)
-		into := mask
-		// The tokens in the field except are removed from this item's tokens only. An earlier item may
-		// allow them, so the item's tokens are computed in a mask of their own.
-		apart := i > 0 && (f.except.mask != nil || f.except.list != nil)
-		if apart {
-			into = c.scratch
-			clear(into)
+		f := c.itemTokens(item)
+		dst := mask
+		// The item does not allow the tokens in f.excluded, but an earlier item may allow them. They are removed
+		// from the item's tokens only, so these are computed in a mask of their own.
+		separate := i > 0 && (f.excluded.mask != nil || f.excluded.list != nil)
+		if separate {
+			dst = c.scratch
+			clear(dst)
 		}
-		f.inside.addTo(into)
-		for i := range f.crossings {
-			at := &f.crossings[i]
-			after := c.runner.After(item, at.tag)
-			c.cross(&at.rest, 0, after, into)
-			for _, node := range at.nodes {
-				c.cross(&c.vocabulary.trie, node, after, into)
+		f.inner.addTo(dst)
+		for i := range f.spanning {
+			x := &f.spanning[i]
+			afterLexeme := c.runner.After(item, x.tag)
+			c.addSpanning(&x.suffixes, 0, afterLexeme, dst)
+			for _, node := range x.nodes {
+				c.addSpanning(&c.vocabulary.trie, node, afterLexeme, dst)
 			}
 		}
-		f.except.removeFrom(into)
-		if apart {
-			tokenSet{mask: into}.addTo(mask)
+		f.excluded.removeFrom(dst)
+		if separate {
+			tokenSet{mask: dst}.addTo(mask)
 		}
 	}
 	if config.Accept {
@@ -100,25 +99,25 @@ func (c *Constraint) mask(config *grammar.Config) []uint64 {
 	return mask
 }
 
-// cross adds to mask those tokens that complete a lexeme and have more bytes, if the grammar allows these
-// bytes after the lexeme. The lexeme ends at the given node of the trie rest, so the further bytes of these
-// tokens are below the node. The parameter after is the config at the end of the lexeme.
-func (c *Constraint) cross(rest *trie, node int32, after *grammar.Config, mask []uint64) {
-	if len(rest.nodes) == 0 {
+// addSpanning adds to mask the tokens of a trie that the grammar allows after the end of a lexeme. The trie has only
+// those bytes of the tokens that come after the lexeme, or the lexeme ends at the given node of the trie. In both
+// cases, the bytes below the node come after the lexeme. The parameter start is the config at the end of the lexeme.
+func (c *Constraint) addSpanning(suffixes *trie, node int32, start *grammar.Config, mask []uint64) {
+	if len(suffixes.nodes) == 0 {
 		return
 	}
-	from := &rest.nodes[node]
-	states := append(c.states[:0], after)
-	for i := node + 1; i < from.end; {
-		n := &rest.nodes[i]
-		depth := n.depth - from.depth
-		to := c.runner.Step(states[depth-1], n.b)
-		if to == nil {
+	root := &suffixes.nodes[node]
+	states := append(c.states[:0], start)
+	for i := node + 1; i < root.end; {
+		n := &suffixes.nodes[i]
+		depth := n.depth - root.depth
+		next := c.runner.Step(states[depth-1], n.b)
+		if next == nil {
 			i = n.end
 			continue
 		}
-		states = append(states[:depth], to)
-		for _, t := range rest.here(n) {
+		states = append(states[:depth], next)
+		for _, t := range suffixes.tokensAt(n) {
 			mask[t>>6] |= 1 << (t & 63)
 		}
 		i++
@@ -126,68 +125,68 @@ func (c *Constraint) cross(rest *trie, node int32, after *grammar.Config, mask [
 	c.states = states
 }
 
-// maxFits is how many fits a vocabulary keeps for all constraints.
-const maxFits = 4096
+// maxStateTokens is the number of stateTokens that a vocabulary caches for all constraints.
+const maxStateTokens = 4096
 
-// fit returns the fit of the state of an item.
-func (c *Constraint) fit(item grammar.Item) *fit {
-	key := fitKey{item.Lexeme, item.State, item.Lexeme.FreeEnd()}
-	if key.ignored != lexeme.None && c.runner.After(item, key.ignored).TextFollows() {
-		key.ignored = lexeme.None
+// itemTokens returns the tokens that can follow in the state of an item's lexeme.
+func (c *Constraint) itemTokens(item grammar.Item) *stateTokens {
+	key := stateKey{item.Lexeme, item.State, item.Lexeme.FreeEnd()}
+	if key.ignoredTag != lexeme.None && c.runner.After(item, key.ignoredTag).TextFollows() {
+		key.ignoredTag = lexeme.None
 	}
-	if f, ok := c.fits[key]; ok {
+	if f, ok := c.cache[key]; ok {
 		return f
 	}
-	if len(c.fits) >= c.vocabulary.maxMasks() {
-		clear(c.fits)
+	if len(c.cache) >= c.vocabulary.maxMasks() {
+		clear(c.cache)
 	}
-	f := c.newFit(item, key.ignored)
+	f := c.newItemTokens(item, key.ignoredTag)
 	if !f.large {
-		c.fits[key] = f
+		c.cache[key] = f
 	}
 	return f
 }
 
-// newFit computes the fit of an item. If the item's lexeme reads all names except some, newFit starts with the fit of
-// all names. It puts the tokens that complete an excluded name into the field except. So constraints with different
-// excluded names share one fit.
-func (c *Constraint) newFit(item grammar.Item, ignored int32) *fit {
+// newItemTokens computes what itemTokens returns. For a lexeme that accepts all names except a list of names, it takes
+// the tokens of the lexeme that accepts all names, which all constraints share. It then sets the field excluded to the
+// tokens that complete a name of the list.
+func (c *Constraint) newItemTokens(item grammar.Item, ignoredTag int32) *stateTokens {
 	v := c.vocabulary
-	if same, ok := item.Lexeme.Except(item.State); ok {
-		if c.others == nil {
-			if c.others = lexeme.AnyName(); item.Lexeme.IsCompact() {
-				c.others.Compact()
+	if anyState, ok := item.Lexeme.AnyNameState(item.State); ok {
+		if c.anyName == nil {
+			if c.anyName = lexeme.AnyName(); item.Lexeme.IsCompact() {
+				c.anyName.Compact()
 			}
 		}
-		f := *c.shared(c.others, c.others.Find(same), ignored)
-		f.except = v.exceptions(item.Lexeme, item.State)
+		f := *c.sharedTokens(c.anyName, c.anyName.Find(anyState), ignoredTag)
+		f.excluded = v.exceptions(item.Lexeme, item.State)
 		return &f
 	}
-	return c.shared(item.Lexeme, item.State, ignored)
+	return c.sharedTokens(item.Lexeme, item.State, ignoredTag)
 }
 
-// shared returns the fit of a state of a lexeme. If another constraint has computed it, it is in the
-// vocabulary's cache.
-func (c *Constraint) shared(l *lexeme.Lexeme, state, ignored int32) *fit {
+// sharedTokens returns the tokens that can follow in a state of a lexeme. If another constraint has computed them, it
+// takes them from the vocabulary's cache.
+func (c *Constraint) sharedTokens(l *lexeme.Lexeme, state, ignoredTag int32) *stateTokens {
 	v := c.vocabulary
 	identity := l.Identity(state)
 	if identity.Key == "" {
-		return v.fit(l, state, ignored)
+		return v.computeTokens(l, state, ignoredTag)
 	}
-	if ignored != lexeme.None {
+	if ignoredTag != lexeme.None {
 		identity.Key += " to the end"
 	}
 	v.mutex.Lock()
-	f, ok := v.fits[identity]
+	f, ok := v.cache[identity]
 	v.mutex.Unlock()
 	if !ok {
-		f = v.fit(l, state, ignored)
+		f = v.computeTokens(l, state, ignoredTag)
 		v.mutex.Lock()
-		if len(v.fits) >= maxFits {
-			clear(v.fits)
+		if len(v.cache) >= maxStateTokens {
+			clear(v.cache)
 		}
 		if !f.large {
-			v.fits[identity] = f
+			v.cache[identity] = f
 		}
 		v.mutex.Unlock()
 	}

@@ -8,6 +8,6 @@
 //
 // The packages jsonschema, gbnf and regex translate a form into a grammar; compose.go combines forms. The packages
 // grammar, lexeme and automaton run the grammar over bytes. This package connects bytes with tokens. The vocabulary
-// is stored as a trie in vocabulary.go. The tokens for a state of a lexeme are computed and cached in fit.go. A
+// is stored as a trie in vocabulary.go. The tokens for a state of a lexeme are computed and cached in tokens.go. A
 // sequence is followed in matcher.go. Sampling, templates and HTTP are not part of this package.
 package structured

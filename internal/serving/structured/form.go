@@ -71,8 +71,8 @@ func (f Form) Compacted() Form {
 	return f
 }
 
-// Free is any text that contains none of Without.
-type Free struct{ Without []string }
+// Free is any text that contains none of the texts in Excluded.
+type Free struct{ Excluded []string }
 
 // Tag is a Begin, a Content and one of the texts in End. If End is empty, nothing follows Content. If Content
 // ends with free text, the free text ends at the first occurrence of a text in End.
@@ -82,12 +82,12 @@ type Tag struct {
 	End     []string
 }
 
-// Tags is free text with tags in it. The free text contains none of Without, and contains a trigger only
+// Tags is free text with tags in it. The free text contains none of the texts in Excluded, and a trigger only
 // as the beginning of a tag. Each tag begins with exactly one of the triggers.
 type Tags struct {
 	Triggers       []string
 	Tags           []Tag
-	Without        []string
+	Excluded       []string
 	AtLeastOne     bool // the first tag comes at once, without free text before it
 	StopAfterFirst bool // nothing comes after the first tag
 }

@@ -138,17 +138,17 @@ func (r rules) recognise(text string) (begins, derives bool) {
 	for i := range sets {
 		sets[i] = map[item]bool{}
 	}
-	enter := func(set map[item]bool, rule, at int) {
+	enter := func(set map[item]bool, rule, origin int) {
 		for a, symbols := range r[rule] {
 			if !slices.ContainsFunc(symbols, func(s string) bool { return s >= "A" && s <= "Z" && !ends[s[0]-'A'] }) {
-				set[item{rule, a, 0, at}] = true
+				set[item{rule, a, 0, origin}] = true
 			}
 		}
 	}
 	enter(sets[0], 0, 0)
-	for at, set := range sets {
-		for before := -1; before != len(set); {
-			before = len(set)
+	for pos, set := range sets {
+		for size := -1; size != len(set); {
+			size = len(set)
 			for i := range maps.Clone(set) {
 				symbols := r[i.rule][i.alternative]
 				switch {
@@ -160,9 +160,9 @@ func (r rules) recognise(text string) (begins, derives bool) {
 						}
 					}
 				case symbols[i.dot] >= "A" && symbols[i.dot] <= "Z":
-					enter(set, int(symbols[i.dot][0]-'A'), at)
-				case at < len(text) && symbols[i.dot] == text[at:at+1]:
-					sets[at+1][item{i.rule, i.alternative, i.dot + 1, i.origin}] = true
+					enter(set, int(symbols[i.dot][0]-'A'), pos)
+				case pos < len(text) && symbols[i.dot] == text[pos:pos+1]:
+					sets[pos+1][item{i.rule, i.alternative, i.dot + 1, i.origin}] = true
 				}
 			}
 		}

@@ -116,10 +116,10 @@ func (v *Vocabulary) tokenize(text []byte) []int {
 	nodes := v.trie.nodes
 	for len(text) > 0 {
 		best, length := -1, 0
-		at := int32(0)
+		node := int32(0)
 		for depth := range text {
 			found := int32(-1)
-			for child := at + 1; child < nodes[at].end; child = nodes[child].end {
+			for child := node + 1; child < nodes[node].end; child = nodes[child].end {
 				if nodes[child].b == text[depth] {
 					found = child
 					break
@@ -128,9 +128,9 @@ func (v *Vocabulary) tokenize(text []byte) []int {
 			if found < 0 {
 				break
 			}
-			at = found
-			if nodes[at].count > 0 {
-				best, length = int(v.trie.here(&nodes[at])[0]), depth+1
+			node = found
+			if nodes[node].count > 0 {
+				best, length = int(v.trie.tokensAt(&nodes[node])[0]), depth+1
 			}
 		}
 		out = append(out, best)

@@ -112,8 +112,8 @@ func checkMasks(t *rapid.T, form Form, answers []string) {
 	}
 	tokens := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {
 		a := rapid.SampledFrom(answers).Draw(t, "answer")
-		from := rapid.IntRange(0, len(a)).Draw(t, "from")
-		return a[from:rapid.IntRange(from, min(len(a), from+4)).Draw(t, "to")]
+		start := rapid.IntRange(0, len(a)).Draw(t, "from")
+		return a[start:rapid.IntRange(start, min(len(a), start+4)).Draw(t, "to")]
 	}), 1, 20).Draw(t, "tokens")
 	for b := range alphabet {
 		tokens = append(tokens, string([]byte{b}))
@@ -135,8 +135,8 @@ func checkMasks(t *rapid.T, form Form, answers []string) {
 	}
 }
 
-// Ensure that masks match the definition for random choices, and for a regular expression with the
-// same answers.
+// Ensure that masks match the definition for random answers. The form of the answers is a list of choices in one check,
+// and a regular expression with these choices as alternatives in the other.
 func TestMasksEqualTheDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		answers := rapid.SliceOfN(rapid.StringMatching(`[ab]{1,6}|a{0,3}éb?`), 1, 8).Draw(t, "answers")

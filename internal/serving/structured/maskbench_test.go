@@ -142,9 +142,9 @@ func readCases(t *testing.T, file string) []benchCase {
 func (b *benchTotals) run(t *testing.T, c benchCase) {
 	b.schemas++
 	v := largeVocabulary()
-	before := cpuTime()
+	start := cpuTime()
 	constraint, err := Compile(v, Form{JSONSchema: c.Schema})
-	took := cpuTime() - before
+	took := cpuTime() - start
 	b.compile = append(b.compile, took)
 	if took > 18*time.Millisecond {
 		b.overTime = append(b.overTime, fmt.Sprintf("%s compiles in %v", c.Name, took))
@@ -155,10 +155,10 @@ func (b *benchTotals) run(t *testing.T, c benchCase) {
 	}
 	passed := true
 	for i, test := range c.Tests {
-		at, fits := b.write(constraint, test.Data, test.Valid)
+		position, fits := b.write(constraint, test.Data, test.Valid)
 		if !fits && test.Valid {
 			if ordered := inOrder(c.Schema, test.Data); ordered != nil {
-				if at, fits = b.write(constraint, ordered, false); fits {
+				if position, fits = b.write(constraint, ordered, false); fits {
 					b.reordered++
 				}
 			}
@@ -170,7 +170,7 @@ func (b *benchTotals) run(t *testing.T, c benchCase) {
 			if !fits {
 				b.stopped++
 				passed = false
-				b.stoppedNames = append(b.stoppedNames, name+" "+at)
+				b.stoppedNames = append(b.stoppedNames, name+" "+position)
 			}
 		default:
 			b.invalid++
@@ -210,9 +210,9 @@ func (b *benchTotals) write(c *Constraint, data []byte, measure bool) (string, b
 	written := 0
 	for _, token := range v.tokenize(text) {
 		if *maskSlow && measure {
-			before := cpuTime()
+			start := cpuTime()
 			m.Mask(mask)
-			took := cpuTime() - before
+			took := cpuTime() - start
 			b.masks = append(b.masks, took)
 			if mask[token/64]>>(token%64)&1 == 0 {
 				return fmt.Sprintf("%.150s << %.30s", text[:written], text[written:]), false
@@ -280,8 +280,8 @@ func (b *benchTotals) print(t *testing.T) {
 		for _, d := range times {
 			sum += d
 		}
-		at := func(p float64) time.Duration { return times[int(p*float64(len(times)-1))] }
-		fmt.Printf("%s: %d, average %v, p50 %v, p90 %v, p99 %v, p99.9 %v, worst %v\n", name, len(times), sum/time.Duration(len(times)), at(0.5), at(0.9), at(0.99), at(0.999), at(1))
+		percentile := func(p float64) time.Duration { return times[int(p*float64(len(times)-1))] }
+		fmt.Printf("%s: %d, average %v, p50 %v, p90 %v, p99 %v, p99.9 %v, worst %v\n", name, len(times), sum/time.Duration(len(times)), percentile(0.5), percentile(0.9), percentile(0.99), percentile(0.999), percentile(1))
 	}
 	type count struct {
 		reason string

@@ -24,26 +24,26 @@ func (c *Constraint) NewMatcher() *Matcher {
 
 func (m *Matcher) last() *grammar.Config { return m.configs[len(m.configs)-1] }
 
-// Mask sets bit t%64 of word t/64 for each token t that may come next, and clears all other bits. If the answer may
+// Mask sets bit t%64 of mask[t/64] for each token t that may come next, and clears all other bits. If the answer may
 // end, the tokens that end an answer may come next too.
-func (m *Matcher) Mask(into []uint64) {
+func (m *Matcher) Mask(mask []uint64) {
 	if m.stopped {
-		clear(into)
+		clear(mask)
 		return
 	}
 	c := m.constraint
 	c.mutex.Lock()
-	mask := c.mask(m.current())
+	tokens := c.mask(m.current())
 	c.mutex.Unlock()
-	clear(into[copy(into, mask):])
+	clear(mask[copy(mask, tokens):])
 }
 
 // current returns the config after the last token. If the runner has removed this config from its cache,
 // current replaces it by the copy that Runner.Current returns. The caller must hold the mutex.
 func (m *Matcher) current() *grammar.Config {
-	at := m.constraint.runner.Current(m.last())
-	m.configs[len(m.configs)-1] = at
-	return at
+	config := m.constraint.runner.Current(m.last())
+	m.configs[len(m.configs)-1] = config
+	return config
 }
 
 // Accept adds a token. If the token is not allowed, Accept returns an error and changes nothing.
@@ -70,13 +70,13 @@ func (m *Matcher) Accept(token int) error {
 	}
 	m.constraint.mutex.Lock()
 	defer m.constraint.mutex.Unlock()
-	at := m.current()
+	config := m.current()
 	for _, b := range v.tokens[token] {
-		if at = m.constraint.runner.Step(at, b); at == nil {
+		if config = m.constraint.runner.Step(config, b); config == nil {
 			return fmt.Errorf("token %d (%q) is not allowed here", token, v.tokens[token])
 		}
 	}
-	m.configs = append(m.configs, at)
+	m.configs = append(m.configs, config)
 	return nil
 }
 

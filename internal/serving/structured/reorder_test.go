@@ -88,7 +88,7 @@ func reorder(root *tree, schemas []*tree, instance *tree, depth int) {
 	if depth > 40 || len(instance.items) == 0 {
 		return
 	}
-	o := &ordering{root: root, instance: instance, below: map[string][]*tree{}, seen: map[*tree]bool{}}
+	o := &ordering{root: root, instance: instance, members: map[string][]*tree{}, seen: map[*tree]bool{}}
 	for _, s := range schemas {
 		o.visit(s)
 	}
@@ -100,20 +100,20 @@ func reorder(root *tree, schemas []*tree, instance *tree, depth int) {
 		switch {
 		case len(instance.names) == 0:
 			reorder(root, o.elements, item, depth+1)
-		case o.below[instance.names[i]] != nil:
-			reorder(root, o.below[instance.names[i]], item, depth+1)
+		case o.members[instance.names[i]] != nil:
+			reorder(root, o.members[instance.names[i]], item, depth+1)
 		default:
 			reorder(root, o.others, item, depth+1)
 		}
 	}
 }
 
-// ordering collects, from the schemas of one instance, the order of its members and the schemas that apply to
-// its members and elements.
+// ordering collects what the schemas that apply to one instance say: the order of the instance's members, and the
+// schemas that apply to these members or to the instance's elements.
 type ordering struct {
 	root, instance   *tree
 	names, required  []string
-	below            map[string][]*tree
+	members          map[string][]*tree
 	elements, others []*tree
 	seen             map[*tree]bool
 }
@@ -168,7 +168,7 @@ func (o *ordering) keyword(keyword string, item *tree) {
 	case "properties":
 		for i, name := range item.names {
 			o.add(name)
-			o.below[name] = append(o.below[name], item.items[i])
+			o.members[name] = append(o.members[name], item.items[i])
 		}
 	case "additionalProperties":
 		o.others = append(o.others, item)
@@ -198,7 +198,7 @@ func fitting(root, s, instance *tree, depth int) bool {
 		return false
 	}
 	for _, keyword := range []string{"anyOf", "oneOf"} {
-		if any := s.get(keyword); any != nil && !slices.ContainsFunc(any.items, func(one *tree) bool { return fitting(root, one, instance, depth+1) }) {
+		if alternatives := s.get(keyword); alternatives != nil && !slices.ContainsFunc(alternatives.items, func(one *tree) bool { return fitting(root, one, instance, depth+1) }) {
 			return false
 		}
 	}
@@ -260,13 +260,13 @@ func sortMembers(t *tree, order []string) {
 }
 
 func pointed(root *tree, ref string) *tree {
-	at := root
+	node := root
 	for part := range strings.SplitSeq(strings.TrimPrefix(strings.TrimPrefix(ref, "#"), "/"), "/") {
-		if part == "" || at == nil {
+		if part == "" || node == nil {
 			continue
 		}
 		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
-		at = at.get(part)
+		node = node.get(part)
 	}
-	return at
+	return node
 }

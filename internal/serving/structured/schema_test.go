@@ -31,8 +31,8 @@ func smallVocabulary(t *testing.T, texts ...[]byte) *Vocabulary {
 	}
 	for _, text := range texts {
 		for range 60 {
-			from := random.IntN(len(text))
-			add(string(text[from:min(len(text), from+1+random.IntN(7))]))
+			start := random.IntN(len(text))
+			add(string(text[start:min(len(text), start+1+random.IntN(7))]))
 		}
 	}
 	return vocabularyOf(t, tokens...)

@@ -48,7 +48,7 @@ func readDispatch(path, kind string, data json.RawMessage) (Form, error) {
 	if err := fields(data, &f); err != nil {
 		return Form{}, fmt.Errorf("%s: %w", path, err)
 	}
-	tags := &Tags{Without: append(f.Excludes, f.ExcludeTokens.texts()...), StopAfterFirst: !f.Loop}
+	tags := &Tags{Excluded: append(f.Excludes, f.ExcludeTokens.texts()...), StopAfterFirst: !f.Loop}
 	for i, rule := range f.Rules {
 		path := fmt.Sprintf("%s.rules[%d]", path, i)
 		var begin name

@@ -66,7 +66,7 @@ func isSet(value json.RawMessage) bool { return len(value) > 0 && string(value) 
 
 // fields decodes a JSON object into a struct. The parameter into points to the struct. Members of the object
 // that the struct has no field for must be null.
-func fields(data []byte, into any) error {
+func fields(data []byte, dst any) error {
 	var given map[string]json.RawMessage
 	if json.Unmarshal(data, &given) != nil {
 		return errors.New("it is not a JSON object")
@@ -82,7 +82,7 @@ func fields(data []byte, into any) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	if err := d.Decode(dst); err != nil {
 		text := strings.TrimPrefix(err.Error(), "json: ")
 		if name, unknown := strings.CutPrefix(text, "unknown field "); unknown {
 			return fmt.Errorf("the field %s is not supported", name)
@@ -187,14 +187,14 @@ func readSimple(kind string, data json.RawMessage) (Form, error) {
 			Excludes []string
 		}
 		err := fields(data, &f)
-		return Form{Free: &Free{Without: f.Excludes}}, err
+		return Form{Free: &Free{Excluded: f.Excludes}}, err
 	case "any_tokens":
 		var f struct {
 			Type          string
 			ExcludeTokens names `json:"exclude_tokens"`
 		}
 		err := fields(data, &f)
-		return Form{Free: &Free{Without: f.ExcludeTokens.texts()}}, err
+		return Form{Free: &Free{Excluded: f.ExcludeTokens.texts()}}, err
 	case "token":
 		name, err := mark(data)
 		if name == "" && err == nil {
@@ -289,7 +289,7 @@ func (n *name) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// texts returns the names as strings, for Free.Without and Tags.Without.
+// texts returns the names as strings, for Free.Excluded and Tags.Excluded.
 func (n names) texts() (all []string) {
 	for _, one := range n {
 		all = append(all, string(one))

@@ -27,7 +27,7 @@ type Vocabulary struct {
 	maxMerged int // as the constant; a test sets other values
 
 	mutex sync.Mutex
-	fits  map[lexeme.Identity]*fit
+	cache map[lexeme.Identity]*stateTokens
 }
 
 // NewVocabulary returns the vocabulary of a model: the bytes of each token, the names of special tokens, and
@@ -37,7 +37,7 @@ func NewVocabulary(tokens [][]byte, special map[int]string, stop []int) (*Vocabu
 	if len(tokens) == 0 {
 		return nil, errors.New("a vocabulary without tokens")
 	}
-	v := &Vocabulary{tokens: slices.Clone(tokens), maxMerged: maxMerged, fits: map[lexeme.Identity]*fit{}}
+	v := &Vocabulary{tokens: slices.Clone(tokens), maxMerged: maxMerged, cache: map[lexeme.Identity]*stateTokens{}}
 	for id, token := range v.tokens {
 		if lexeme.HasSpecial(token) { // no text has such bytes
 			v.tokens[id] = nil
@@ -83,10 +83,10 @@ func NewVocabulary(tokens [][]byte, special map[int]string, stop []int) (*Vocabu
 
 // special returns the first position in a text at which the name of a special token begins, and the longest
 // such name there. If there is none, it returns the length of the text and "".
-func (v *Vocabulary) special(text string) (at int, name string) {
-	for at := range len(text) {
-		if n := v.specialAt(text[at:]); n > 0 {
-			return at, text[at : at+n]
+func (v *Vocabulary) special(text string) (index int, name string) {
+	for i := range len(text) {
+		if n := v.specialAt(text[i:]); n > 0 {
+			return i, text[i : i+n]
 		}
 	}
 	return len(text), ""
@@ -152,12 +152,12 @@ func (t *trie) build(tokens [][]byte, ids []int32) {
 	var last []byte
 	for i, id := range ids {
 		token := tokens[id]
-		same := 0
-		for same < len(last) && same < len(token) && last[same] == token[same] {
-			same++
+		common := 0
+		for common < len(last) && common < len(token) && last[common] == token[common] {
+			common++
 		}
-		t.leave(&path, same)
-		for depth := same; depth < len(token); depth++ {
+		t.leave(&path, common)
+		for depth := common; depth < len(token); depth++ {
 			t.nodes[path[depth]].parent = true
 			path = append(path, int32(len(t.nodes)))
 			t.nodes = append(t.nodes, trieNode{first: int32(i), depth: uint16(depth + 1), b: token[depth]})
@@ -174,26 +174,26 @@ func (t *trie) build(tokens [][]byte, ids []int32) {
 
 // findUses finds the bytes below each node that has many descendants.
 func (t *trie) findUses() {
-	var open []int32 // the nodes around the current one that have many descendants
+	var ancestors []int32 // the nodes around the current one that have many descendants
 	for i := range t.nodes {
 		n := &t.nodes[i]
-		for len(open) > 0 && t.nodes[open[len(open)-1]].end <= int32(i) {
-			open = open[:len(open)-1]
+		for len(ancestors) > 0 && t.nodes[ancestors[len(ancestors)-1]].end <= int32(i) {
+			ancestors = ancestors[:len(ancestors)-1]
 		}
-		for _, around := range open {
-			t.uses[t.nodes[around].uses][n.b/64] |= 1 << (n.b % 64)
+		for _, ancestor := range ancestors {
+			t.uses[t.nodes[ancestor].uses][n.b/64] |= 1 << (n.b % 64)
 		}
 		n.uses = -1
 		if n.end-int32(i) > manyNodes {
 			n.uses = int32(len(t.uses))
 			t.uses = append(t.uses, [4]uint64{})
-			open = append(open, int32(i))
+			ancestors = append(ancestors, int32(i))
 		}
 	}
 }
 
-// below returns the tokens that end at a node's descendants.
-func (t *trie) below(n *trieNode) []int32 {
+// tokensBelow returns the tokens that end at a node's descendants.
+func (t *trie) tokensBelow(n *trieNode) []int32 {
 	end := int32(len(t.tokens))
 	if int(n.end) < len(t.nodes) {
 		end = t.nodes[n.end].first
@@ -210,5 +210,5 @@ func (t *trie) leave(path *[]int32, depth int) {
 	}
 }
 
-// here returns the tokens that end at a node.
-func (t *trie) here(n *trieNode) []int32 { return t.tokens[n.first : n.first+n.count] }
+// tokensAt returns the tokens that end at a node.
+func (t *trie) tokensAt(n *trieNode) []int32 { return t.tokens[n.first : n.first+n.count] }

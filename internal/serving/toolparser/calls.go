@@ -21,10 +21,10 @@ type ToolParser struct {
 }
 
 // Writing is the exact text of calls when a constraint makes the model write them. The text begins with
-// Before and ends with After. Each call consists of Begin, the name, Middle, the arguments and End. Between
+// Before and ends with After. Each call consists of Begin, the name, Middle, the arguments and End. Separator
 // stands between two calls.
 type Writing struct {
-	Before, Begin, Middle, End, Between, After string
+	Before, Begin, Middle, End, Separator, After string
 
 	Marker string    // the beginning of calls that can be nothing else, or ""
 	Other  [2]string // other texts that may be instead of Begin and Middle, or ""

@@ -9,7 +9,7 @@ import (
 // list returns the Writing of calls that are a JSON list of objects after a marker. arguments is the name of the member
 // with the arguments.
 func list(marker, arguments, suffix string) Writing {
-	return Writing{Before: marker + "[", Begin: `{"name": "`, Middle: `", "` + arguments + `": `, End: "}", Between: ", ", After: "]" + suffix,
+	return Writing{Before: marker + "[", Begin: `{"name": "`, Middle: `", "` + arguments + `": `, End: "}", Separator: ", ", After: "]" + suffix,
 		Marker: marker}
 }
 
@@ -34,7 +34,7 @@ var toolParsers = []*ToolParser{
 		End: []string{"```<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"}, Named: &Named{Args: "```json\n"},
 		template: [][]string{{"<｜tool▁calls▁begin｜>", "```json"}},
 		Writing: Writing{Before: "<｜tool▁calls▁begin｜>", Begin: "<｜tool▁call▁begin｜>function<｜tool▁sep｜>", Middle: "\n```json\n",
-			End: "\n```<｜tool▁call▁end｜>", Between: "\n", After: "<｜tool▁calls▁end｜>", Marker: "<｜tool▁calls▁begin｜>"}},
+			End: "\n```<｜tool▁call▁end｜>", Separator: "\n", After: "<｜tool▁calls▁end｜>", Marker: "<｜tool▁calls▁begin｜>"}},
 	{Name: "granite", Begin: []string{"<|tool_call|>", "<tool_call>"}, End: []string{"</tool_call>"},
 		template: [][]string{{"<|tool_call|>", "<|start_of_role|>"}}, Writing: list("<|tool_call|>", "arguments", "")},
 	{Name: "phi4_mini_json", Begin: []string{"functools", "<|tool_call|>"}, End: []string{"<|/tool_call|>"},
@@ -46,15 +46,15 @@ var toolParsers = []*ToolParser{
 	{Name: "qwen3_coder", Begin: []string{"<tool_call>\n<function=", "<function="}, End: []string{"</tool_call>"},
 		Tagged:   &Tagged{Parameter: "<parameter=", ParameterEnd: "</parameter>", End: "</function>"},
 		template: [][]string{{"<function=", "<parameter="}},
-		Writing: Writing{Begin: "<tool_call>\n<function=", Middle: ">\n", End: "</function>\n</tool_call>", Between: "\n",
+		Writing: Writing{Begin: "<tool_call>\n<function=", Middle: ">\n", End: "</function>\n</tool_call>", Separator: "\n",
 			Marker: "<tool_call>"}},
 	{Name: "hermes", Begin: []string{"<tool_call>"}, End: []string{"</tool_call>"},
 		template: [][]string{{"<tool_call>", "arguments"}},
-		Writing: Writing{Begin: "<tool_call>\n{\"name\": \"", Middle: `", "arguments": `, End: "}\n</tool_call>", Between: "\n",
+		Writing: Writing{Begin: "<tool_call>\n{\"name\": \"", Middle: `", "arguments": `, End: "}\n</tool_call>", Separator: "\n",
 			Marker: "<tool_call>"}},
 	{Name: "llama3_json", Begin: []string{"<|python_tag|>"}, Bare: true, Separator: ';',
 		template: [][]string{{"<|python_tag|>"}, {"<|start_header_id|>", `"parameters"`}},
-		Writing:  Writing{Begin: `{"name": "`, Middle: `", "parameters": `, End: "}", Between: "; ", Marker: "<|python_tag|>"}},
+		Writing:  Writing{Begin: `{"name": "`, Middle: `", "parameters": `, End: "}", Separator: "; ", Marker: "<|python_tag|>"}},
 	{Name: "json", Begin: []string{"```json\n", "```\n"}, End: []string{"```"}, Bare: true, Separator: ',',
 		Writing: list("", "arguments", "")},
 }

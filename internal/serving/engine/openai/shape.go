@@ -103,7 +103,7 @@ func (s *shape) tags(prefix string) (tags []structured.Tag) {
 // calls returns the form of one or more calls.
 func (s *shape) calls() structured.Form {
 	w := &s.format.Tools.Writing
-	separated := &structured.Separated{Tags: s.tags(""), Separator: w.Between, AtLeastOne: true, StopAfterFirst: s.oneCall || w.Once}
+	separated := &structured.Separated{Tags: s.tags(""), Separator: w.Separator, AtLeastOne: true, StopAfterFirst: s.oneCall || w.Once}
 	return sequence(structured.Form{Text: w.Before}, structured.Form{Separated: separated}, structured.Form{Text: w.After})
 }
 
@@ -142,7 +142,7 @@ func (s *shape) afterReasoning(p *prompt, form structured.Form) structured.Form 
 	if r.Opens(p.end) {
 		open := structured.After(r.End, after)
 		if s.mode == auto && s.content == nil { // nothing must come, so the answer may end within the reasoning
-			open = structured.Form{AnyOf: []structured.Form{open, {Free: &structured.Free{Without: []string{r.End}}}}}
+			open = structured.Form{AnyOf: []structured.Form{open, {Free: &structured.Free{Excluded: []string{r.End}}}}}
 		}
 		return open
 	}

@@ -20,9 +20,9 @@ func search(t require.TestingT, pattern string) *automaton.DFA {
 // texts returns all texts that have at most length characters, each of them a or b.
 func texts(length int) []string {
 	all := []string{""}
-	for from := 0; length > 0; length-- {
-		for to := len(all); from < to; from++ {
-			all = append(all, all[from]+"a", all[from]+"b")
+	for i := 0; length > 0; length-- {
+		for end := len(all); i < end; i++ {
+			all = append(all, all[i]+"a", all[i]+"b")
 		}
 	}
 	return all
@@ -79,15 +79,15 @@ func TestCombinations(t *testing.T) {
 			a, b := search(t, first), search(t, second)
 			both, err := automaton.Intersect(a, b, budget)
 			require.NoError(t, err)
-			only, err := automaton.Subtract(a, b, budget)
+			difference, err := automaton.Subtract(a, b, budget)
 			require.NoError(t, err)
-			any, err := automaton.Join(a, b, budget)
+			union, err := automaton.Join(a, b, budget)
 			require.NoError(t, err)
 			for _, text := range texts(6) {
 				inA, inB := a.Match(text) != automaton.None, b.Match(text) != automaton.None
 				require.Equal(t, inA && inB, both.Match(text) != automaton.None, "%s and %s: %q", first, second, text)
-				require.Equal(t, inA && !inB, only.Match(text) != automaton.None, "%s without %s: %q", first, second, text)
-				require.Equal(t, inA || inB, any.Match(text) != automaton.None, "%s or %s: %q", first, second, text)
+				require.Equal(t, inA && !inB, difference.Match(text) != automaton.None, "%s without %s: %q", first, second, text)
+				require.Equal(t, inA || inB, union.Match(text) != automaton.None, "%s or %s: %q", first, second, text)
 			}
 		}
 	}
@@ -111,8 +111,8 @@ func TestSets(t *testing.T) {
 		}), 0, 5).Draw(t, "ranges")...)
 		r := rapid.Int32Range(0, automaton.MaxRune).Draw(t, "rune")
 		surrogate := r >= 0xD800 && r <= 0xDFFF
-		has := func(a automaton.Range) bool { return a.Lo <= r && r <= a.Hi }
-		require.Equal(t, !surrogate, slices.ContainsFunc(s, has) != slices.ContainsFunc(s.Negate(), has))
+		contains := func(a automaton.Range) bool { return a.Lo <= r && r <= a.Hi }
+		require.Equal(t, !surrogate, slices.ContainsFunc(s, contains) != slices.ContainsFunc(s.Negate(), contains))
 		require.Equal(t, automaton.Any, automaton.Union(s, s.Negate()))
 	})
 }

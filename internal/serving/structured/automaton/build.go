@@ -8,9 +8,9 @@ func (d *DFA) trim() {
 	n := len(d.tags)
 	before := make([][]int32, n)
 	for state := range n {
-		for _, to := range d.next[state*d.width : (state+1)*d.width] {
-			if to != None {
-				before[to] = append(before[to], int32(state))
+		for _, target := range d.next[state*d.width : (state+1)*d.width] {
+			if target != None {
+				before[target] = append(before[target], int32(state))
 			}
 		}
 	}
@@ -25,10 +25,10 @@ func (d *DFA) trim() {
 	for len(work) > 0 {
 		state := work[len(work)-1]
 		work = work[:len(work)-1]
-		for _, from := range before[state] {
-			if !alive[from] {
-				alive[from] = true
-				work = append(work, from)
+		for _, source := range before[state] {
+			if !alive[source] {
+				alive[source] = true
+				work = append(work, source)
 			}
 		}
 	}
@@ -58,11 +58,11 @@ func (d *DFA) keep(alive []bool) {
 			continue
 		}
 		tags = append(tags, d.tags[state])
-		for _, to := range d.next[state*d.width : (state+1)*d.width] {
-			if to != None {
-				to = ids[to]
+		for _, target := range d.next[state*d.width : (state+1)*d.width] {
+			if target != None {
+				target = ids[target]
 			}
-			next = append(next, to)
+			next = append(next, target)
 		}
 	}
 	d.next, d.tags = next, tags
@@ -92,16 +92,16 @@ func explore[S comparable](d *DFA, start S, step func(S, int) (S, bool), accept 
 		}
 		d.tags = append(d.tags, accept(states[i]))
 		for class := range d.width {
-			to, ok := step(states[i], class)
+			target, ok := step(states[i], class)
 			if !ok {
 				d.next = append(d.next, None)
 				continue
 			}
-			id, ok := ids[to]
+			id, ok := ids[target]
 			if !ok {
 				id = int32(len(states))
-				ids[to] = id
-				states = append(states, to)
+				ids[target] = id
+				states = append(states, target)
 			}
 			d.next = append(d.next, id)
 		}
@@ -165,23 +165,23 @@ func Texts(texts []string, budget *Budget) (*DFA, error) {
 	var b Builder
 	root := b.State()
 	type step struct {
-		from int32
-		r    rune
+		state int32
+		r     rune
 	}
 	children := map[step]int32{}
 	for i, text := range texts {
-		at := root
+		state := root
 		for _, r := range text {
-			to, ok := children[step{at, r}]
+			child, ok := children[step{state, r}]
 			if !ok {
-				to = b.State()
-				children[step{at, r}] = to
-				b.Edge(at, Set{{r, r}}, to)
+				child = b.State()
+				children[step{state, r}] = child
+				b.Edge(state, Set{{r, r}}, child)
 			}
-			at = to
+			state = child
 		}
-		if b.tags[at] == None {
-			b.Accept(at, int32(i))
+		if b.tags[state] == None {
+			b.Accept(state, int32(i))
 		}
 	}
 	return b.Build(budget)

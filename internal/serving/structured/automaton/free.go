@@ -2,30 +2,30 @@ package automaton
 
 import "slices"
 
-// Free returns the automaton of free text that contains none of the texts in without. An accepted text ends
+// Free returns the automaton of free text that contains none of the texts in excluded. An accepted text ends
 // with the first occurrence of a text in ends, and its tag is the index of that text. If several texts in
 // ends end at the same character, the tag is that of the longest one. A text that contains no text of ends is
 // accepted with the tag len(ends). The texts in ends must not be empty.
-func Free(ends, without []string, budget *Budget) (*DFA, error) {
-	first, err := until(ends, budget)
-	if err != nil || len(without) == 0 {
+func Free(ends, excluded []string, budget *Budget) (*DFA, error) {
+	first, err := freeUntil(ends, budget)
+	if err != nil || len(excluded) == 0 {
 		return first, err
 	}
-	clean, err := until(without, budget)
+	clean, err := freeUntil(excluded, budget)
 	if err != nil {
 		return nil, err
 	}
 	var b Builder
-	from, to := b.State(), b.State()
+	source, target := b.State(), b.State()
 	b.Embed(clean.Retag(func(tag int32) int32 {
-		if int(tag) < len(without) {
+		if int(tag) < len(excluded) {
 			return None
 		}
 		return 0
-	}), from, to)
-	b.Accept(to, 0)
+	}), source, target)
+	b.Accept(target, 0)
 	for _, text := range ends {
-		b.Accept(b.text(to, text), 0)
+		b.Accept(b.text(target, text), 0)
 	}
 	clean, err = b.Build(budget)
 	if err != nil {
@@ -34,8 +34,8 @@ func Free(ends, without []string, budget *Budget) (*DFA, error) {
 	return Intersect(first, clean, budget)
 }
 
-// until returns what Free returns if without is empty.
-func until(ends []string, budget *Budget) (*DFA, error) {
+// freeUntil returns what Free returns if excluded is empty.
+func freeUntil(ends []string, budget *Budget) (*DFA, error) {
 	var b Builder
 	start := b.State()
 	b.Edge(start, Any, start)
@@ -64,12 +64,12 @@ func until(ends []string, budget *Budget) (*DFA, error) {
 	return d, nil
 }
 
-// text adds a path that starts at the state from and reads text. It returns the last state of the path.
-func (b *Builder) text(from int32, text string) int32 {
+// text adds a path that begins at the given state and reads text. It returns the last state of the path.
+func (b *Builder) text(state int32, text string) int32 {
 	for _, r := range text {
-		to := b.State()
-		b.Edge(from, Set{{r, r}}, to)
-		from = to
+		next := b.State()
+		b.Edge(state, Set{{r, r}}, next)
+		state = next
 	}
-	return from
+	return state
 }

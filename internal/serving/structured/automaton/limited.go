@@ -36,8 +36,8 @@ func Limit(d *DFA, minimum, maximum int, budget *Budget) (*Limited, error) {
 	for count := last; count >= 0; count-- {
 		for state := range n {
 			ends := count >= minimum && d.tags[state] != None
-			for _, to := range targets[state] {
-				ends = ends || (count < maximum || maximum < 0) && l.isAlive(count+1, int(to))
+			for _, target := range targets[state] {
+				ends = ends || (count < maximum || maximum < 0) && l.isAlive(count+1, int(target))
 			}
 			if ends {
 				l.mark(count, state)
@@ -60,10 +60,10 @@ func (d *DFA) targets() [][]int32 {
 	out := make([][]int32, d.States())
 	seen := make([]int32, d.States())
 	for state := range out {
-		for _, to := range d.next[state*d.width : (state+1)*d.width] {
-			if to != None && seen[to] != int32(state)+1 {
-				seen[to] = int32(state) + 1
-				out[state] = append(out[state], to)
+		for _, target := range d.next[state*d.width : (state+1)*d.width] {
+			if target != None && seen[target] != int32(state)+1 {
+				seen[target] = int32(state) + 1
+				out[state] = append(out[state], target)
 			}
 		}
 	}
@@ -86,17 +86,17 @@ func (l *Limited) Empty() bool { return l.DFA.Empty() || !l.isAlive(0, 0) }
 // Next returns the state after a character of a class, or None.
 func (l *Limited) Next(state, class int32) int32 {
 	n := int32(l.States())
-	count, to := int(state/n), l.DFA.Next(state%n, class)
-	if to == None || count == l.maximum {
+	count, target := int(state/n), l.DFA.Next(state%n, class)
+	if target == None || count == l.maximum {
 		return None
 	}
 	if l.maximum >= 0 || count < l.minimum {
 		count++
 	}
-	if !l.isAlive(count, int(to)) {
+	if !l.isAlive(count, int(target)) {
 		return None
 	}
-	return int32(count)*n + to
+	return int32(count)*n + target
 }
 
 // Tag returns the tag with which a state accepts, or None.

@@ -9,14 +9,14 @@ import (
 type Builder struct {
 	edges   [][]edge
 	empties [][]int32
-	begins  [][2]int32 // from, to
+	begins  [][2]int32 // source, target
 	ends    [][2]int32
 	tags    []int32
 	sets    []Set
 	ids     map[string]int32
 }
 
-type edge struct{ set, to int32 }
+type edge struct{ set, target int32 }
 
 // State adds a state. The first one is the start.
 func (b *Builder) State() int32 {
@@ -27,54 +27,54 @@ func (b *Builder) State() int32 {
 }
 
 // Edge adds a transition from one state to another for every character of a set.
-func (b *Builder) Edge(from int32, set Set, to int32) {
+func (b *Builder) Edge(source int32, set Set, target int32) {
 	if len(set) > 0 {
-		b.edges[from] = append(b.edges[from], edge{b.setID(set), to})
+		b.edges[source] = append(b.edges[source], edge{b.setID(set), target})
 	}
 }
 
 // Empty adds a transition without a character.
-func (b *Builder) Empty(from, to int32) { b.empties[from] = append(b.empties[from], to) }
+func (b *Builder) Empty(source, target int32) { b.empties[source] = append(b.empties[source], target) }
 
 // Begin adds a transition without a character that is possible only before the first character of the
 // text.
-func (b *Builder) Begin(from, to int32) { b.begins = append(b.begins, [2]int32{from, to}) }
+func (b *Builder) Begin(source, target int32) { b.begins = append(b.begins, [2]int32{source, target}) }
 
 // End adds a transition that reads no character. It can be taken only at the end of the text.
-func (b *Builder) End(from, to int32) { b.ends = append(b.ends, [2]int32{from, to}) }
+func (b *Builder) End(source, target int32) { b.ends = append(b.ends, [2]int32{source, target}) }
 
 // Repeat adds transitions from one state to another for minimum to maximum occurrences of a part. If maximum
 // is below 0, there is no upper limit. The function part adds one occurrence between two states.
-func (b *Builder) Repeat(from, to int32, minimum, maximum int, part func(from, to int32) error) error {
+func (b *Builder) Repeat(source, target int32, minimum, maximum int, part func(source, target int32) error) error {
 	for range minimum {
 		next := b.State()
-		if err := part(from, next); err != nil {
+		if err := part(source, next); err != nil {
 			return err
 		}
-		from = next
+		source = next
 	}
 	if maximum < 0 {
-		loop, back := b.State(), b.State()
-		b.Empty(from, loop)
-		b.Empty(loop, to)
-		b.Empty(back, loop)
-		return part(loop, back)
+		loop, end := b.State(), b.State()
+		b.Empty(source, loop)
+		b.Empty(loop, target)
+		b.Empty(end, loop)
+		return part(loop, end)
 	}
 	for range maximum - minimum {
-		b.Empty(from, to)
+		b.Empty(source, target)
 		next := b.State()
-		if err := part(from, next); err != nil {
+		if err := part(source, next); err != nil {
 			return err
 		}
-		from = next
+		source = next
 	}
-	b.Empty(from, to)
+	b.Empty(source, target)
 	return nil
 }
 
-// Embed adds the states of d. The state from leads to the start of d, and the accepting states of d lead to
-// the state to, without reading a character.
-func (b *Builder) Embed(d *DFA, from, to int32) {
+// Embed adds the states of d, and transitions that read no character: one from source to the start of d, and one from
+// each accepting state of d to target.
+func (b *Builder) Embed(d *DFA, source, target int32) {
 	if d.Empty() {
 		return
 	}
@@ -87,7 +87,7 @@ func (b *Builder) Embed(d *DFA, from, to int32) {
 	for range d.tags {
 		b.State()
 	}
-	b.Empty(from, first)
+	b.Empty(source, first)
 	classes := make([]Set, d.width)
 	for class, ranges := range sets {
 		classes[class] = NewSet(ranges...)
@@ -99,7 +99,7 @@ func (b *Builder) Embed(d *DFA, from, to int32) {
 			}
 		}
 		if tag != None {
-			b.Empty(first+int32(state), to)
+			b.Empty(first+int32(state), target)
 		}
 	}
 }
@@ -153,8 +153,8 @@ func (b *Builder) Build(budget *Budget) (*DFA, error) {
 // the set.
 func (b *Builder) alphabet(d *DFA, budget *Budget) ([][]int32, error) {
 	type event struct {
-		at  rune
-		set int32
+		start rune
+		set   int32
 	}
 	var events []event
 	for id, set := range b.sets {
@@ -165,38 +165,38 @@ func (b *Builder) alphabet(d *DFA, budget *Budget) ([][]int32, error) {
 	if err := budget.Spend(len(events)); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(events, func(a, b event) int { return int(a.at) - int(b.at) })
-	inside := make([]byte, (len(b.sets)+7)/8)
+	slices.SortFunc(events, func(a, b event) int { return int(a.start) - int(b.start) })
+	current := make([]byte, (len(b.sets)+7)/8)
 	ids := map[string]int32{}
 	members := make([][]int32, len(b.sets))
-	add := func(at rune) {
-		class, ok := ids[string(inside)]
+	add := func(start rune) {
+		class, ok := ids[string(current)]
 		if !ok {
 			class = int32(len(ids))
-			ids[string(inside)] = class
+			ids[string(current)] = class
 			for set := range b.sets {
-				if inside[set/8]>>(set%8)&1 == 1 {
+				if current[set/8]>>(set%8)&1 == 1 {
 					members[set] = append(members[set], class)
 				}
 			}
 		}
-		d.starts = append(d.starts, at)
+		d.starts = append(d.starts, start)
 		d.class = append(d.class, class)
 	}
-	if len(events) == 0 || events[0].at > 0 {
+	if len(events) == 0 || events[0].start > 0 {
 		add(0)
 	}
 	for i := 0; i < len(events); {
-		at := events[i].at
-		for ; i < len(events) && events[i].at == at; i++ {
-			inside[events[i].set/8] ^= 1 << (events[i].set % 8)
+		start := events[i].start
+		for ; i < len(events) && events[i].start == start; i++ {
+			current[events[i].set/8] ^= 1 << (events[i].set % 8)
 		}
-		if at <= MaxRune {
-			add(at)
+		if start <= MaxRune {
+			add(start)
 		}
 	}
 	d.width = len(ids)
-	return members, budget.Spend(len(d.starts) * (1 + len(inside)/8))
+	return members, budget.Spend(len(d.starts) * (1 + len(current)/8))
 }
 
 // subsets builds a DFA by the subset construction: each reachable set of states of b becomes a state
@@ -248,14 +248,14 @@ func (s *subsets) endTags(extra [][2]int32) []int32 {
 	}
 	for changed := true; changed; {
 		changed = false
-		lower := func(from, to int32) {
-			if t := tags[to]; t != None && (tags[from] == None || t < tags[from]) {
-				tags[from], changed = t, true
+		lower := func(source, target int32) {
+			if t := tags[target]; t != None && (tags[source] == None || t < tags[source]) {
+				tags[source], changed = t, true
 			}
 		}
-		for from, to := range s.b.empties {
-			for _, to := range to {
-				lower(int32(from), to)
+		for source, targets := range s.b.empties {
+			for _, target := range targets {
+				lower(int32(source), target)
 			}
 		}
 		for _, e := range extra {
@@ -267,20 +267,20 @@ func (s *subsets) endTags(extra [][2]int32) []int32 {
 
 // closeOver sets current to the states that can be reached from the given states without a character,
 // in ascending order.
-func (s *subsets) closeOver(from []int32) {
+func (s *subsets) closeOver(states []int32) {
 	s.round++
 	s.current = s.current[:0]
-	for _, state := range from {
+	for _, state := range states {
 		if s.mark[state] != s.round {
 			s.mark[state] = s.round
 			s.current = append(s.current, state)
 		}
 	}
 	for i := 0; i < len(s.current); i++ {
-		for _, to := range s.b.empties[s.current[i]] {
-			if s.mark[to] != s.round {
-				s.mark[to] = s.round
-				s.current = append(s.current, to)
+		for _, target := range s.b.empties[s.current[i]] {
+			if s.mark[target] != s.round {
+				s.mark[target] = s.round
+				s.current = append(s.current, target)
 			}
 		}
 	}
@@ -316,20 +316,20 @@ func (s *subsets) intern() int32 {
 func (s *subsets) expand(state int32) error {
 	targets := make([][]int32, s.d.width)
 	work := s.d.width
-	for _, from := range s.states[state] {
-		for _, e := range s.b.edges[from] {
+	for _, source := range s.states[state] {
+		for _, e := range s.b.edges[source] {
 			for _, class := range s.members[e.set] {
-				targets[class] = append(targets[class], e.to)
+				targets[class] = append(targets[class], e.target)
 				work++
 			}
 		}
 	}
-	for _, to := range targets {
-		if len(to) == 0 {
+	for _, states := range targets {
+		if len(states) == 0 {
 			s.d.next = append(s.d.next, None)
 			continue
 		}
-		s.closeOver(to)
+		s.closeOver(states)
 		work += len(s.current)
 		s.d.next = append(s.d.next, s.intern())
 	}

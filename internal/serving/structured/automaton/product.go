@@ -15,26 +15,26 @@ func Combine(a, b *DFA, tag func(a, b int32) int32, budget *Budget) (*DFA, error
 	if !b.Empty() {
 		start.b = 0
 	}
-	// If deadA is true, the combination accepts no text that a has no transition for. deadB says the same of
-	// b.
+	// deadA means that the combination rejects every text that only the automaton b accepts. It then needs no state
+	// for a text after which the automaton a has no state. deadB is the same with a and b exchanged.
 	deadA, deadB := tag(None, 0) == None, tag(0, None) == None
-	accept := func(at pair) int32 { return tag(a.tagAt(at.a), b.tagAt(at.b)) }
-	return d, explore(d, start, func(at pair, class int) (pair, bool) {
-		to := pair{a.after(at.a, pairs[class][0]), b.after(at.b, pairs[class][1])}
-		return to, !(to.a == None && (deadA || to.b == None) || to.b == None && deadB)
+	accept := func(p pair) int32 { return tag(a.tagOrNone(p.a), b.tagOrNone(p.b)) }
+	return d, explore(d, start, func(p pair, class int) (pair, bool) {
+		next := pair{a.nextOrNone(p.a, pairs[class][0]), b.nextOrNone(p.b, pairs[class][1])}
+		return next, !(next.a == None && (deadA || next.b == None) || next.b == None && deadB)
 	}, accept, budget)
 }
 
-// after returns what Next returns, and None if state is None.
-func (d *DFA) after(state, class int32) int32 {
+// nextOrNone returns what Next returns, and None if state is None.
+func (d *DFA) nextOrNone(state, class int32) int32 {
 	if state == None {
 		return None
 	}
 	return d.Next(state, class)
 }
 
-// tagAt returns the tag of a state, and None if state is None.
-func (d *DFA) tagAt(state int32) int32 {
+// tagOrNone returns the tag of a state, and None if state is None.
+func (d *DFA) tagOrNone(state int32) int32 {
 	if state == None {
 		return None
 	}
@@ -49,16 +49,16 @@ func joinClasses(a, b *DFA) (*DFA, [][2]int32) {
 	ids := map[[2]int32]int32{}
 	var pairs [][2]int32
 	for i, j := 0, 0; i < len(a.starts) || j < len(b.starts); {
-		var at rune
+		var start rune
 		switch {
 		case j == len(b.starts) || i < len(a.starts) && a.starts[i] < b.starts[j]:
-			at = a.starts[i]
+			start = a.starts[i]
 			i++
 		case i == len(a.starts) || b.starts[j] < a.starts[i]:
-			at = b.starts[j]
+			start = b.starts[j]
 			j++
 		default:
-			at = a.starts[i]
+			start = a.starts[i]
 			i, j = i+1, j+1
 		}
 		classes := [2]int32{a.class[i-1], b.class[j-1]}
@@ -68,7 +68,7 @@ func joinClasses(a, b *DFA) (*DFA, [][2]int32) {
 			ids[classes] = id
 			pairs = append(pairs, classes)
 		}
-		d.starts, d.class = append(d.starts, at), append(d.class, id)
+		d.starts, d.class = append(d.starts, start), append(d.class, id)
 	}
 	d.width = len(pairs)
 	return d, pairs

@@ -67,8 +67,8 @@ func (b *builder) check(n *node) error {
 }
 
 const (
-	tooLarge = maxLexeme + 1
-	open     = -1 // the size of a rule while it is being computed: a rule that contains itself is too large
+	tooLarge   = maxLexeme + 1
+	unfinished = -1 // the size of a rule while it is being computed: a rule that contains itself is too large
 )
 
 // size returns the number of characters and references in a part of the grammar. The part of a repeat counts
@@ -80,11 +80,11 @@ func (b *builder) size(n *node) int {
 		return 1
 	case reference:
 		size, known := b.sizes[n.name]
-		if size == open {
+		if size == unfinished {
 			return tooLarge
 		}
 		if !known {
-			b.sizes[n.name] = open
+			b.sizes[n.name] = unfinished
 			size = b.size(b.rules[n.name])
 			b.sizes[n.name] = size
 		}
@@ -100,12 +100,12 @@ func (b *builder) size(n *node) int {
 	return min(total, tooLarge)
 }
 
-// add adds edges between two nodes for the texts that a part derives.
-func (b *builder) add(from, to grammar.Node, n *node) {
+// add adds edges between two nodes for the texts that a part of the grammar matches.
+func (b *builder) add(source, target grammar.Node, n *node) {
 	if b.g.Size() > maxNodes && b.err == nil {
 		b.err = fmt.Errorf("the grammar has more than %d nodes and edges", maxNodes)
 	}
-	if b.err != nil || b.size(n) <= maxLexeme && b.lexeme(from, to, n) {
+	if b.err != nil || b.size(n) <= maxLexeme && b.lexeme(source, target, n) {
 		return
 	}
 	switch n.kind {
@@ -116,15 +116,15 @@ func (b *builder) add(from, to grammar.Node, n *node) {
 			b.starts[n.name] = start
 			b.work = append(b.work, n.name)
 		}
-		b.g.Call(from, start, to)
+		b.g.Call(source, start, target)
 	case sequence:
-		b.sequence(from, to, b.grouped(n))
+		b.sequence(source, target, b.grouped(n))
 	case alternatives:
 		for _, part := range b.grouped(n) {
-			b.add(from, to, part)
+			b.add(source, target, part)
 		}
 	case repeat:
-		b.repeat(from, to, n)
+		b.repeat(source, target, n)
 	}
 }
 
@@ -150,83 +150,83 @@ func (b *builder) grouped(n *node) []*node {
 	return out
 }
 
-func (b *builder) sequence(from, to grammar.Node, parts []*node) {
+func (b *builder) sequence(source, target grammar.Node, parts []*node) {
 	for i, part := range parts {
-		next := to
+		next := target
 		if i < len(parts)-1 {
 			next = b.g.Node()
 		}
-		b.add(from, next, part)
-		from = next
+		b.add(source, next, part)
+		source = next
 	}
 	if len(parts) == 0 {
-		b.g.Jump(from, to)
+		b.g.Jump(source, target)
 	}
 }
 
-func (b *builder) repeat(from, to grammar.Node, n *node) {
+func (b *builder) repeat(source, target grammar.Node, n *node) {
 	for i := 0; i < n.min && b.err == nil; i++ {
 		next := b.g.Node()
-		b.add(from, next, n.parts[0])
-		from = next
+		b.add(source, next, n.parts[0])
+		source = next
 	}
 	if n.max < 0 {
 		loop := b.g.Node()
-		b.g.Jump(from, loop)
-		b.g.Jump(loop, to)
+		b.g.Jump(source, loop)
+		b.g.Jump(loop, target)
 		b.add(loop, loop, n.parts[0])
 		return
 	}
 	for i := n.min; i < n.max && b.err == nil; i++ {
-		b.g.Jump(from, to)
+		b.g.Jump(source, target)
 		next := b.g.Node()
-		b.add(from, next, n.parts[0])
-		from = next
+		b.add(source, next, n.parts[0])
+		source = next
 	}
-	b.g.Jump(from, to)
+	b.g.Jump(source, target)
 }
 
 // lexeme adds an edge between two nodes that reads a part as one lexeme. It returns false if the automaton of
 // the lexeme would be too large.
-func (b *builder) lexeme(from, to grammar.Node, n *node) bool {
+func (b *builder) lexeme(source, target grammar.Node, n *node) bool {
 	work := automaton.NewBudget(min(lexemeWork, b.budget.Left()))
-	before := work.Left()
+	available := work.Left()
 	var a automaton.Builder
 	start, end := a.State(), a.State()
 	a.Accept(end, 0)
 	b.write(&a, n, start, end)
 	d, err := a.Build(work)
-	if b.err = b.budget.Spend(before - work.Left()); b.err != nil {
+	if b.err = b.budget.Spend(available - work.Left()); b.err != nil {
 		return true
 	}
 	if err != nil {
 		return false // only because it is too large
 	}
 	if !d.Empty() {
-		b.g.Read(from, grammar.NewTerminal(lexeme.Text("", d, lexeme.Raw, false)), to)
+		b.g.Read(source, grammar.NewTerminal(lexeme.Text("", d, lexeme.Raw, false)), target)
 	}
 	return true
 }
 
-// write adds transitions between two states for the texts that a part derives.
-func (b *builder) write(a *automaton.Builder, n *node, from, to int32) {
+// write adds transitions between two states for the texts that a part of the grammar matches.
+func (b *builder) write(a *automaton.Builder, n *node, source, target int32) {
 	switch n.kind {
 	case chars:
-		a.Edge(from, n.set, to)
+		a.Edge(source, n.set, target)
 	case reference:
-		b.write(a, b.rules[n.name], from, to)
+		b.write(a, b.rules[n.name], source, target)
 	case alternatives:
 		for _, part := range n.parts {
-			b.write(a, part, from, to)
+			b.write(a, part, source, target)
 		}
 	case sequence:
 		for _, part := range n.parts {
 			next := a.State()
-			b.write(a, part, from, next)
-			from = next
+			b.write(a, part, source, next)
+			source = next
 		}
-		a.Empty(from, to)
+		a.Empty(source, target)
 	case repeat:
-		_ = a.Repeat(from, to, n.min, n.max, func(from, to int32) error { b.write(a, n.parts[0], from, to); return nil })
+		_ = a.Repeat(source, target, n.min, n.max, func(source, target int32) error { b.write(a, n.parts[0], source, target); return nil })
 	}
 }

@@ -37,7 +37,7 @@ const (
 
 type parser struct {
 	text  string
-	at    int
+	pos   int
 	depth int
 }
 
@@ -48,7 +48,7 @@ func parse(text string) (map[string]*node, error) {
 	}
 	p := &parser{text: text}
 	rules := map[string]*node{}
-	for p.space(); p.at < len(p.text); p.space() {
+	for p.space(); p.pos < len(p.text); p.space() {
 		name := p.name()
 		if name == "" || !p.accept("::=") {
 			return nil, p.problem("a rule begins with its name and ::=")
@@ -60,7 +60,7 @@ func parse(text string) (map[string]*node, error) {
 		if err != nil {
 			return nil, err
 		}
-		if p.at < len(p.text) && !p.ruleFollows() {
+		if p.pos < len(p.text) && !p.ruleFollows() {
 			return nil, p.problem("%q is not expected here", p.rune())
 		}
 		rules[name] = body
@@ -72,20 +72,20 @@ func (p *parser) problem(format string, args ...any) error {
 	return fmt.Errorf("grammar, line %d: %s", p.line(), fmt.Sprintf(format, args...))
 }
 
-func (p *parser) line() int { return 1 + strings.Count(p.text[:min(p.at, len(p.text))], "\n") }
+func (p *parser) line() int { return 1 + strings.Count(p.text[:min(p.pos, len(p.text))], "\n") }
 
 // space skips white space and comments.
 func (p *parser) space() {
-	for p.at < len(p.text) {
-		switch c := p.text[p.at]; {
+	for p.pos < len(p.text) {
+		switch c := p.text[p.pos]; {
 		case c == '#':
-			end := strings.IndexByte(p.text[p.at:], '\n')
+			end := strings.IndexByte(p.text[p.pos:], '\n')
 			if end < 0 {
-				end = len(p.text) - p.at
+				end = len(p.text) - p.pos
 			}
-			p.at += end
+			p.pos += end
 		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
-			p.at++
+			p.pos++
 		default:
 			return
 		}
@@ -95,35 +95,35 @@ func (p *parser) space() {
 // accept skips white space, and then prefix if it comes next.
 func (p *parser) accept(prefix string) bool {
 	p.space()
-	if !strings.HasPrefix(p.text[p.at:], prefix) {
+	if !strings.HasPrefix(p.text[p.pos:], prefix) {
 		return false
 	}
-	p.at += len(prefix)
+	p.pos += len(prefix)
 	return true
 }
 
 func (p *parser) rune() rune {
-	r, n := utf8.DecodeRuneInString(p.text[p.at:])
-	p.at += n
+	r, n := utf8.DecodeRuneInString(p.text[p.pos:])
+	p.pos += n
 	return r
 }
 
 func (p *parser) name() string {
-	start := p.at
-	for p.at < len(p.text) {
-		c := p.text[p.at]
+	start := p.pos
+	for p.pos < len(p.text) {
+		c := p.text[p.pos]
 		if c != '-' && c != '_' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
 			break
 		}
-		p.at++
+		p.pos++
 	}
-	return p.text[start:p.at]
+	return p.text[start:p.pos]
 }
 
 // ruleFollows reports whether the next rule begins here.
 func (p *parser) ruleFollows() bool {
-	start := p.at
-	defer func() { p.at = start }()
+	start := p.pos
+	defer func() { p.pos = start }()
 	p.space()
 	return p.name() != "" && p.accept("::=")
 }
@@ -154,7 +154,7 @@ func (p *parser) sequence() (*node, error) {
 	n := &node{kind: sequence}
 	for {
 		p.space()
-		if p.at == len(p.text) || p.text[p.at] == '|' || p.text[p.at] == ')' || p.ruleFollows() {
+		if p.pos == len(p.text) || p.text[p.pos] == '|' || p.text[p.pos] == ')' || p.ruleFollows() {
 			return n, nil
 		}
 		part, err := p.atom()
@@ -211,9 +211,9 @@ func (p *parser) counts() (minimum, maximum int, err error) {
 
 func (p *parser) number() (int, bool) {
 	p.space()
-	rest := strings.TrimLeft(p.text[p.at:], "0123456789")
-	digits := p.text[p.at : len(p.text)-len(rest)]
-	p.at += len(digits)
+	rest := strings.TrimLeft(p.text[p.pos:], "0123456789")
+	digits := p.text[p.pos : len(p.text)-len(rest)]
+	p.pos += len(digits)
 	n, err := strconv.Atoi(digits)
 	if digits != "" && err != nil {
 		return math.MaxInt32, true
@@ -222,18 +222,18 @@ func (p *parser) number() (int, bool) {
 }
 
 func (p *parser) atom() (*node, error) {
-	switch c := p.text[p.at]; c {
+	switch c := p.text[p.pos]; c {
 	case '"', '\'':
-		p.at++
+		p.pos++
 		return p.literal(c)
 	case '[':
-		p.at++
+		p.pos++
 		return p.class()
 	case '.':
-		p.at++
+		p.pos++
 		return &node{set: automaton.Any}, nil
 	case '(':
-		p.at++
+		p.pos++
 		n, err := p.alternatives()
 		if err == nil && !p.accept(")") {
 			err = p.problem("a ( without its )")
@@ -252,11 +252,11 @@ func (p *parser) atom() (*node, error) {
 func (p *parser) literal(quote byte) (*node, error) {
 	n := &node{kind: sequence}
 	for {
-		if p.at == len(p.text) || p.text[p.at] == '\n' {
+		if p.pos == len(p.text) || p.text[p.pos] == '\n' {
 			return nil, p.problem("a literal without its closing quote")
 		}
-		if p.text[p.at] == quote {
-			p.at++
+		if p.text[p.pos] == quote {
+			p.pos++
 			return n, nil
 		}
 		r, err := p.char()
@@ -270,17 +270,17 @@ func (p *parser) literal(quote byte) (*node, error) {
 // class reads up to the closing bracket.
 func (p *parser) class() (*node, error) {
 	negative := false
-	if p.at < len(p.text) && p.text[p.at] == '^' {
+	if p.pos < len(p.text) && p.text[p.pos] == '^' {
 		negative = true
-		p.at++
+		p.pos++
 	}
 	var ranges []automaton.Range
 	for {
-		if p.at == len(p.text) {
+		if p.pos == len(p.text) {
 			return nil, p.problem("a [ without its ]")
 		}
-		if p.text[p.at] == ']' {
-			p.at++
+		if p.text[p.pos] == ']' {
+			p.pos++
 			break
 		}
 		low, err := p.char()
@@ -288,9 +288,9 @@ func (p *parser) class() (*node, error) {
 			return nil, err
 		}
 		high := low
-		if strings.HasPrefix(p.text[p.at:], "-") && !strings.HasPrefix(p.text[p.at:], "-]") {
-			p.at++
-			if p.at == len(p.text) {
+		if strings.HasPrefix(p.text[p.pos:], "-") && !strings.HasPrefix(p.text[p.pos:], "-]") {
+			p.pos++
+			if p.pos == len(p.text) {
 				return nil, p.problem("a [ without its ]")
 			}
 			if high, err = p.char(); err != nil {
@@ -318,7 +318,7 @@ func (p *parser) char() (rune, error) {
 	if r != '\\' {
 		return r, nil
 	}
-	if p.at == len(p.text) {
+	if p.pos == len(p.text) {
 		return 0, p.problem("nothing after a \\")
 	}
 	digits := 0
@@ -341,9 +341,9 @@ func (p *parser) char() (rune, error) {
 		}
 		return r, nil
 	}
-	if len(p.text)-p.at >= digits {
-		if n, err := strconv.ParseUint(p.text[p.at:p.at+digits], 16, 32); err == nil && utf8.ValidRune(rune(n)) && n <= automaton.MaxRune {
-			p.at += digits
+	if len(p.text)-p.pos >= digits {
+		if n, err := strconv.ParseUint(p.text[p.pos:p.pos+digits], 16, 32); err == nil && utf8.ValidRune(rune(n)) && n <= automaton.MaxRune {
+			p.pos += digits
 			return rune(n), nil
 		}
 	}

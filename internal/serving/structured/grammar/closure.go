@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// A frame is a call of a rule. When the rule ends, the grammar continues at any of the frame's returns. The
-// closure that makes a frame adds returns to it. After that closure is computed, the frame does not change.
+// A frame is a call of a rule. After the end of the rule, the grammar continues at one of the kernels in the field
+// returns. The computation of a closure makes new frames and fills their returns. After the computation, they do not
+// change.
 type frame struct {
 	id      int32
 	rule    Node
@@ -35,8 +36,8 @@ func appendKernels(key []byte, kernels []kernel) []byte {
 	return key
 }
 
-// closed is the closure of some kernels. It has an item for each lexeme that can begin at a kernel, or after steps
-// from it without reading. The field accept is true if the text may end there.
+// closed is the closure of some kernels. It has an item for each lexeme that can begin at one of these kernels, or at a
+// kernel that can be reached from them without reading a byte. The field accept is true if the text may end there.
 type closed struct {
 	items  []Item
 	accept bool
@@ -89,8 +90,9 @@ func (w *closing) push(k kernel) {
 	}
 }
 
-// visit adds an item to the closure for each edge of the kernel's node that reads a lexeme. Other edges, and
-// the end of the rule, lead to other kernels, which visit adds to the list of kernels to visit.
+// visit adds an item to the closure for each edge of the kernel's node that reads a lexeme. An edge without a lexeme
+// leads to other kernels, and so does the end of the rule, or an edge whose lexeme may be empty. visit pushes these
+// kernels onto w.work, so that close visits them too.
 func (r *Runner) visit(w *closing, k kernel) {
 	node := &r.grammar.nodes[k.node]
 	if node.final {
@@ -98,8 +100,8 @@ func (r *Runner) visit(w *closing, k kernel) {
 			w.closed.accept = true
 		}
 		k.frame.ended = k.frame.ended || k.frame.fresh
-		for _, back := range k.frame.returns {
-			w.push(back)
+		for _, ret := range k.frame.returns {
+			w.push(ret)
 		}
 	}
 	for _, e := range node.edges {
@@ -109,10 +111,10 @@ func (r *Runner) visit(w *closing, k kernel) {
 			l := edge.terminal.get()
 			w.closed.items = append(w.closed.items, Item{l, 0, e, k.frame})
 			if tag := l.Tag(0); tag >= 0 {
-				w.push(kernel{edge.to[tag], k.frame})
+				w.push(kernel{edge.targets[tag], k.frame})
 			}
 		case edge.call == noCall:
-			w.push(kernel{edge.to[0], k.frame})
+			w.push(kernel{edge.targets[0], k.frame})
 		default:
 			r.call(w, edge, k.frame)
 		}
@@ -131,23 +133,23 @@ func (r *Runner) call(w *closing, e *edge, caller *frame) {
 		w.fresh = append(w.fresh, f)
 		w.push(kernel{e.call, f})
 	}
-	back := kernel{e.to[0], caller}
-	if to := &r.grammar.nodes[back.node]; to.final && len(to.edges) == 0 && !caller.fresh && caller != r.root {
-		for _, back := range caller.returns {
-			w.returnTo(f, back)
+	ret := kernel{e.targets[0], caller}
+	if node := &r.grammar.nodes[ret.node]; node.final && len(node.edges) == 0 && !caller.fresh && caller != r.root {
+		for _, callerRet := range caller.returns {
+			w.returnTo(f, callerRet)
 		}
 		return
 	}
-	w.returnTo(f, back)
+	w.returnTo(f, ret)
 }
 
-func (w *closing) returnTo(f *frame, back kernel) {
-	if slices.Contains(f.returns, back) {
+func (w *closing) returnTo(f *frame, ret kernel) {
+	if slices.Contains(f.returns, ret) {
 		return
 	}
-	f.returns = append(f.returns, back)
+	f.returns = append(f.returns, ret)
 	if f.ended {
-		w.push(back)
+		w.push(ret)
 	}
 }
 
@@ -158,7 +160,7 @@ func (r *Runner) share(w *closing) {
 		return
 	}
 	shared := map[*frame]*frame{}
-	open := map[*frame]bool{}
+	visiting := map[*frame]bool{}
 	var visit func(f *frame) *frame
 	visit = func(f *frame) *frame {
 		if !f.fresh {
@@ -167,18 +169,18 @@ func (r *Runner) share(w *closing) {
 		if s, ok := shared[f]; ok {
 			return s
 		}
-		if open[f] {
+		if visiting[f] {
 			return nil
 		}
-		open[f] = true
-		defer delete(open, f)
+		visiting[f] = true
+		defer delete(visiting, f)
 		returns := make([]kernel, len(f.returns))
-		for i, back := range f.returns {
-			to := visit(back.frame)
-			if to == nil {
+		for i, ret := range f.returns {
+			caller := visit(ret.frame)
+			if caller == nil {
 				return nil
 			}
-			returns[i] = kernel{back.node, to}
+			returns[i] = kernel{ret.node, caller}
 		}
 		slices.SortFunc(returns, compareKernels)
 		key := appendKernels(binary.LittleEndian.AppendUint32(nil, uint32(f.rule)), returns)
@@ -199,8 +201,8 @@ func (r *Runner) share(w *closing) {
 		}
 	}
 	for _, f := range w.fresh { // those that are left
-		for i, back := range f.returns {
-			if s, ok := shared[back.frame]; ok {
+		for i, ret := range f.returns {
+			if s, ok := shared[ret.frame]; ok {
 				f.returns[i].frame = s
 			}
 		}

@@ -46,21 +46,21 @@ func (c *Config) known(b byte) *Config {
 	return nil
 }
 
-func (c *Config) remember(b byte, to *Config) {
+func (c *Config) remember(b byte, next *Config) {
 	i := bytes.IndexByte(c.bytes, b)
 	switch {
 	case c.table != nil:
-		c.table[b] = to
+		c.table[b] = next
 	case i >= 0: // next[i] is of an earlier epoch
-		c.next[i] = to
+		c.next[i] = next
 	case len(c.bytes) < 12:
-		c.bytes, c.next = append(c.bytes, b), append(c.next, to)
+		c.bytes, c.next = append(c.bytes, b), append(c.next, next)
 	default:
 		c.table = new([256]*Config)
 		for i, known := range c.bytes {
 			c.table[known] = c.next[i]
 		}
-		c.table[b] = to
+		c.table[b] = next
 		c.bytes, c.next = nil, nil
 	}
 }
@@ -106,15 +106,15 @@ func (r *Runner) Start() *Config {
 
 // Step returns the config after a byte, or nil if the byte is not allowed.
 func (r *Runner) Step(c *Config, b byte) *Config {
-	to := c.known(b)
-	if to == nil || to.epoch != r.epoch && to != dead {
-		to = r.step(c, b)
-		c.remember(b, to)
+	next := c.known(b)
+	if next == nil || next.epoch != r.epoch && next != dead {
+		next = r.step(c, b)
+		c.remember(b, next)
 	}
-	if to == dead {
+	if next == dead {
 		return nil
 	}
-	return to
+	return next
 }
 
 // Current returns c if it is in the runner's cache. Otherwise it returns a copy of c without the references to the
@@ -133,15 +133,15 @@ func (r *Runner) step(c *Config, b byte) *Config {
 	items := r.items[:0]
 	r.kernels = r.kernels[:0]
 	for _, item := range c.Items {
-		to := item.Lexeme.Next(item.State, b)
-		if to == lexeme.None {
+		next := item.Lexeme.Next(item.State, b)
+		if next == lexeme.None {
 			continue
 		}
-		if item.Lexeme.Open(to) {
-			items = append(items, Item{item.Lexeme, to, item.edge, item.frame})
+		if item.Lexeme.Open(next) {
+			items = append(items, Item{item.Lexeme, next, item.edge, item.frame})
 		}
-		if tag := item.Lexeme.Tag(to); tag != lexeme.None {
-			r.kernels = append(r.kernels, kernel{r.grammar.edges[item.edge].to[tag], item.frame})
+		if tag := item.Lexeme.Tag(next); tag != lexeme.None {
+			r.kernels = append(r.kernels, kernel{r.grammar.edges[item.edge].targets[tag], item.frame})
 		}
 	}
 	r.items = items
@@ -153,7 +153,7 @@ func (r *Runner) step(c *Config, b byte) *Config {
 
 // After returns the config in which the lexeme of item has just been completed with the given tag.
 func (r *Runner) After(item Item, tag int32) *Config {
-	r.kernels = append(r.kernels[:0], kernel{r.grammar.edges[item.edge].to[tag], item.frame})
+	r.kernels = append(r.kernels[:0], kernel{r.grammar.edges[item.edge].targets[tag], item.frame})
 	return r.intern(r.items[:0])
 }
 

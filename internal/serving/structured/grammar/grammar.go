@@ -29,7 +29,7 @@ type node struct {
 type edge struct {
 	terminal *Terminal
 	call     Node   // if there is no terminal: the rule, or noCall
-	to       []Node // by the tag of the terminal's lexeme; otherwise one node
+	targets  []Node // by the tag of the terminal's lexeme; otherwise one node
 }
 
 const noCall = -1
@@ -53,20 +53,26 @@ func (g *Grammar) Size() int { return len(g.nodes) + len(g.edges) }
 // Final lets a rule end at a node.
 func (g *Grammar) Final(n Node) { g.nodes[n].final = true }
 
-func (g *Grammar) add(from Node, e edge) {
-	g.nodes[from].edges = append(g.nodes[from].edges, int32(len(g.edges)))
+func (g *Grammar) add(source Node, e edge) {
+	g.nodes[source].edges = append(g.nodes[source].edges, int32(len(g.edges)))
 	g.edges = append(g.edges, e)
 }
 
-// Read adds an edge that reads a terminal. If the terminal's lexeme ends with tag i, the edge leads to the
-// node to[i].
-func (g *Grammar) Read(from Node, t *Terminal, to ...Node) { g.add(from, edge{terminal: t, to: to}) }
+// Read adds an edge that reads a terminal. If the terminal's lexeme ends with tag i, the edge leads to
+// targets[i].
+func (g *Grammar) Read(source Node, t *Terminal, targets ...Node) {
+	g.add(source, edge{terminal: t, targets: targets})
+}
 
 // Call adds an edge that calls a rule.
-func (g *Grammar) Call(from, rule, to Node) { g.add(from, edge{call: rule, to: []Node{to}}) }
+func (g *Grammar) Call(source, rule, target Node) {
+	g.add(source, edge{call: rule, targets: []Node{target}})
+}
 
 // Jump adds an edge that reads nothing.
-func (g *Grammar) Jump(from, to Node) { g.add(from, edge{call: noCall, to: []Node{to}}) }
+func (g *Grammar) Jump(source, target Node) {
+	g.add(source, edge{call: noCall, targets: []Node{target}})
+}
 
 // Embed adds the nodes and edges of the grammar other. It returns the rule that derives the texts of other. The
 // caller must not use other afterwards.
@@ -82,9 +88,9 @@ func (g *Grammar) Embed(other *Grammar) Node {
 		if e.terminal == nil && e.call != noCall {
 			e.call += rule
 		}
-		e.to = slices.Clone(e.to) // edges may share it
-		for i := range e.to {
-			e.to[i] += rule
+		e.targets = slices.Clone(e.targets) // edges may share it
+		for i := range e.targets {
+			e.targets[i] += rule
 		}
 		g.edges = append(g.edges, e)
 	}
@@ -94,23 +100,24 @@ func (g *Grammar) Embed(other *Grammar) Node {
 // NewTerminal returns the terminal of a lexeme.
 func NewTerminal(l *lexeme.Lexeme) *Terminal { return &Terminal{lexeme: l} }
 
-// LazyTerminal returns a terminal whose lexeme is made by the function make when the lexeme is first needed.
-// The function make gets a function alive, which reports whether the rule can still end after the lexeme has
-// ended with a given tag. It returns true for at least one tag. If the lexeme has several tags, only one edge
-// may read the terminal.
+// LazyTerminal returns a terminal whose lexeme does not exist yet. When the lexeme is first needed, the terminal calls
+// make. The argument of make is a function: alive(tag) reports whether the rule can still end after the lexeme has
+// ended with this tag. The lexeme that make returns should have only tags for which alive returns true; there is at
+// least one. If the lexeme has several tags, only one edge may read the terminal, because alive depends on the edge.
 func LazyTerminal(make func(alive func(tag int32) bool) *lexeme.Lexeme) *Terminal {
 	return &Terminal{make: make}
 }
 
-// Trim removes the edges after which their rule cannot end. It reports whether the grammar derives any text.
+// Trim removes the edges that no text can use: the rule that contains such an edge cannot end after it. Trim reports
+// whether the grammar derives any text.
 func (g *Grammar) Trim() bool {
 	users := make([][]int32, len(g.nodes)) // the edges that need each node
-	from := make([]Node, len(g.edges))
+	sources := make([]Node, len(g.edges))
 	for n, node := range g.nodes {
 		for _, e := range node.edges {
-			from[e] = Node(n)
-			for _, to := range g.edges[e].to {
-				users[to] = append(users[to], e)
+			sources[e] = Node(n)
+			for _, target := range g.edges[e].targets {
+				users[target] = append(users[target], e)
 			}
 			if g.edges[e].terminal == nil && g.edges[e].call != noCall {
 				users[g.edges[e].call] = append(users[g.edges[e].call], e)
@@ -135,7 +142,7 @@ func (g *Grammar) Trim() bool {
 		work = work[:len(work)-1]
 		for _, e := range users[n] {
 			if g.usable(e, alive) {
-				mark(from[e])
+				mark(sources[e])
 			}
 		}
 	}
@@ -157,8 +164,8 @@ func (g *Grammar) usable(e int32, alive []bool) bool {
 	if edge.terminal == nil && edge.call != noCall && !alive[edge.call] {
 		return false
 	}
-	for _, to := range edge.to {
-		if alive[to] {
+	for _, target := range edge.targets {
+		if alive[target] {
 			return true
 		}
 	}
@@ -174,7 +181,7 @@ func (g *Grammar) drop(e int32, alive []bool) {
 	}
 	make := edge.terminal.make
 	edge.terminal.make = func(func(int32) bool) *lexeme.Lexeme {
-		return make(func(tag int32) bool { return alive[edge.to[tag]] })
+		return make(func(tag int32) bool { return alive[edge.targets[tag]] })
 	}
 }
 

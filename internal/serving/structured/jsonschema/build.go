@@ -27,11 +27,11 @@ func unsupportedLimit(schema *value, minKeyword, maxKeyword string, n, supported
 	return refuse(schema, keyword, "%d is above %d, the largest supported value here", n, supported)
 }
 
-// arrays adds edges between two nodes for the arrays of an alternative. A node stands for the number of
-// elements so far and for a set of the schemas in contains: those that one of the elements satisfies. If the
-// number of elements is not limited, the last nodes stand for any larger number too, since the schemas of
-// further elements are all the same.
-func (b *builder) arrays(from, to grammar.Node, a *arrays) {
+// arrays adds edges between two nodes for the arrays of an alternative. A node between elements stands for two facts:
+// how many elements have been read, and which of the schemas in a.contains one of these elements satisfies. If the
+// number of elements is not limited, the last nodes stand for any larger number too, since the schemas of further
+// elements are all the same.
+func (b *builder) arrays(source, target grammar.Node, a *arrays) {
 	last := max(a.prefix(), a.min)
 	if a.max != unlimited {
 		last = a.max
@@ -48,30 +48,31 @@ func (b *builder) arrays(from, to grammar.Node, a *arrays) {
 		return
 	}
 	all := 1<<len(a.contains) - 1
-	// element[met] is where an element begins, after[met] where it has ended.
-	element, after := b.nodes(all+1), b.nodes(all+1)
-	first := b.g.Node() // not element[0], to which a comma may lead
-	b.read(from, first, "[")
-	b.g.Jump(first, element[0])
+	// The index of these nodes is a bit set: bit j says that an element satisfies the schema a.contains[j]. An element
+	// begins at a node of elementStart and ends at a node of elementEnd.
+	elementStart, elementEnd := b.nodes(all+1), b.nodes(all+1)
+	first := b.g.Node() // not elementStart[0], to which a comma may lead
+	b.read(source, first, "[")
+	b.g.Jump(first, elementStart[0])
 	if a.min == 0 && all == 0 {
-		b.read(first, to, "]")
+		b.read(first, target, "]")
 	}
 	for i := 0; i != a.max && b.err == nil; i++ {
-		b.elements(a, i, element, after)
+		b.elements(a, i, elementStart, elementEnd)
 		if i+1 >= a.min {
-			b.read(after[all], to, "]")
+			b.read(elementEnd[all], target, "]")
 		}
-		next, same := element, a.max == unlimited && i >= last // all elements from here on are the same
-		if !same {
+		next, repeats := elementStart, a.max == unlimited && i >= last // all elements from here on are the same
+		if !repeats {
 			next = b.nodes(all + 1)
 		}
-		for met := range after {
-			b.read(after[met], next[met], ",")
+		for satisfied := range elementEnd {
+			b.read(elementEnd[satisfied], next[satisfied], ",")
 		}
-		if same {
+		if repeats {
 			return
 		}
-		element, after = next, b.nodes(all+1)
+		elementStart, elementEnd = next, b.nodes(all+1)
 	}
 }
 
@@ -83,16 +84,17 @@ func (b *builder) nodes(n int) []grammar.Node {
 	return out
 }
 
-// elements adds the edges for element i. The slices element and after are indexed by the bit set met. It has a bit
-// for each schema of contains that the elements so far satisfy. An edge leads from element[met] to after[met]. If the
-// element satisfies another schema of contains, an edge leads to the node of after with the additional bit.
-func (b *builder) elements(a *arrays, i int, element, after []grammar.Node) {
-	own := b.element(a, i)
-	for met := range element {
-		b.value(element[met], after[met], own)
+// elements adds the edges that read element i. They lead from the nodes in starts to the nodes in ends. The index of
+// both is a bit set: bit j says that one of the elements so far satisfies the schema a.contains[j]. From each start, one
+// edge leads to the end with the same index. For each schema whose bit is not set, another edge reads an element that
+// satisfies this schema. It leads to the end whose index has this bit too.
+func (b *builder) elements(a *arrays, i int, starts, ends []grammar.Node) {
+	item := b.element(a, i)
+	for satisfied := range starts {
+		b.value(starts[satisfied], ends[satisfied], item)
 		for j, contained := range a.contains {
-			if met>>j&1 == 0 {
-				b.value(element[met], after[met|1<<j], b.and(own, contained))
+			if satisfied>>j&1 == 0 {
+				b.value(starts[satisfied], ends[satisfied|1<<j], b.and(item, contained))
 			}
 		}
 	}
@@ -111,8 +113,8 @@ type members struct {
 }
 
 // objects adds edges between two nodes for the objects of an alternative.
-func (b *builder) objects(from, to grammar.Node, o *objects) {
-	m := &members{builder: b, o: o, listed: o.listed(), end: to}
+func (b *builder) objects(source, target grammar.Node, o *objects) {
+	m := &members{builder: b, o: o, listed: o.listed(), end: target}
 	for i, name := range m.listed {
 		m.values = append(m.values, b.member(o, name))
 		if slices.Contains(o.required, name) {
@@ -133,7 +135,7 @@ func (b *builder) objects(from, to grammar.Node, o *objects) {
 		return
 	}
 	first := b.g.Node()
-	b.read(from, first, "{")
+	b.read(source, first, "{")
 	minimum := o.min
 	if minimum <= len(m.required) {
 		minimum = 0 // the required ones are enough
@@ -153,20 +155,20 @@ func (b *builder) objects(from, to grammar.Node, o *objects) {
 }
 
 // close adds an edge to the end of the object, unless a required name from index i on is missing.
-func (m *members) close(from grammar.Node, i int) {
+func (m *members) close(source grammar.Node, i int) {
 	if m.nextRequired(i) == len(m.listed) {
-		m.read(from, m.end, "}")
+		m.read(source, m.end, "}")
 	}
 }
 
 // nextRequired returns the index of the first required name at i or after it, or the number of names if there
 // is none.
 func (m *members) nextRequired(i int) int {
-	at, _ := slices.BinarySearch(m.required, i)
-	if at == len(m.required) {
+	index, _ := slices.BinarySearch(m.required, i)
+	if index == len(m.required) {
 		return len(m.listed)
 	}
-	return m.required[at]
+	return m.required[index]
 }
 
 // grow adds the nodes and edges of the members. It adds a layer of nodes for each number of members up to
@@ -174,43 +176,43 @@ func (m *members) nextRequired(i int) int {
 func (m *members) grow(first grammar.Node, minimum, top int) {
 	n := len(m.listed)
 	kinds := len(m.rest.kinds)
-	// At the node name[i], one of the names from index i on may come next. At the node values[i], the value
-	// of the name with index i comes next. Unlisted names are divided into kinds, and their values have one
-	// index for each kind, from n on.
-	name := []grammar.Node{first}
+	// At nameNodes[i], one of the names from index i on may come next. At valueNodes[i], the value of the listed name
+	// i comes next. At valueNodes[n+k], the value of an unlisted name of kind k comes next.
+	nameNodes := []grammar.Node{first}
 	for count := 0; count != m.o.max && m.err == nil; count++ {
 		last := m.o.max == unlimited && count >= top
-		values := m.nodes(n + kinds)
-		for i, at := range name {
-			m.names(at, i, values)
+		valueNodes := m.nodes(n + kinds)
+		for i, node := range nameNodes {
+			m.names(node, i, valueNodes)
 		}
 		next := m.nodes(n + 1)
-		after := m.nodes(n + 1) // after the value of name i-1
+		afterValue := m.nodes(n + 1) // at afterValue[i], the value of name i-1 has ended
 		for i := range n {
-			m.value(values[i], after[i+1], m.values[i])
+			m.value(valueNodes[i], afterValue[i+1], m.values[i])
 		}
 		for kind := range kinds {
-			m.value(values[n+kind], after[n], m.rest.kinds[kind])
+			m.value(valueNodes[n+kind], afterValue[n], m.rest.kinds[kind])
 		}
-		for i := range after {
-			m.read(after[i], next[i], ",")
+		for i := range afterValue {
+			m.read(afterValue[i], next[i], ",")
 			if count+1 >= minimum {
-				m.close(after[i], i)
+				m.close(afterValue[i], i)
 			}
 		}
-		name = next
+		nameNodes = next
 		if last {
-			for i, at := range name {
-				m.names(at, i, values)
+			for i, node := range nameNodes {
+				m.names(node, i, valueNodes)
 			}
 			return
 		}
 	}
 }
 
-// names adds edges from a node to the values of the names that may come next. These are the listed names from index i
-// up to the first required one. If no required name is missing, unlisted names may come too.
-func (m *members) names(from grammar.Node, i int, values []grammar.Node) {
+// names adds edges that read the names that may come next at source. The edge of a name leads to the node in valueNodes
+// for the value of that name. The names are the listed ones from index i up to the first required one, which is
+// included. If no required name is missing, unlisted names may come too.
+func (m *members) names(source grammar.Node, i int, valueNodes []grammar.Node) {
 	n := len(m.listed)
 	stop := min(m.nextRequired(i)+1, n)
 	others := m.nextRequired(i) == n
@@ -225,10 +227,10 @@ func (m *members) names(from grammar.Node, i int, values []grammar.Node) {
 			}
 			return m.spaced(lexeme.Names(names, tags))
 		})
-		m.g.Read(from, t, values[i:stop]...)
+		m.g.Read(source, t, valueNodes[i:stop]...)
 	}
 	if others && m.rest.plain {
-		m.g.Read(from, m.others, values[n])
+		m.g.Read(source, m.others, valueNodes[n])
 		return
 	}
 	if others && !m.rest.dfa.Empty() {
@@ -240,7 +242,7 @@ func (m *members) names(from grammar.Node, i int, values []grammar.Node) {
 				return lexeme.None
 			})))
 		})
-		m.g.Read(from, t, values[n:]...)
+		m.g.Read(source, t, valueNodes[n:]...)
 	}
 }
 

@@ -70,13 +70,13 @@ func (c *compiler) build(root conjunction, compact bool, longest int) (*grammar.
 }
 
 // value adds edges between two nodes for the values that a conjunction allows.
-func (b *builder) value(from, to grammar.Node, all conjunction) {
+func (b *builder) value(source, target grammar.Node, all conjunction) {
 	s, err := b.shape(all)
 	if !b.ok(err) {
 		return
 	}
 	if s.scalar() {
-		b.scalars(from, to, s)
+		b.scalars(source, target, s)
 		return
 	}
 	key := b.key(all)
@@ -87,7 +87,7 @@ func (b *builder) value(from, to grammar.Node, all conjunction) {
 		b.rules[key] = r
 		b.work = append(b.work, r)
 	}
-	b.g.Call(from, r.start, to)
+	b.g.Call(source, r.start, target)
 }
 
 func (b *builder) rule(r rule) {
@@ -127,29 +127,29 @@ func (b *builder) spaced(l *lexeme.Lexeme) *lexeme.Lexeme {
 }
 
 // read adds an edge that reads a fixed text.
-func (b *builder) read(from, to grammar.Node, text string) {
+func (b *builder) read(source, target grammar.Node, text string) {
 	if text == "," && b.compact {
 		text = ", "
 	}
-	b.lexeme(from, to, "word "+text, func() (texts, error) { return automaton.Texts([]string{text}, b.budget) }, lexeme.Raw)
+	b.lexeme(source, target, "word "+text, func() (texts, error) { return automaton.Texts([]string{text}, b.budget) }, lexeme.Raw)
 }
 
 // scalars adds edges between two nodes for the values of a shape that are neither arrays nor objects.
-func (b *builder) scalars(from, to grammar.Node, s *shape) {
+func (b *builder) scalars(source, target grammar.Node, s *shape) {
 	for _, word := range []struct {
 		allowed bool
 		text    string
 	}{{s.null, "null"}, {s.no, "false"}, {s.yes, "true"}} {
 		if word.allowed {
-			b.read(from, to, word.text)
+			b.read(source, target, word.text)
 		}
 	}
 	for i := range s.numbers {
 		n := &s.numbers[i]
-		b.lexeme(from, to, n.key(), func() (texts, error) { return n.automaton(b.budget) }, lexeme.Raw)
+		b.lexeme(source, target, n.key(), func() (texts, error) { return n.automaton(b.budget) }, lexeme.Raw)
 	}
 	for i := range s.strings {
-		b.text(from, to, &s.strings[i])
+		b.text(source, target, &s.strings[i])
 	}
 }
 
@@ -189,7 +189,7 @@ func (s *strings_) key() string {
 
 // lexeme adds an edge between two nodes. The edge reads the texts of the automaton from the function make. If there
 // are no texts, lexeme adds no edge.
-func (b *builder) lexeme(from, to grammar.Node, key string, make func() (texts, error), form lexeme.Form) {
+func (b *builder) lexeme(source, target grammar.Node, key string, make func() (texts, error), form lexeme.Form) {
 	t := b.terminal(key, func() (*lexeme.Lexeme, error) {
 		d, err := make()
 		if err != nil || d.Empty() {
@@ -198,13 +198,13 @@ func (b *builder) lexeme(from, to grammar.Node, key string, make func() (texts, 
 		return lexeme.Text(key, d, form, true), nil
 	})
 	if t != nil {
-		b.g.Read(from, t, to)
+		b.g.Read(source, t, target)
 	}
 }
 
-func (b *builder) text(from, to grammar.Node, s *strings_) {
+func (b *builder) text(source, target grammar.Node, s *strings_) {
 	if len(s.dfas) > 0 {
-		b.lexeme(from, to, s.key(), func() (texts, error) { return s.texts(b.budget) }, lexeme.Quoted)
+		b.lexeme(source, target, s.key(), func() (texts, error) { return s.texts(b.budget) }, lexeme.Quoted)
 		return
 	}
 	if s.min > maxLength {
@@ -222,6 +222,6 @@ func (b *builder) text(from, to grammar.Node, s *strings_) {
 		return lexeme.Length(s.min, s.max, b.longest), nil
 	})
 	if t != nil {
-		b.g.Read(from, t, to)
+		b.g.Read(source, t, target)
 	}
 }

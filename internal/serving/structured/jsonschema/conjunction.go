@@ -39,7 +39,7 @@ func (c *compiler) id(v *value) int32 {
 }
 
 // just returns the conjunction of one schema.
-func (c *compiler) just(v *value) conjunction {
+func (c *compiler) conjunctionOf(v *value) conjunction {
 	if v.kind == boolTrue || v.kind == object && len(v.names) == 0 {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (c *compiler) and(all ...conjunction) conjunction {
 
 // not returns the negation of a conjunction as a list of alternatives. Each alternative is one of the terms,
 // negated.
-func (c *compiler) not(all conjunction) []conjunction {
+func (c *compiler) negations(all conjunction) []conjunction {
 	var out []conjunction
 	for _, t := range all {
 		out = append(out, conjunction{{t.schema, !t.negated}})

@@ -11,34 +11,35 @@ import (
 )
 
 // Contradiction returns the reason why no value satisfies a schema: the place, and the keywords that contradict each
-// other. The schema must be accepted by Compile, and no value may satisfy it.
+// other. The caller must know that Compile accepts the schema and that no value satisfies the schema.
 func Contradiction(source []byte, budget *automaton.Budget) error {
 	root, err := read(source)
 	if err != nil {
 		return err
 	}
-	return newCompiler(root, budget).contradiction(conjunction{{schema: root}}, need{}, map[string]bool{})
+	return newCompiler(root, budget).contradiction(conjunction{{schema: root}}, requiredPart{}, map[string]bool{})
 }
 
-// demand is one requirement of a schema: a keyword with the keywords that belong to it, such as if with then,
-// or a negated schema.
+// demand is one requirement of a schema. It is a keyword, a group of keywords that have a meaning only together (see
+// readTogether), or a negated schema.
 type demand struct {
 	term         // has only these keywords
 	words string // names the keywords
 }
 
-// need is the part of a value that must be there.
-type need struct{ part, keyword string }
+// requiredPart is a member or an element that a value must have. The keyword requires it.
+type requiredPart struct{ name, keyword string }
 
-// contradiction returns the reason why no value satisfies all terms. If the value is a required part of
-// another value, n names that part. The keys of open are those of the conjunctions of the values around it,
-// so that endless recursion is noticed.
-func (c *compiler) contradiction(all conjunction, n need, open map[string]bool) error {
+// contradiction returns the reason why no value satisfies all terms. If the terms are those of a required part of
+// another value, the parameter required describes this part. The map enclosing has the keys of the conjunctions of all
+// values that contain the part. If the key of the terms is one of them, the recursion has no end, and contradiction
+// returns that as the reason.
+func (c *compiler) contradiction(all conjunction, required requiredPart, enclosing map[string]bool) error {
 	key := c.key(all)
-	if open[key] {
-		return refuse(all[0].schema, n.keyword, "%s would have to contain such a value again, without end", n.part)
+	if enclosing[key] {
+		return refuse(all[0].schema, required.keyword, "%s would have to contain such a value again, without end", required.name)
 	}
-	open[key] = true
+	enclosing[key] = true
 	core, err := c.core(c.demands(all, map[*value]bool{}))
 	if err != nil {
 		return err
@@ -46,15 +47,15 @@ func (c *compiler) contradiction(all conjunction, n need, open map[string]bool) 
 	switch part, inner, err := c.emptyPart(core); {
 	case err != nil:
 		return err
-	case inner.part != "":
-		return c.contradiction(part, inner, open)
+	case inner.name != "":
+		return c.contradiction(part, inner, enclosing)
 	}
 	if core, err = c.withoutTypes(core); err != nil {
 		return err
 	}
 	reason := "no value satisfies " + [...]string{"it", "both", "them all"}[min(len(core), 3)-1]
-	if n.part != "" {
-		reason += ", and " + n.part + " is required"
+	if required.name != "" {
+		reason += ", and " + required.name + " is required"
 	}
 	return refuse(core[0].schema, namesOf(core), "%s", reason)
 }
@@ -78,9 +79,9 @@ func namesOf(core []demand) string {
 	return words.String()
 }
 
-// withoutTypes removes the demand for one type from a core of three or more demands. The other demands contradict
-// each other for every value of that type, and the error is clearer if it names only them. The type integer stays if
-// a number with a fraction satisfies the other demands.
+// withoutTypes removes the first demand for a single type, such as "type": "string", if the core has three or more
+// demands. The demands that remain contradict each other for every value of that type. The error is clearer if it names
+// only them. The demand for the type integer is not removed if a number with a fraction satisfies all the others.
 func (c *compiler) withoutTypes(core []demand) ([]demand, error) {
 	for i := 0; i < len(core) && len(core) > 2; i++ {
 		t := core[i].schema.get("type")
@@ -121,8 +122,8 @@ func (c *compiler) demands(all conjunction, seen map[*value]bool) (out []demand)
 		}
 		seen[t.schema] = true
 		if ref := t.schema.get("$ref"); ref != nil {
-			if to, ok := c.doc.find(t.schema, ref.text); ok {
-				out = append(out, c.demands(conjunction{{schema: to}}, seen)...)
+			if target, ok := c.doc.find(t.schema, ref.text); ok {
+				out = append(out, c.demands(conjunction{{schema: target}}, seen)...)
 			}
 			if c.doc.draft <= 7 {
 				continue
@@ -160,14 +161,14 @@ func together(schema *value, name string) []string {
 
 // demandOf returns the demand of some keywords of a schema.
 func demandOf(schema *value, names []string) demand {
-	only := &value{kind: object, parent: schema.parent, key: schema.key}
+	subset := &value{kind: object, parent: schema.parent, key: schema.key}
 	var words []string
 	for _, name := range names {
 		v := schema.get(name)
-		only.names, only.items = append(only.names, name), append(only.items, v)
+		subset.names, subset.items = append(subset.names, name), append(subset.items, v)
 		words = append(words, strings.TrimSpace(name+" "+v.short()))
 	}
-	return demand{term{schema: only}, strings.Join(words, " with ")}
+	return demand{term{schema: subset}, strings.Join(words, " with ")}
 }
 
 // core returns a minimal list of demands that no value satisfies: without any one of them, some value would.
@@ -204,12 +205,12 @@ func (c *compiler) empty(all conjunction) (bool, error) {
 	return err == nil && !g.Trim(), err
 }
 
-// emptyPart looks for a required member or element that no value satisfies. It returns the schemas of the part, and a
-// need with the part's name. If there is no such part, the need is zero.
-func (c *compiler) emptyPart(core []demand) (conjunction, need, error) {
+// emptyPart looks for a required member or element that no value satisfies. It returns the schemas of that member or
+// element, and a requiredPart that describes it. If there is none, the requiredPart is zero.
+func (c *compiler) emptyPart(core []demand) (conjunction, requiredPart, error) {
 	s, err := c.shape(terms(core))
 	if err != nil {
-		return nil, need{}, err
+		return nil, requiredPart{}, err
 	}
 	for i := range s.objects {
 		o := &s.objects[i]
@@ -219,7 +220,7 @@ func (c *compiler) emptyPart(core []demand) (conjunction, need, error) {
 				continue
 			}
 			if empty, err := c.empty(member); empty || err != nil {
-				return member, need{"the member " + strconv.Quote(name), "required"}, err
+				return member, requiredPart{"the member " + strconv.Quote(name), "required"}, err
 			}
 		}
 	}
@@ -228,11 +229,11 @@ func (c *compiler) emptyPart(core []demand) (conjunction, need, error) {
 		for k := range min(a.min, a.prefix()+1) {
 			element := c.element(a, k)
 			if empty, err := c.empty(element); empty || err != nil {
-				return element, need{"element " + strconv.Itoa(k), "minItems"}, err
+				return element, requiredPart{"element " + strconv.Itoa(k), "minItems"}, err
 			}
 		}
 	}
-	return nil, need{}, nil
+	return nil, requiredPart{}, nil
 }
 
 // short returns a value as JSON, or "" if the value is an object or the text would be long.

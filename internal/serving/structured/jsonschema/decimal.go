@@ -162,11 +162,11 @@ func (m *digitMachine) step(s digits, r rune) (digits, bool) {
 
 // read compares the next digit.
 func (c *comparison) read(bound string, d int, decimal bool) {
-	at := int(c.place)
-	if at < len(bound) {
+	i := int(c.place)
+	if i < len(bound) {
 		c.place++
 		if c.order == 0 {
-			c.order = int8(cmp.Compare(d, int(bound[at]-'0')))
+			c.order = int8(cmp.Compare(d, int(bound[i]-'0')))
 		}
 		return
 	}

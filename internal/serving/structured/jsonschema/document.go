@@ -120,8 +120,8 @@ func (d *document) base(v *value) string {
 }
 
 // find returns the schema that a reference names.
-func (d *document) find(from *value, ref string) (*value, bool) {
-	uri, err := resolve(d.base(from), ref)
+func (d *document) find(schema *value, ref string) (*value, bool) {
+	uri, err := resolve(d.base(schema), ref)
 	if err != nil {
 		return nil, false
 	}

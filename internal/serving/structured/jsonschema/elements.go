@@ -15,14 +15,14 @@ func itemsShape(c *compiler, schema *value, name string, v *value) (*shape, erro
 			return nil, refuse(schema, "prefixItems", "it is not a list of schemas")
 		}
 		for _, item := range prefix.items {
-			layer.prefix = append(layer.prefix, c.just(item))
+			layer.prefix = append(layer.prefix, c.conjunctionOf(item))
 		}
 	}
 	if items != nil {
 		if items.kind == array {
 			return nil, refuse(schema, "items", "a list beside prefixItems is not supported")
 		}
-		layer.items = c.just(items)
+		layer.items = c.conjunctionOf(items)
 	}
 	s := everything()
 	s.arrays[0].layers = []arrayLayer{layer}

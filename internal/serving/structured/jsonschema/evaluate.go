@@ -25,7 +25,8 @@ func (c *compiler) schemaShape(v *value) (*shape, error) {
 			return refShape(c, v, "$ref", ref)
 		}
 	}
-	// Evaluate keywords that limit the type first, because fewer alternatives then have to be combined.
+	// The keywords that limit the type are evaluated before the other keywords, because fewer alternatives then have
+	// to be combined.
 	for _, typed := range []bool{true, false} {
 		for i, name := range v.names {
 			if typed != (name == "type" || name == "enum" || name == "const") {
@@ -140,17 +141,17 @@ func (c *compiler) constant(schema, v *value) (*shape, error) {
 		}
 		return &shape{numbers: []numbers{{listed: true, list: []constant{one}}}}, nil
 	case array:
-		layer := arrayLayer{items: c.just(nothing)}
+		layer := arrayLayer{items: c.conjunctionOf(nothing)}
 		for _, item := range v.items {
-			layer.prefix = append(layer.prefix, c.just(constOf(item)))
+			layer.prefix = append(layer.prefix, c.conjunctionOf(constOf(item)))
 		}
 		return &shape{arrays: []arrays{{min: len(v.items), max: len(v.items), layers: []arrayLayer{layer}}}}, nil
 	}
 	o := objects{max: len(v.items), required: v.names}
 	layer := newLayer()
-	layer.additional = c.just(nothing)
+	layer.additional = c.conjunctionOf(nothing)
 	for i, name := range v.names {
-		layer.add(name, c.just(constOf(v.items[i])))
+		layer.add(name, c.conjunctionOf(constOf(v.items[i])))
 	}
 	o.layers = []objectLayer{layer}
 	return &shape{objects: []objects{o}}, nil
@@ -225,7 +226,7 @@ func boundShape(c *compiler, schema *value, name string, v *value) (*shape, erro
 	if err != nil {
 		return nil, err
 	}
-	l := limit{r, map[string]relation{"minimum": atLeast, "exclusiveMinimum": above, "maximum": atMost, "exclusiveMaximum": below}[name]}
+	l := limit{r, map[string]relation{"minimum": atLeast, "exclusiveMinimum": greaterThan, "maximum": atMost, "exclusiveMaximum": lessThan}[name]}
 	if e := schema.get(map[string]string{"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}[name]); e != nil && e.kind == boolTrue {
 		l.relation++
 	}

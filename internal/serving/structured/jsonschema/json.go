@@ -98,8 +98,8 @@ func (v *value) readItems(d *json.Decoder, depth int) error {
 			return err
 		}
 		item.parent, item.key = v, name
-		if at, ok := known[name]; ok && v.kind == object {
-			v.items[at] = item
+		if i, ok := known[name]; ok && v.kind == object {
+			v.items[i] = item
 			continue
 		}
 		known[name] = len(v.items)

@@ -6,11 +6,11 @@ func refShape(c *compiler, schema *value, name string, v *value) (*shape, error)
 	if v.kind != text {
 		return nil, refuse(schema, name, "it is not a text")
 	}
-	to, ok := c.doc.find(schema, v.text)
+	target, ok := c.doc.find(schema, v.text)
 	if !ok {
 		return nil, refuse(schema, name, "%q is not in the schema", v.text)
 	}
-	return c.termShape(term{schema: to})
+	return c.termShape(term{schema: target})
 }
 
 // listOf returns the schemas in a list.
@@ -60,14 +60,14 @@ func oneOfShape(c *compiler, schema *value, name string, v *value) (*shape, erro
 		return nil, err
 	}
 	all := slices.Collect(slices.Chunk(list, 1))
-	beside := c.typeBeside(schema)
+	types := c.typeOrEnum(schema)
 	for i := range list {
 		for j := range i {
-			apart, err := c.knownEmpty(c.and(list[i:i+1], list[j:j+1], beside))
+			disjoint, err := c.knownEmpty(c.and(list[i:i+1], list[j:j+1], types))
 			if err != nil {
 				return nil, err
 			}
-			if !apart {
+			if !disjoint {
 				all[i] = c.and(all[i], conjunction{{list[j].schema, true}})
 				all[j] = c.and(all[j], conjunction{{list[i].schema, true}})
 			}
@@ -76,13 +76,15 @@ func oneOfShape(c *compiler, schema *value, name string, v *value) (*shape, erro
 	return c.either(all...)
 }
 
-// typeBeside returns a conjunction of one schema, which has only one keyword of the given schema: type or, if
-// there is no type, enum. With it, oneOfShape finds that alternatives of other types allow no value.
-func (c *compiler) typeBeside(schema *value) conjunction {
+// typeOrEnum returns a conjunction of one schema that has a single keyword of the given schema: type or, if there is no
+// type, enum. If there is neither, the conjunction is empty. oneOfShape adds the conjunction to two alternatives of
+// oneOf to find out whether both allow the same value. The conjunction rules out values that the given schema does not
+// allow.
+func (c *compiler) typeOrEnum(schema *value) conjunction {
 	for _, name := range []string{"type", "enum"} {
 		if v := schema.get(name); v != nil {
-			only := &value{kind: object, names: []string{name}, items: []*value{v}, parent: schema.parent, key: schema.key}
-			return conjunction{{schema: only}}
+			subset := &value{kind: object, names: []string{name}, items: []*value{v}, parent: schema.parent, key: schema.key}
+			return conjunction{{schema: subset}}
 		}
 	}
 	return nil
@@ -92,19 +94,19 @@ func notShape(c *compiler, schema *value, name string, v *value) (*shape, error)
 	return c.termShape(term{v, true})
 }
 
-// ifShape returns two alternatives. The values of the first satisfy if and then. The values of the second do not
-// satisfy if, but satisfy else.
+// ifShape returns two alternatives. The values of the first satisfy the schemas of the keywords "if" and "then". The
+// values of the second do not satisfy the schema of "if", but satisfy that of "else".
 func ifShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
-	then, otherwise := schema.get("then"), schema.get("else")
-	if then == nil && otherwise == nil || c.doc.draft < 7 {
+	thenSchema, elseSchema := schema.get("then"), schema.get("else")
+	if thenSchema == nil && elseSchema == nil || c.doc.draft < 7 {
 		return nil, nil
 	}
 	yes, no := conjunction{{schema: v}}, conjunction{{v, true}}
-	if then != nil {
-		yes = c.and(yes, c.just(then))
+	if thenSchema != nil {
+		yes = c.and(yes, c.conjunctionOf(thenSchema))
 	}
-	if otherwise != nil {
-		no = c.and(no, c.just(otherwise))
+	if elseSchema != nil {
+		no = c.and(no, c.conjunctionOf(elseSchema))
 	}
 	return c.either(yes, no)
 }
@@ -118,31 +120,31 @@ func dependentShape(c *compiler, schema *value, name string, v *value) (*shape, 
 	}
 	s := everything()
 	for i, member := range v.names {
-		without, with := everything(), everything()
-		without.objects[0].absent = []string{member}
-		with.objects[0].required = []string{member}
+		absent, present := everything(), everything()
+		absent.objects[0].absent = []string{member}
+		present.objects[0].required = []string{member}
 		item := v.items[i]
 		var err error
 		switch {
 		case item.kind == text && name == "dependencies":
-			with.objects[0].required = appendNew(with.objects[0].required, item.text)
+			present.objects[0].required = appendNew(present.objects[0].required, item.text)
 		case item.kind == array && name != "dependentSchemas":
 			for _, needed := range item.items {
-				with.objects[0].required = appendNew(with.objects[0].required, needed.text)
+				present.objects[0].required = appendNew(present.objects[0].required, needed.text)
 			}
 		case name != "dependentRequired":
-			then, err := c.termShape(term{schema: item})
+			dependent, err := c.termShape(term{schema: item})
 			if err != nil {
 				return nil, err
 			}
-			if with, err = intersect(with, then, c.budget); err != nil {
+			if present, err = intersect(present, dependent, c.budget); err != nil {
 				return nil, err
 			}
 		default:
 			return nil, refuse(schema, name, "it is not a map of lists")
 		}
 		either := everything()
-		either.objects = append(without.objects, with.objects...)
+		either.objects = append(absent.objects, present.objects...)
 		if s, err = intersect(s, either, c.budget); err != nil {
 			return nil, err
 		}

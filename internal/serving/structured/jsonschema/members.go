@@ -8,10 +8,10 @@ import (
 
 func newLayer() objectLayer { return objectLayer{index: map[string]int{}} }
 
-func (l *objectLayer) add(name string, then conjunction) {
+func (l *objectLayer) add(name string, schemas conjunction) {
 	l.index[name] = len(l.names)
 	l.names = append(l.names, name)
-	l.props = append(l.props, then)
+	l.props = append(l.props, schemas)
 }
 
 // propertiesShape reads properties, patternProperties and additionalProperties, at the first of them.
@@ -25,7 +25,7 @@ func propertiesShape(c *compiler, schema *value, name string, v *value) (*shape,
 			return nil, refuse(schema, "properties", "it is not an object")
 		}
 		for i, name := range props.names {
-			layer.add(name, c.just(props.items[i]))
+			layer.add(name, c.conjunctionOf(props.items[i]))
 		}
 	}
 	if patterns := schema.get("patternProperties"); patterns != nil {
@@ -37,11 +37,11 @@ func propertiesShape(c *compiler, schema *value, name string, v *value) (*shape,
 			if err != nil {
 				return nil, err
 			}
-			layer.patterns = append(layer.patterns, pattern{d, c.just(patterns.items[i])})
+			layer.patterns = append(layer.patterns, pattern{d, c.conjunctionOf(patterns.items[i])})
 		}
 	}
 	if additional := schema.get("additionalProperties"); additional != nil {
-		layer.additional = c.just(additional)
+		layer.additional = c.conjunctionOf(additional)
 	}
 	s := everything()
 	s.objects[0] = objects{max: unlimited, layers: []objectLayer{layer}, source: schema}
@@ -98,19 +98,19 @@ func propertyNamesShape(c *compiler, schema *value, name string, v *value) (*sha
 // member returns what holds for the value of a member.
 func (c *compiler) member(o *objects, name string) conjunction {
 	if slices.Contains(o.absent, name) || slices.ContainsFunc(o.names, func(d *automaton.DFA) bool { return d.Match(name) == automaton.None }) {
-		return c.just(nothing)
+		return c.conjunctionOf(nothing)
 	}
 	var all []conjunction
 	for i := range o.layers {
 		layer := &o.layers[i]
-		at, listed := layer.index[name]
+		index, listed := layer.index[name]
 		if listed {
-			all = append(all, layer.props[at])
+			all = append(all, layer.props[index])
 		}
 		matched := false
 		for _, p := range layer.patterns {
 			if p.dfa.Match(name) != automaton.None {
-				all, matched = append(all, p.then), true
+				all, matched = append(all, p.schemas), true
 			}
 		}
 		if !listed && !matched {
@@ -180,10 +180,10 @@ func (c *compiler) unlisted(o *objects, listed []string) (unlisted, error) {
 	bit := int32(1)
 	for i := range o.layers {
 		for _, p := range o.layers[i].patterns {
-			own := bit
+			patternBit := bit
 			d, err = automaton.Combine(d, p.dfa, func(a, b int32) int32 {
 				if a != automaton.None && b != automaton.None {
-					return a | own
+					return a | patternBit
 				}
 				return a
 			}, c.budget)
@@ -223,7 +223,7 @@ func (c *compiler) kinds(o *objects, d *automaton.DFA) unlisted {
 				matched := false
 				for _, p := range o.layers[i].patterns {
 					if rest&1 == 1 {
-						all, matched = append(all, p.then), true
+						all, matched = append(all, p.schemas), true
 					}
 					rest >>= 1
 				}

@@ -11,32 +11,32 @@ func (c *compiler) negate(s *shape, schema *value) (*shape, error) {
 	out := everything()
 	out.null, out.no, out.yes = !s.null, !s.no, !s.yes
 	var err error
-	if out.numbers, err = without(c, out.numbers, s.numbers, schema, notNumbers); err != nil {
+	if out.numbers, err = subtract(c, out.numbers, s.numbers, schema, notNumbers); err != nil {
 		return nil, err
 	}
-	if out.strings, err = without(c, out.strings, s.strings, schema, notStrings); err != nil {
+	if out.strings, err = subtract(c, out.strings, s.strings, schema, notStrings); err != nil {
 		return nil, err
 	}
-	if out.arrays, err = without(c, out.arrays, s.arrays, schema, notArrays); err != nil {
+	if out.arrays, err = subtract(c, out.arrays, s.arrays, schema, notArrays); err != nil {
 		return nil, err
 	}
-	out.objects, err = without(c, out.objects, s.objects, schema, notObjects)
+	out.objects, err = subtract(c, out.objects, s.objects, schema, notObjects)
 	return out, err
 }
 
-// without returns the values of one type that are allowed by an alternative in some, but by none in excluded. The
-// function negate returns alternatives for the values that one excluded alternative does not allow.
-func without[T alternative[T]](c *compiler, some, excluded []T, schema *value, negate func(*compiler, *T, *value) ([]T, error)) ([]T, error) {
+// subtract returns the values of one type that at least one alternative in allowed allows and that no alternative in
+// excluded allows. The function negate returns alternatives for the values that one excluded alternative does not allow.
+func subtract[T alternative[T]](c *compiler, allowed, excluded []T, schema *value, negate func(*compiler, *T, *value) ([]T, error)) ([]T, error) {
 	for i := range excluded {
 		negated, err := negate(c, &excluded[i], schema)
 		if err != nil {
 			return nil, err
 		}
-		if some, err = meet(some, negated, c.budget); err != nil {
+		if allowed, err = meet(allowed, negated, c.budget); err != nil {
 			return nil, err
 		}
 	}
-	return some, nil
+	return allowed, nil
 }
 
 func notNumbers(_ *compiler, n *numbers, _ *value) ([]numbers, error) {
@@ -59,7 +59,7 @@ func notNumbers(_ *compiler, n *numbers, _ *value) ([]numbers, error) {
 			out = append(out, numbers{listed: true, list: []constant{{Rat: l.bound}}})
 			continue
 		}
-		opposite := map[relation]relation{atLeast: below, above: atMost, atMost: above, below: atLeast}[l.relation]
+		opposite := map[relation]relation{atLeast: lessThan, greaterThan: atMost, atMost: greaterThan, lessThan: atLeast}[l.relation]
 		out = append(out, numbers{limits: []limit{{l.bound, opposite}}})
 	}
 	for _, m := range n.multiples {
@@ -97,13 +97,13 @@ func notArrays(c *compiler, a *arrays, schema *value) ([]arrays, error) {
 	}
 	for _, layer := range a.layers {
 		for i, item := range layer.prefix {
-			for _, negated := range c.not(item) {
+			for _, negated := range c.negations(item) {
 				prefix := make([]conjunction, i+1)
 				prefix[i] = negated
 				out = append(out, arrays{min: i + 1, max: unlimited, layers: []arrayLayer{{prefix: prefix}}})
 			}
 		}
-		for _, negated := range c.not(layer.items) {
+		for _, negated := range c.negations(layer.items) {
 			if len(layer.prefix) > 0 && !isNothing(layer.items) {
 				return nil, refuse(schema, "not", "the negation of items after prefixItems is not supported")
 			}
@@ -145,11 +145,11 @@ func notObjects(c *compiler, o *objects, schema *value) ([]objects, error) {
 			return nil, refuse(schema, "not", "the negation of patternProperties or additionalProperties is not supported")
 		}
 		for i, name := range layer.names {
-			for _, negated := range c.not(layer.props[i]) {
-				own := newLayer()
-				own.negated = true
-				own.add(name, negated)
-				out = append(out, objects{max: unlimited, required: []string{name}, layers: []objectLayer{own}})
+			for _, negated := range c.negations(layer.props[i]) {
+				negatedLayer := newLayer()
+				negatedLayer.negated = true
+				negatedLayer.add(name, negated)
+				out = append(out, objects{max: unlimited, required: []string{name}, layers: []objectLayer{negatedLayer}})
 			}
 		}
 	}

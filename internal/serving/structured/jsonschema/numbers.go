@@ -17,8 +17,8 @@ type numbers struct {
 	list          []constant
 }
 
-// constant is a number in enum or const. The field text is the number as the schema writes it, or "" if the
-// function written writes it in the same way.
+// constant is a number in enum or const. The field text is the number as the schema writes it. It is "" if the function
+// written returns the same text.
 type constant struct {
 	*big.Rat
 	text string
@@ -34,9 +34,9 @@ type relation byte
 
 const (
 	atLeast relation = iota
-	above
+	greaterThan
 	atMost
-	below
+	lessThan
 	differs
 )
 
@@ -46,11 +46,11 @@ func (r relation) holds(order int) bool {
 	switch r {
 	case atLeast:
 		return order >= 0
-	case above:
+	case greaterThan:
 		return order > 0
 	case atMost:
 		return order <= 0
-	case below:
+	case lessThan:
 		return order < 0
 	}
 	return order != 0
@@ -117,10 +117,10 @@ func tighten(limits []limit, l limit) []limit {
 	for i, other := range limits {
 		order := l.bound.Cmp(other.bound)
 		switch {
-		case l.relation == differs || other.relation == differs || (l.relation <= above) != (other.relation <= above):
+		case l.relation == differs || other.relation == differs || (l.relation <= greaterThan) != (other.relation <= greaterThan):
 			continue
-		case l.relation <= above && (order < 0 || order == 0 && l.relation == atLeast),
-			l.relation > above && (order > 0 || order == 0 && l.relation == atMost):
+		case l.relation <= greaterThan && (order < 0 || order == 0 && l.relation == atLeast),
+			l.relation > greaterThan && (order > 0 || order == 0 && l.relation == atMost):
 			return limits // weaker
 		}
 		limits[i] = l
@@ -133,9 +133,9 @@ func tighten(limits []limit, l limit) []limit {
 func (n *numbers) possible() bool {
 	for _, low := range n.limits {
 		for _, high := range n.limits {
-			if low.relation <= above && (high.relation == atMost || high.relation == below) {
+			if low.relation <= greaterThan && (high.relation == atMost || high.relation == lessThan) {
 				order := low.bound.Cmp(high.bound)
-				if order > 0 || order == 0 && (low.relation == above || high.relation == below) {
+				if order > 0 || order == 0 && (low.relation == greaterThan || high.relation == lessThan) {
 					return false
 				}
 			}

@@ -75,8 +75,8 @@ type objectLayer struct {
 }
 
 type pattern struct {
-	dfa  *automaton.DFA
-	then conjunction
+	dfa     *automaton.DFA
+	schemas conjunction
 }
 
 // alternative is implemented by numbers, strings_, arrays and objects.
@@ -258,9 +258,9 @@ type texts interface {
 	Empty() bool
 }
 
-// texts returns an automaton that accepts the same texts as the result of the method automaton. If the work
-// allows it, the automaton is one of Limit, which counts characters while it runs instead of having a state
-// for each length.
+// texts returns an automaton that accepts the same texts as the result of the method automaton. If possible, it calls
+// automaton.Limit, whose result counts characters while it runs instead of having a state for each length. If Limit
+// would need more than a quarter of the budget, texts calls the method automaton.
 func (s *strings_) texts(budget *automaton.Budget) (texts, error) {
 	d, err := s.form(budget)
 	if err != nil || s.min == 0 && s.max == unlimited {

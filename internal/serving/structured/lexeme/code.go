@@ -21,7 +21,7 @@ const (
 func (t *text) lead(s State, b byte) (State, bool) {
 	switch {
 	case b < 0x80:
-		return t.after(s, rune(b))
+		return t.afterRune(s, rune(b))
 	case b < 0xC2 || b > 0xF4:
 		return s, false
 	case b < 0xE0:
@@ -38,10 +38,10 @@ func (t *text) bytes(s State, total, missing uint32, bits rune) (State, bool) {
 	smallest := [5]rune{0, 0, 0x80, 0x800, 0x10000}[total]
 	whole := lo >= smallest && hi <= automaton.MaxRune && (hi < 0xD800 || lo > 0xDFFF)
 	lo, hi = max(lo, smallest), min(hi, automaton.MaxRune)
-	if lo > hi || !t.some(s.at, lo, hi) {
+	if lo > hi || !t.allowsAny(s.pos, lo, hi) {
 		return s, false
 	}
-	if class, same := t.uniform(lo, hi); same && whole {
+	if class, uniform := t.uniform(lo, hi); uniform && whole {
 		s.code = utf8Class | missing<<24 | uint32(class)
 		return s, true
 	}
@@ -59,7 +59,7 @@ func (t *text) partial(s State, b byte) (State, bool) {
 		total, missing := s.code>>24&15, s.code>>22&3-1
 		bits := rune(s.code&valueOfCode)<<6 | rune(b&0x3F)
 		if missing == 0 {
-			return t.after(s, bits)
+			return t.afterRune(s, bits)
 		}
 		return t.bytes(s, total, missing, bits)
 	case utf8Class:
@@ -85,16 +85,16 @@ var short = [256]rune{'"': '"', '\\': '\\', 'b': '\b', 'f': '\f', 'n': '\n', 'r'
 func needsHex(r rune) bool { return r < 0x20 && !(r >= '\b' && r <= '\r' && r != '\v') }
 
 // canEscape reports whether some character that may come next can be written with an escape.
-func (t *text) canEscape(at int32) bool {
+func (t *text) canEscape(state int32) bool {
 	if t.form == Free {
-		return t.some(at, 0, automaton.MaxRune)
+		return t.allowsAny(state, 0, automaton.MaxRune)
 	}
 	for r := range rune(0x20) {
-		if t.some(at, r, r) {
+		if t.allowsAny(state, r, r) {
 			return true
 		}
 	}
-	return t.some(at, '"', '"') || t.some(at, '\\', '\\')
+	return t.allowsAny(state, '"', '"') || t.allowsAny(state, '\\', '\\')
 }
 
 // escaped reads what follows a backslash.
@@ -103,11 +103,11 @@ func (t *text) escaped(s State, b byte) (State, bool) {
 	case b == 'u':
 		return t.digits(s, 0, 0)
 	case b == '/' && t.form == Free:
-		return t.after(s, '/')
+		return t.afterRune(s, '/')
 	case short[b] == 0:
 		return s, false
 	}
-	return t.after(s, short[b])
+	return t.afterRune(s, short[b])
 }
 
 // digits sets the code after some digits of \u.
@@ -117,21 +117,21 @@ func (t *text) digits(s State, count, value uint32) (State, bool) {
 	s.code = hexCode | count<<24 | value
 	if t.form == Quoted {
 		for r := lo; r <= hi && r < 0x20; r++ {
-			if needsHex(r) && t.some(s.at, r, r) {
+			if needsHex(r) && t.allowsAny(s.pos, r, r) {
 				return s, true
 			}
 		}
 		return s, false
 	}
 	if hi < 0xD800 || lo > 0xDFFF {
-		class, same := t.uniform(lo, hi)
-		if same {
+		class, uniform := t.uniform(lo, hi)
+		if uniform {
 			s.code = hexClass | missing<<24 | uint32(class)
 		}
-		return s, t.some(s.at, lo, hi)
+		return s, t.allowsAny(s.pos, lo, hi)
 	}
-	pairs := max(lo, 0xD800) <= min(hi, 0xDBFF) && t.some(s.at, firstOf(max(lo, 0xD800)), firstOf(min(hi, 0xDBFF))+0x3FF)
-	return s, pairs || t.some(s.at, lo, hi)
+	pairs := max(lo, 0xD800) <= min(hi, 0xDBFF) && t.allowsAny(s.pos, firstOf(max(lo, 0xD800)), firstOf(min(hi, 0xDBFF))+0x3FF)
+	return s, pairs || t.allowsAny(s.pos, lo, hi)
 }
 
 // firstOf returns the first of the characters whose surrogate pair begins with high.
@@ -170,11 +170,11 @@ func (t *text) digit(s State, b byte) (State, bool) {
 		return s, false
 	case r >= 0xD800 && r <= 0xDBFF:
 		s.code = pairCode | (value-0xD800)<<12
-		return s, t.some(s.at, firstOf(r), firstOf(r)+0x3FF)
+		return s, t.allowsAny(s.pos, firstOf(r), firstOf(r)+0x3FF)
 	case r >= 0xDC00 && r <= 0xDFFF:
 		return s, false
 	}
-	return t.after(s, r)
+	return t.afterRune(s, r)
 }
 
 // pair reads the second \u of a pair of surrogates.
@@ -196,8 +196,8 @@ func (t *text) pair(s State, b byte) (State, bool) {
 	}
 	first := rune(0x10000 + high<<10)
 	if missing == 0 {
-		return t.after(s, first+rune(low-0xDC00))
+		return t.afterRune(s, first+rune(low-0xDC00))
 	}
 	s.code = pairCode | (read+1)<<24 | high<<12 | low
-	return s, t.some(s.at, first+rune(lo-0xDC00), first+rune(hi-0xDC00))
+	return s, t.allowsAny(s.pos, first+rune(lo-0xDC00), first+rune(hi-0xDC00))
 }

@@ -10,17 +10,17 @@ const None = automaton.None
 type State struct {
 	phase phase
 	space uint8  // what is known of the white space so far
-	at    int32  // state of the automaton, node of the names, or tag
+	pos   int32  // state of the automaton, node of the names, or tag
 	code  uint32 // what is known of an incomplete character
 }
 
 type phase uint8
 
 const (
-	before phase = iota // white space, then the first byte
-	inside
-	other // inside a name that is not listed
-	named // after a name, before its colon
+	leading phase = iota // white space, then the first byte
+	inText
+	inUnlisted // inside a name that is not listed
+	named      // after a name, before its colon
 	ended
 )
 
@@ -36,7 +36,7 @@ type Lexeme struct {
 	machine machine
 	key     string
 	shape   func(s State) (string, State) // the Identity of a state if it is not that of key; or nil
-	except  *members                      // the names that a lexeme of other names leaves out
+	others  *members                      // the excluded names, if Others made the lexeme
 	free    int32                         // the tag of a free text's end, or None
 	ids     map[State]int32
 	states  []State
@@ -78,8 +78,8 @@ func (l *Lexeme) Compact() *Lexeme {
 
 // IsCompact reports whether the lexeme is compact.
 func (l *Lexeme) IsCompact() bool {
-	_, is := l.machine.(compact)
-	return is
+	_, ok := l.machine.(compact)
+	return ok
 }
 
 const compactKey = "compact "
@@ -88,13 +88,13 @@ type compact struct{ machine }
 
 func (c compact) step(s State, b byte) (State, bool) {
 	switch {
-	case s.phase == before && isSpace(b):
+	case s.phase == leading && isSpace(b):
 		return s, false
 	case s.phase == named && s.space == 0:
 		s.space++
 		return s, b == ':'
 	case s.phase == named:
-		return State{phase: ended, at: s.at}, b == ' '
+		return State{phase: ended, pos: s.pos}, b == ' '
 	}
 	return c.machine.step(s, b)
 }
@@ -129,8 +129,8 @@ func (l *Lexeme) Next(state int32, b byte) int32 {
 	if r == nil {
 		r = l.Row(state)
 	}
-	if to := r.next[b]; to != unknown {
-		return to
+	if next := r.next[b]; next != unknown {
+		return next
 	}
 	return l.find(r, state, b)
 }
@@ -140,12 +140,12 @@ func (l *Lexeme) Next(state int32, b byte) int32 {
 func (r *Row) Known(b byte) int32 { return r.next[b] }
 
 func (l *Lexeme) find(r *Row, state int32, b byte) int32 {
-	to := int32(None)
+	next := int32(None)
 	if s, ok := l.machine.step(l.states[state], b); ok {
-		to = l.intern(s)
+		next = l.intern(s)
 	}
-	r.next[b] = to
-	return to
+	r.next[b] = next
+	return next
 }
 
 // Tag returns the tag with which the lexeme may end in a state, or None. Lexemes of several texts, such as

@@ -117,8 +117,8 @@ func TestEachStateCanEnd(t *testing.T) {
 					}
 					ends[state] = l.Tag(int32(state)) != None
 					for b := range 256 {
-						to := l.Next(int32(state), byte(b))
-						ends[state] = ends[state] || to != None && ends[to]
+						next := l.Next(int32(state), byte(b))
+						ends[state] = ends[state] || next != None && ends[next]
 					}
 					changed = changed || ends[state]
 				}
@@ -131,16 +131,16 @@ func TestEachStateCanEnd(t *testing.T) {
 // dfa returns the automaton of one character of a set.
 func dfa(t *testing.T, set automaton.Set) *automaton.DFA {
 	var b automaton.Builder
-	from, to := b.State(), b.State()
-	b.Edge(from, set, to)
-	b.Accept(to, 0)
+	source, target := b.State(), b.State()
+	b.Edge(source, set, target)
+	b.Accept(target, 0)
 	d, err := b.Build(automaton.NewBudget(1000))
 	require.NoError(t, err)
 	return d
 }
 
-// Ensure that a lexeme of other names accepts all names except the excluded ones, in any spelling of their
-// characters.
+// Ensure that the lexeme that Others returns accepts all names except the excluded ones. It must reject an excluded name
+// also if the name's characters are written with escapes.
 func TestOtherNames(t *testing.T) {
 	l := Others([]string{"a", "é", "\x1f", "a\"b"})
 	for _, text := range []string{`"a":`, `"é":`, `"\u001f":`, `"\u001F":`, `"\u0061":`, `"a\"b":`, `"a\u0022b":`, `"b"`, `"b" , :`} {

@@ -24,37 +24,37 @@ func Others(names []string) *Lexeme {
 		m.add(name, None)
 	}
 	l := newLexeme("", m)
-	l.except = m
+	l.others = m
 	return l
 }
 
 // AnyName returns the lexeme of all names of members.
 func AnyName() *Lexeme { return Name("name", automaton.All()) }
 
-// Except translates a state of l to a state of the lexeme AnyName. The same bytes lead l and AnyName to these states.
-// If l is compact, it is the state of a compact AnyName. If l was not made by Others, Except returns false.
-func (l *Lexeme) Except(state int32) (State, bool) {
-	if l.except == nil {
+// AnyNameState returns the state that the lexeme AnyName reaches by the bytes by which l reaches the given state. For a
+// compact l, it returns the state of a compact AnyName. If l was not made by Others, AnyNameState returns false.
+func (l *Lexeme) AnyNameState(state int32) (State, bool) {
+	if l.others == nil {
 		return State{}, false
 	}
-	return l.except.any(l.states[state]), true
+	return l.others.anyNameState(l.states[state]), true
 }
 
 // CanExclude reports whether an excluded name can still occur after a state of a lexeme that Others returned.
 func (l *Lexeme) CanExclude(state int32) bool {
 	phase := l.states[state].phase
-	return phase == inside || phase == before
+	return phase == inText || phase == leading
 }
 
-// any returns the state that AnyName has after the same bytes.
-func (m *members) any(s State) State {
+// anyNameState returns the state that AnyName reaches by the bytes by which m reaches s.
+func (m *members) anyNameState(s State) State {
 	switch s.phase {
-	case inside:
-		return m.nodes[s.at].extra
-	case other:
-		s.phase = inside
+	case inText:
+		return m.nodes[s.pos].extra
+	case inUnlisted:
+		s.phase = inText
 	}
-	s.at = 0
+	s.pos = 0
 	return s
 }
 
@@ -72,7 +72,7 @@ func Strings(list []string) *Lexeme {
 
 func newMembers(additional int32, colon bool) *members {
 	m := &members{additional: additional, rest: text{dfa: automaton.All(), form: Quoted, colon: true}, colon: colon}
-	m.nodes = []node{{tag: None, extra: State{phase: inside}}}
+	m.nodes = []node{{tag: None, extra: State{phase: inText}}}
 	return m
 }
 
@@ -94,24 +94,24 @@ type node struct {
 }
 
 func (m *members) add(name string, tag int32) {
-	at := int32(0)
+	parent := int32(0)
 	for _, b := range Encode(nil, name) {
-		to := m.child(at, b)
-		if to == 0 {
-			to = int32(len(m.nodes))
-			extra, _ := m.rest.step(m.nodes[at].extra, b)
-			m.nodes = append(m.nodes, node{b: b, sibling: m.nodes[at].child, tag: None, extra: extra})
-			m.nodes[at].child = to
+		child := m.child(parent, b)
+		if child == 0 {
+			child = int32(len(m.nodes))
+			extra, _ := m.rest.step(m.nodes[parent].extra, b)
+			m.nodes = append(m.nodes, node{b: b, sibling: m.nodes[parent].child, tag: None, extra: extra})
+			m.nodes[parent].child = child
 		}
-		at = to
+		parent = child
 	}
-	m.nodes[at].listed, m.nodes[at].tag = true, tag
+	m.nodes[parent].listed, m.nodes[parent].tag = true, tag
 }
 
-func (m *members) child(at int32, b byte) int32 {
-	for to := m.nodes[at].child; to != 0; to = m.nodes[to].sibling {
-		if m.nodes[to].b == b {
-			return to
+func (m *members) child(parent int32, b byte) int32 {
+	for child := m.nodes[parent].child; child != 0; child = m.nodes[child].sibling {
+		if m.nodes[child].b == b {
+			return child
 		}
 	}
 	return 0
@@ -119,30 +119,30 @@ func (m *members) child(at int32, b byte) int32 {
 
 func (m *members) step(s State, b byte) (State, bool) {
 	switch s.phase {
-	case before:
+	case leading:
 		if isSpace(b) {
 			var ok bool
 			s.space, ok = readSpace(s.space, b)
 			return s, ok
 		}
-		return State{phase: inside}, b == '"'
+		return State{phase: inText}, b == '"'
 	case named:
 		return afterName(s, b)
-	case other:
-		s.phase = inside
+	case inUnlisted:
+		s.phase = inText
 		return m.unlisted(s, b)
 	case ended:
 		return s, false
 	}
-	n := m.nodes[s.at]
+	n := m.nodes[s.pos]
 	if b == '"' && n.listed && n.extra.code == 0 {
 		if !m.colon {
-			return State{phase: ended, at: n.tag}, true
+			return State{phase: ended, pos: n.tag}, true
 		}
-		return State{phase: named, at: n.tag}, n.tag != None
+		return State{phase: named, pos: n.tag}, n.tag != None
 	}
-	if to := m.child(s.at, b); to != 0 {
-		return State{phase: inside, at: to}, true
+	if child := m.child(s.pos, b); child != 0 {
+		return State{phase: inText, pos: child}, true
 	}
 	if m.additional == None {
 		return s, false
@@ -157,15 +157,15 @@ func (m *members) unlisted(s State, b byte) (State, bool) {
 	case !ok:
 		return s, false
 	case s.phase == named:
-		return State{phase: named, at: m.additional}, true
+		return State{phase: named, pos: m.additional}, true
 	}
-	s.phase = other
+	s.phase = inUnlisted
 	return s, true
 }
 
 func (m *members) tag(s State) int32 {
 	if s.phase == ended {
-		return s.at
+		return s.pos
 	}
 	return None
 }

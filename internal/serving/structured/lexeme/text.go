@@ -18,10 +18,10 @@ const (
 // an indentation. llama.cpp's grammars limit it in the same way. Without a limit, a model could write white
 // space forever instead of what the form requires.
 //
-// State.space says how much white space has been read. After line breaks, it is their number of characters.
-// After spaces and tabs that follow line breaks, it is the constant indented plus the number of these spaces
-// and tabs. A space or tab without a line break counts as the longest indentation, because no more white
-// space may follow it.
+// State.space says how much white space has been read. As long as only line breaks have been read, State.space is the
+// number of their characters. After the first space or tab that follows a line break, State.space is the constant
+// indented plus the number of spaces and tabs. A space or tab without a line break before it counts as the longest
+// indentation, because no more white space may follow it.
 const (
 	maxBreaks = 2  // characters of line breaks
 	maxIndent = 20 // spaces and tabs after a line break
@@ -76,25 +76,26 @@ func Name(key string, d Texts) *Lexeme {
 	return newLexeme(key, &text{dfa: d, form: Quoted, space: true, colon: true})
 }
 
-// Length returns the lexeme of JSON strings with minimum to maximum characters. If maximum is below 0, there
-// is no upper limit. The parameter longest is the largest number of characters in a token. Two states have
-// the same Identity if they require and allow the same numbers of further characters. Numbers above longest
-// make no difference there, since no token is so long.
+// Length returns the lexeme of JSON strings with minimum to maximum characters. If maximum is below 0, there is no
+// upper limit. The parameter longest is the largest number of characters in a token.
+//
+// The Identity of a state has two numbers: how many more characters are required, and how many are allowed. In it, all
+// numbers above longest are the same number, because the same tokens can follow.
 func Length(minimum, maximum, longest int) *Lexeme {
 	l := Text("", lengths{int32(minimum), int32(maximum)}, Free, true)
 	l.shape = func(s State) (string, State) {
-		needed := min(max(0, minimum-int(s.at)), longest+1)
-		allowed := maximum - int(s.at)
+		needed := min(max(0, minimum-int(s.pos)), longest+1)
+		allowed := maximum - int(s.pos)
 		if maximum < 0 || allowed > longest {
 			allowed = -1
 		}
-		if s.phase == ended || s.phase == before {
+		if s.phase == ended || s.phase == leading {
 			needed, allowed = min(minimum, longest+1), maximum
 			if maximum > longest {
 				allowed = -1
 			}
 		}
-		s.at = 0
+		s.pos = 0
 		return fmt.Sprintf("length %d %d", needed, allowed), s
 	}
 	return l
@@ -141,15 +142,15 @@ func Special(name string) *Lexeme { return newLexeme("special "+name, special(Sp
 type special []byte
 
 func (t special) step(s State, b byte) (State, bool) {
-	if int(s.at) == len(t) || t[s.at] != b {
+	if int(s.pos) == len(t) || t[s.pos] != b {
 		return s, false
 	}
-	s.at++
+	s.pos++
 	return s, true
 }
 
 func (t special) tag(s State) int32 {
-	if int(s.at) == len(t) {
+	if int(s.pos) == len(t) {
 		return 0
 	}
 	return None
@@ -166,18 +167,18 @@ func isSpace(b byte) bool { return b == ' ' || b == '\n' || b == '\t' || b == '\
 
 func (t *text) step(s State, b byte) (State, bool) {
 	switch s.phase {
-	case before:
+	case leading:
 		if isSpace(b) && t.space {
 			var ok bool
 			s.space, ok = readSpace(s.space, b)
 			return s, ok
 		}
 		if t.form == Raw {
-			return t.inside(State{phase: inside}, b)
+			return t.readByte(State{phase: inText}, b)
 		}
-		return State{phase: inside}, b == '"'
-	case inside:
-		return t.inside(s, b)
+		return State{phase: inText}, b == '"'
+	case inText:
+		return t.readByte(s, b)
 	case named:
 		return afterName(s, b)
 	}
@@ -187,7 +188,7 @@ func (t *text) step(s State, b byte) (State, bool) {
 // afterName reads the white space and the colon after a name.
 func afterName(s State, b byte) (State, bool) {
 	if b == ':' {
-		return State{phase: ended, at: s.at}, true
+		return State{phase: ended, pos: s.pos}, true
 	}
 	var ok bool
 	s.space, ok = readSpace(s.space, b)
@@ -197,30 +198,30 @@ func afterName(s State, b byte) (State, bool) {
 func (t *text) tag(s State) int32 {
 	switch {
 	case s.phase == ended:
-		return s.at
-	case s.phase == inside && t.form == Raw && s.code == 0:
-		return t.dfa.Tag(s.at)
-	case s.phase == before && t.form == Raw && s.space == 0 && !t.space:
+		return s.pos
+	case s.phase == inText && t.form == Raw && s.code == 0:
+		return t.dfa.Tag(s.pos)
+	case s.phase == leading && t.form == Raw && s.space == 0 && !t.space:
 		return t.dfa.Tag(0)
 	}
 	return None
 }
 
-func (t *text) inside(s State, b byte) (State, bool) {
+func (t *text) readByte(s State, b byte) (State, bool) {
 	if s.code != 0 {
 		return t.partial(s, b)
 	}
 	if t.form != Raw {
 		switch {
 		case b == '"':
-			tag := t.dfa.Tag(s.at)
+			tag := t.dfa.Tag(s.pos)
 			if t.colon {
-				return State{phase: named, at: tag}, tag != None
+				return State{phase: named, pos: tag}, tag != None
 			}
-			return State{phase: ended, at: tag}, tag != None
+			return State{phase: ended, pos: tag}, tag != None
 		case b == '\\':
 			s.code = escape
-			return s, t.canEscape(s.at)
+			return s, t.canEscape(s.pos)
 		case b < 0x20:
 			return s, false
 		}
@@ -228,21 +229,21 @@ func (t *text) inside(s State, b byte) (State, bool) {
 	return t.lead(s, b)
 }
 
-// after returns the state after a whole character.
-func (t *text) after(s State, r rune) (State, bool) {
+// afterRune returns the state after a whole character.
+func (t *text) afterRune(s State, r rune) (State, bool) {
 	return t.afterClass(s, t.dfa.Class(r))
 }
 
 func (t *text) afterClass(s State, class int32) (State, bool) {
-	s.at, s.code = t.dfa.Next(s.at, class), 0
-	return s, s.at != None
+	s.pos, s.code = t.dfa.Next(s.pos, class), 0
+	return s, s.pos != None
 }
 
-// some reports whether a character from lo to hi that is not a surrogate can come next.
-func (t *text) some(at int32, lo, hi rune) bool {
+// allowsAny reports whether a character from lo to hi that is not a surrogate can come next.
+func (t *text) allowsAny(state int32, lo, hi rune) bool {
 	found := false
 	t.dfa.Segments(lo, hi, func(lo, hi rune, class int32) bool {
-		found = t.dfa.Next(at, class) != None && (lo < 0xD800 || hi > 0xDFFF)
+		found = t.dfa.Next(state, class) != None && (lo < 0xD800 || hi > 0xDFFF)
 		return !found
 	})
 	return found

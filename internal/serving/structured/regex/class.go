@@ -38,7 +38,7 @@ func (p *parser) class() (automaton.Set, error) {
 	negative := p.accept("^")
 	var all automaton.Set
 	for !p.accept("]") {
-		if p.at == len(p.text) {
+		if p.pos == len(p.text) {
 			return nil, p.problem("a [ without its ]")
 		}
 		low, one, err := p.member()
@@ -46,7 +46,7 @@ func (p *parser) class() (automaton.Set, error) {
 			return nil, err
 		}
 		if one && p.peek("-") && !p.peek("-]") {
-			p.at++
+			p.pos++
 			high, oneHigh, err := p.member()
 			if err != nil {
 				return nil, err
@@ -75,20 +75,20 @@ func (p *parser) class() (automaton.Set, error) {
 // can begin or end a range.
 func (p *parser) member() (automaton.Set, bool, error) {
 	if p.accept("[:") {
-		end := strings.Index(p.text[p.at:], ":]")
+		end := strings.Index(p.text[p.pos:], ":]")
 		if end >= 0 {
-			name := p.text[p.at : p.at+end]
+			name := p.text[p.pos : p.pos+end]
 			s, ok := posix[strings.TrimPrefix(name, "^")]
 			if !ok {
 				return nil, false, p.problem("the class [:%s:] is not known", name)
 			}
-			p.at += end + 2
+			p.pos += end + 2
 			if strings.HasPrefix(name, "^") {
 				s = s.Negate()
 			}
 			return s, false, nil
 		}
-		p.at--
+		p.pos--
 		return single('['), true, nil
 	}
 	if p.accept(`\`) {
@@ -98,7 +98,7 @@ func (p *parser) member() (automaton.Set, bool, error) {
 		}
 		return s, len(s) == 1 && s[0].Lo == s[0].Hi, nil
 	}
-	if p.at == len(p.text) {
+	if p.pos == len(p.text) {
 		return nil, false, p.problem("a [ without its ]")
 	}
 	s := single(p.rune())
@@ -109,7 +109,7 @@ var controls = map[rune]rune{'t': '\t', 'n': '\n', 'r': '\r', 'f': '\f', 'v': '\
 
 // escape reads what follows a backslash.
 func (p *parser) escape(inClass bool) (automaton.Set, error) {
-	if p.at == len(p.text) {
+	if p.pos == len(p.text) {
 		return nil, p.problem("nothing after the last \\")
 	}
 	switch r := p.rune(); r {
@@ -131,9 +131,9 @@ func (p *parser) escape(inClass bool) (automaton.Set, error) {
 		r, err := p.hex(r)
 		return single(r), err
 	case 'c':
-		if p.at < len(p.text) {
-			if c := p.text[p.at] | 0x20; c >= 'a' && c <= 'z' {
-				p.at++
+		if p.pos < len(p.text) {
+			if c := p.text[p.pos] | 0x20; c >= 'a' && c <= 'z' {
+				p.pos++
 				return single(rune(c - 'a' + 1)), nil
 			}
 		}
@@ -158,27 +158,27 @@ func (p *parser) escape(inClass bool) (automaton.Set, error) {
 // surrogates.
 func (p *parser) hex(escape rune) (rune, error) {
 	if p.accept("{") {
-		end := strings.IndexByte(p.text[p.at:], '}')
+		end := strings.IndexByte(p.text[p.pos:], '}')
 		if end < 0 {
 			return 0, p.problem("\\%c{ without its }", escape)
 		}
-		n, err := strconv.ParseUint(p.text[p.at:p.at+end], 16, 32)
+		n, err := strconv.ParseUint(p.text[p.pos:p.pos+end], 16, 32)
 		if err != nil || n > automaton.MaxRune {
-			return 0, p.problem("\\%c{%s} is no character", escape, p.text[p.at:p.at+end])
+			return 0, p.problem("\\%c{%s} is no character", escape, p.text[p.pos:p.pos+end])
 		}
-		p.at += end + 1
+		p.pos += end + 1
 		return rune(n), nil
 	}
 	count := map[rune]int{'x': 2, 'u': 4, 'U': 8}[escape]
 	read := func() (rune, bool) {
-		if len(p.text)-p.at < count {
+		if len(p.text)-p.pos < count {
 			return 0, false
 		}
-		n, err := strconv.ParseUint(p.text[p.at:p.at+count], 16, 32)
+		n, err := strconv.ParseUint(p.text[p.pos:p.pos+count], 16, 32)
 		if err != nil || n > automaton.MaxRune {
 			return 0, false
 		}
-		p.at += count
+		p.pos += count
 		return rune(n), true
 	}
 	r, ok := read()
@@ -198,13 +198,13 @@ func (p *parser) hex(escape rune) (rune, error) {
 func (p *parser) property(negative bool) (automaton.Set, error) {
 	name := ""
 	if p.accept("{") {
-		end := strings.IndexByte(p.text[p.at:], '}')
+		end := strings.IndexByte(p.text[p.pos:], '}')
 		if end < 0 {
 			return nil, p.problem("\\p{ without its }")
 		}
-		name = p.text[p.at : p.at+end]
-		p.at += end + 1
-	} else if p.at < len(p.text) {
+		name = p.text[p.pos : p.pos+end]
+		p.pos += end + 1
+	} else if p.pos < len(p.text) {
 		name = string(p.rune())
 	}
 	if strings.HasPrefix(name, "^") {

@@ -24,8 +24,8 @@ func compile(pattern string, search bool, budget *automaton.Budget) (*automaton.
 		return nil, err
 	}
 	if search {
-		around := &node{kind: repeat, parts: []*node{{kind: set, set: automaton.Any}}, max: -1}
-		n = &node{kind: sequence, parts: []*node{around, n, around}}
+		anyText := &node{kind: repeat, parts: []*node{{kind: set, set: automaton.Any}}, max: -1}
+		n = &node{kind: sequence, parts: []*node{anyText, n, anyText}}
 	}
 	c := compiler{budget: budget}
 	d, err := c.automaton(n)
@@ -46,50 +46,50 @@ func (c *compiler) automaton(n *node) (*automaton.DFA, error) {
 		}
 	}
 	var b automaton.Builder
-	from, to := b.State(), b.State()
-	b.Accept(to, 0)
-	if err := c.add(&b, n, from, to); err != nil {
+	source, target := b.State(), b.State()
+	b.Accept(target, 0)
+	if err := c.add(&b, n, source, target); err != nil {
 		return nil, err
 	}
 	return b.Build(c.budget)
 }
 
-// looking returns the texts that consist of a match of before, followed by a match of after. At the beginning
-// of the second part, ahead must also match, or must not match if it is negated.
-func (c *compiler) looking(before []*node, ahead *node, after []*node) (*automaton.DFA, error) {
-	// A ^ in after or ahead can match only if the match of before is empty. This is certain only if before
-	// contains nothing but ^.
-	if !slices.ContainsFunc(before, func(n *node) bool { return n.kind != begin }) {
-		before = nil
-	} else if contains(ahead, begin) || slices.ContainsFunc(after, func(n *node) bool { return contains(n, begin) }) {
+// looking returns the texts that consist of a match of prefix, followed by a match of suffix. At the beginning of the
+// second part, lookahead must also match, or must not match if it is negated.
+func (c *compiler) looking(prefix []*node, lookahead *node, suffix []*node) (*automaton.DFA, error) {
+	// A ^ in suffix or in lookahead can match only if the match of prefix is empty. It certainly is empty only if
+	// prefix contains nothing but ^.
+	if !slices.ContainsFunc(prefix, func(n *node) bool { return n.kind != begin }) {
+		prefix = nil
+	} else if contains(lookahead, begin) || slices.ContainsFunc(suffix, func(n *node) bool { return contains(n, begin) }) {
 		return nil, fmt.Errorf("a ^ after something and a group that looks ahead is not supported")
 	}
-	if slices.ContainsFunc(before, func(n *node) bool { return contains(n, end) }) {
+	if slices.ContainsFunc(prefix, func(n *node) bool { return contains(n, end) }) {
 		return nil, fmt.Errorf("a $ before a group that looks ahead is not supported")
 	}
-	rest, err := c.automaton(&node{kind: sequence, parts: after})
+	rest, err := c.automaton(&node{kind: sequence, parts: suffix})
 	if err != nil {
 		return nil, err
 	}
-	around := &node{kind: repeat, parts: []*node{{kind: set, set: automaton.Any}}, max: -1}
-	begins, err := c.automaton(&node{kind: sequence, parts: []*node{ahead.parts[0], around}})
+	anyText := &node{kind: repeat, parts: []*node{{kind: set, set: automaton.Any}}, max: -1}
+	begins, err := c.automaton(&node{kind: sequence, parts: []*node{lookahead.parts[0], anyText}})
 	if err != nil {
 		return nil, err
 	}
 	combine := automaton.Intersect
-	if ahead.negative {
+	if lookahead.negative {
 		combine = automaton.Subtract
 	}
-	if rest, err = combine(rest, begins, c.budget); err != nil || len(before) == 0 {
+	if rest, err = combine(rest, begins, c.budget); err != nil || len(prefix) == 0 {
 		return rest, err
 	}
 	var b automaton.Builder
-	from, middle, to := b.State(), b.State(), b.State()
-	b.Accept(to, 0)
-	if err := c.add(&b, &node{kind: sequence, parts: before}, from, middle); err != nil {
+	source, middle, target := b.State(), b.State(), b.State()
+	b.Accept(target, 0)
+	if err := c.add(&b, &node{kind: sequence, parts: prefix}, source, middle); err != nil {
 		return nil, err
 	}
-	b.Embed(rest, middle, to)
+	b.Embed(rest, middle, target)
 	return b.Build(c.budget)
 }
 
@@ -110,41 +110,41 @@ func contains(n *node, k kind) bool {
 }
 
 // add adds transitions between two states of b for the texts that n matches.
-func (c *compiler) add(b *automaton.Builder, n *node, from, to int32) error {
+func (c *compiler) add(b *automaton.Builder, n *node, source, target int32) error {
 	if err := c.budget.Spend(1); err != nil {
 		return err
 	}
 	switch n.kind {
 	case set:
-		b.Edge(from, n.set, to)
+		b.Edge(source, n.set, target)
 	case begin:
-		b.Begin(from, to)
+		b.Begin(source, target)
 	case end:
-		b.End(from, to)
+		b.End(source, target)
 	case look:
 		return fmt.Errorf("a group that looks ahead inside a repeat or an alternative is not supported")
 	case alternatives:
 		for _, part := range n.parts {
-			if err := c.add(b, part, from, to); err != nil {
+			if err := c.add(b, part, source, target); err != nil {
 				return err
 			}
 		}
 	case sequence:
 		for i, part := range n.parts {
-			next := to
+			next := target
 			if i < len(n.parts)-1 {
 				next = b.State()
 			}
-			if err := c.add(b, part, from, next); err != nil {
+			if err := c.add(b, part, source, next); err != nil {
 				return err
 			}
-			from = next
+			source = next
 		}
 		if len(n.parts) == 0 {
-			b.Empty(from, to)
+			b.Empty(source, target)
 		}
 	case repeat:
-		return b.Repeat(from, to, n.min, n.max, func(from, to int32) error { return c.add(b, n.parts[0], from, to) })
+		return b.Repeat(source, target, n.min, n.max, func(source, target int32) error { return c.add(b, n.parts[0], source, target) })
 	}
 	return nil
 }

@@ -20,14 +20,14 @@ func (p *parser) group() (*node, error) {
 	case p.peek("P="), p.peek("("), p.peek("R"):
 		return nil, p.problem("a reference to a group is not supported")
 	case p.accept("P<"), p.accept("<"):
-		name := strings.IndexByte(p.text[p.at:], '>')
+		name := strings.IndexByte(p.text[p.pos:], '>')
 		if name < 0 {
 			return nil, p.problem("the name of a group has no end")
 		}
-		p.at += name + 1
+		p.pos += name + 1
 	default:
-		alone, err := p.flags()
-		if err != nil || alone {
+		flagsOnly, err := p.flags()
+		if err != nil || flagsOnly {
 			return nil, err
 		}
 	}
@@ -45,24 +45,24 @@ func (p *parser) group() (*node, error) {
 
 // flags reads the flags of a group and the character after them. It returns true if the group ends after its
 // flags, which then apply to the rest of the enclosing group.
-func (p *parser) flags() (alone bool, err error) {
-	on := true
-	for p.at < len(p.text) {
-		switch c := p.text[p.at]; c {
+func (p *parser) flags() (flagsOnly bool, err error) {
+	enabled := true
+	for p.pos < len(p.text) {
+		switch c := p.text[p.pos]; c {
 		case '-':
-			on = false
+			enabled = false
 		case 'i':
-			p.fold = on
+			p.fold = enabled
 		case 's':
-			p.dotAll = on
+			p.dotAll = enabled
 		case 'u', 'U', 'a':
 		case ':', ')':
-			p.at++
+			p.pos++
 			return c == ')', nil
 		default:
 			return false, p.problem("the flag or group (?%c is not supported", c)
 		}
-		p.at++
+		p.pos++
 	}
 	return false, p.problem("a ( without its )")
 }

@@ -36,7 +36,7 @@ const maxDepth = 200
 
 type parser struct {
 	text   string
-	at     int
+	pos    int
 	depth  int
 	fold   bool // i
 	dotAll bool // s
@@ -48,29 +48,29 @@ func parse(text string) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.at < len(p.text) {
+	if p.pos < len(p.text) {
 		return nil, p.problem("a ) without its (")
 	}
 	return n, nil
 }
 
 func (p *parser) problem(format string, args ...any) error {
-	return fmt.Errorf("regular expression %q, at byte %d: %s", p.text, p.at, fmt.Sprintf(format, args...))
+	return fmt.Errorf("regular expression %q, at byte %d: %s", p.text, p.pos, fmt.Sprintf(format, args...))
 }
 
-func (p *parser) peek(prefix string) bool { return strings.HasPrefix(p.text[p.at:], prefix) }
+func (p *parser) peek(prefix string) bool { return strings.HasPrefix(p.text[p.pos:], prefix) }
 
 func (p *parser) accept(prefix string) bool {
 	if !p.peek(prefix) {
 		return false
 	}
-	p.at += len(prefix)
+	p.pos += len(prefix)
 	return true
 }
 
 func (p *parser) rune() rune {
-	r, n := utf8.DecodeRuneInString(p.text[p.at:])
-	p.at += n
+	r, n := utf8.DecodeRuneInString(p.text[p.pos:])
+	p.pos += n
 	return r
 }
 
@@ -98,7 +98,7 @@ func (p *parser) alternatives() (*node, error) {
 
 func (p *parser) sequence() (*node, error) {
 	n := &node{kind: sequence}
-	for p.at < len(p.text) && !p.peek("|") && !p.peek(")") {
+	for p.pos < len(p.text) && !p.peek("|") && !p.peek(")") {
 		part, err := p.atom()
 		if err != nil {
 			return nil, err
@@ -146,7 +146,7 @@ func (p *parser) quantified(part *node) (*node, error) {
 
 // braces reads {n}, {n,} or {n,m}. Other braces are ordinary characters.
 func (p *parser) braces() (minimum, maximum int, ok bool, err error) {
-	start := p.at
+	start := p.pos
 	if !p.accept("{") {
 		return 0, 0, false, nil
 	}
@@ -159,7 +159,7 @@ func (p *parser) braces() (minimum, maximum int, ok bool, err error) {
 		}
 	}
 	if !found || !p.accept("}") {
-		p.at = start
+		p.pos = start
 		return 0, 0, false, nil
 	}
 	if maximum >= 0 && maximum < minimum {
@@ -169,9 +169,9 @@ func (p *parser) braces() (minimum, maximum int, ok bool, err error) {
 }
 
 func (p *parser) number() (int, bool) {
-	rest := strings.TrimLeft(p.text[p.at:], "0123456789")
-	digits := p.text[p.at : len(p.text)-len(rest)]
-	p.at += len(digits)
+	rest := strings.TrimLeft(p.text[p.pos:], "0123456789")
+	digits := p.text[p.pos : len(p.text)-len(rest)]
+	p.pos += len(digits)
 	n, err := strconv.Atoi(digits)
 	if digits != "" && err != nil {
 		return math.MaxInt32, true
