@@ -6,8 +6,8 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// A productJob multiplies rows of activations by the matrices of lin. It is a parallel.Task, which the pool divides
-// into tasks; each task computes the outputs of some panels.
+// A productJob multiplies rows of activations by the matrices of lin. It is a parallel.Task: the pool calls Do several
+// times, and each call computes the outputs of some panels.
 type productJob struct {
 	lin      *linear
 	dst      []float32
@@ -325,8 +325,7 @@ func (l *largest) reset(tasks, rows int) {
 	}
 }
 
-// compare updates a task's largest logit of a row. logits are the logits of consecutive tokens, of which token is the
-// first.
+// compare updates a task's largest logit of a row. logits are those of consecutive tokens; token is the first of these.
 func (l *largest) compare(task, row int, logits []float32, token int) {
 	i, value := matrix.ArgMax(logits)
 	l.tasks[task*len(l.tokens)+row].take(logit{value, int32(token + i)})

@@ -1,7 +1,7 @@
 package model
 
 // names has the names of a family's tensors, without .weight. %d is the number of the layer. If queries, keys and
-// values are in one tensor, its name is in q. If gate and up projection are in one tensor, its name is in up.
+// values are in one tensor, its name is in q. If gate and up projection are in one tensor, its name is in upProj.
 type names struct {
 	embed, positions, norm, head         string
 	attnNorm, q, k, v, out, qNorm, kNorm string
@@ -28,8 +28,8 @@ func folderNames(c *Config) *names {
 	return &n
 }
 
-// namesInGGUF returns the names of the tensors of a GGUF file. has reports whether the file has a tensor. Some files
-// have queries, keys and values in one tensor, or a tensor for each expert.
+// namesInGGUF returns the names of the tensors of a GGUF file. hasTensor reports whether the file has a tensor.
+// namesInGGUF needs it because some files have queries, keys and values in one tensor, or a tensor for each expert.
 func namesInGGUF(c *Config, hasTensor func(tensor string) bool) *names {
 	n := ggufNames
 	if hasTensor("blk.0.attn_qkv.weight") {

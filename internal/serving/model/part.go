@@ -45,8 +45,8 @@ type span struct{ start, end int }
 func (s span) len() int { return s.end - s.start }
 
 // qkvRows returns which rows of a matrix belong to the part. The whole matrix has rows for queries, then rows for keys,
-// then rows for values. query is the number of rows for queries; kv is the number of rows for keys, and of those for
-// values.
+// then rows for values. query is the number of rows for queries. kv is the number of rows for keys; there are as many
+// for values.
 func (p Part) qkvRows(query, kv int) []span {
 	q, k := p.span(query), p.span(kv)
 	return []span{q, {query + k.start, query + k.end}, {query + kv + k.start, query + kv + k.end}}

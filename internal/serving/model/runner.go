@@ -27,15 +27,15 @@ type Batch struct {
 	// that returns these tokens need not return the logits.
 	LargestOnly []bool
 
-	// Placeholders name tokens that are not known yet, because the batch before samples them. Only runners of an
-	// engine.Device can compute such a batch.
+	// Placeholders lists tokens that are not known yet, because they depend on logits of the previous batch. Only runners
+	// of an engine.Device can compute a batch with such tokens.
 	Placeholders []Placeholder
 }
 
 // A Placeholder is a token of a batch that is not known before the previous batch is computed.
 type Placeholder struct {
 	Token  int32 // index of the token in Batch.Tokens
-	Logits int32 // index in Batch.Logits of the previous batch; these logits are largest for the token
+	Logits int32 // index in Batch.Logits of the previous batch; the token is the one with the largest of these logits
 }
 
 // Blocks says where the keys and values of a group of layers are. The block table of sequence s is

@@ -43,9 +43,9 @@ const direct512 = 4
 
 const tileRows = 6
 
-// direct returns the largest number of rows that kernels multiply directly by packed weights of type t. For more rows,
-// AVX-512 kernels read the rows packed in groups. Other kernels read a slab of decoded weights, because decoding it
-// first is then faster.
+// maxDirectRows returns the largest number of rows that kernels multiply directly by packed weights of type t. If there
+// are more rows, AVX-512 kernels read the rows packed in groups. Other kernels then read a slab of decoded weights,
+// because it is faster to decode the slab only once.
 func maxDirectRows(t Type) int {
 	switch {
 	case isa == avx512:

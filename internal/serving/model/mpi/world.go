@@ -76,8 +76,7 @@ func (w *World) SetLimit(limit time.Duration) { w.limit = limit }
 func (w *World) End() { C.world_end() }
 
 // Abort prints cause and ends all processes with status 1. If cause is a *Lost with Ranks, each remaining process calls
-// Abort. The process with the lowest rank of these ends all processes at once. The others wait two seconds before they
-// print and end anything, so that they normally have been ended.
+// Abort. Of these, the process with the lowest rank does so at once. The others first give it two seconds to end them.
 func (w *World) Abort(cause error) {
 	var lost *Lost
 	if errors.As(cause, &lost) {

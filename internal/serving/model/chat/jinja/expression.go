@@ -3,8 +3,8 @@ package jinja
 import "slices"
 
 // tuple parses an expression, or several expressions as a tuple. If conditional is true, an expression may be an inline
-// if. tuple returns a function that evaluates the result. An evaluation takes about as long as the expression has tokens.
-// The function therefore counts a step of the machine for each token.
+// if. tuple returns a function that evaluates what it has parsed. The time of an evaluation grows with the number of
+// these tokens, so the function counts a step of the machine for each of them.
 func (p *parser) tuple(conditional bool) expr {
 	before := len(p.tokens)
 	one := p.disjunction
