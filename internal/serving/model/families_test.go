@@ -22,8 +22,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// A family is a small model with random weights. Its method write writes the files of the model. ref computes the logits
-// that the package must compute from these files.
+// A family is a small model with random weights. Its method write writes the files of the model. ref computes the
+// logits that the package must compute from these files.
 type family struct {
 	name   string
 	config map[string]any

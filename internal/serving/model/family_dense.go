@@ -97,8 +97,8 @@ var granite = family{
 	}},
 }
 
-// gpt2 and opt use other names in config.json than Llama. Their functions inFolder.prepare copy the values to the fields
-// with Llama's names.
+// gpt2 and opt use other names in config.json than Llama. Their functions inFolder.prepare copy the values to the
+// fields with Llama's names.
 
 var gpt2 = family{
 	rules: Config{Norm: LayerNorm, Activation: GELU, QKVBias: true, OutBias: true, MLPBias: true}, learned: true,

@@ -105,10 +105,10 @@ func gptOSSConfig(inter int) map[string]any {
 			"beta_fast": 8.0, "beta_slow": 1.0, "truncate": false}}
 }
 
-// exactYarn returns YaRN's factor for pair i of 16, with scaling by 4 and theta 1000. Pairs that rotate more than 8 times
-// over 64 tokens are not scaled. Pairs that rotate less than once are fully scaled. Two indices bound the pairs in
-// between: those of the pairs that would rotate exactly 8 times and exactly once. exactYarn does not round these indices,
-// as Yarn.Exact says.
+// exactYarn returns YaRN's factor for pair i of 16, with scaling by 4 and theta 1000. Pairs that rotate more than 8
+// times over 64 tokens are not scaled. Pairs that rotate less than once are fully scaled. Two indices bound the pairs
+// in between: those of the pairs that would rotate exactly 8 times and exactly once. exactYarn does not round these
+// indices, as Yarn.Exact says.
 func exactYarn(i int) float64 {
 	place := func(rotations float64) float64 { return 16 * math.Log(64/(2*math.Pi*rotations)) / math.Log(1000) }
 	ramp := max(0, min(1, (float64(i)-place(8))/(place(1)-place(8))))

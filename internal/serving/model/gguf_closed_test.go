@@ -70,8 +70,8 @@ func TestGGUFBiasesAreUsed(t *testing.T) {
 	require.ErrorContains(t, err, `"blk.0.attn_k.bias" is missing`)
 }
 
-// Ensure that positions are divided by the scaling factor. A file states the factor under the key rope.scaling.factor, or
-// under its older name rope.scale_linear (llama.cpp's load_hparams).
+// Ensure that positions are divided by the scaling factor. A file states the factor under the key rope.scaling.factor,
+// or under its older name rope.scale_linear (llama.cpp's load_hparams).
 func TestGGUFLinearRopeScalingIsUsed(t *testing.T) {
 	const linear, factor, kind = "llama.rope.scale_linear", "llama.rope.scaling.factor", "llama.rope.scaling.type"
 	for _, test := range []struct {
@@ -130,8 +130,8 @@ func TestTensorsOfGGUFThatAreNotUsedAreRefusedByName(t *testing.T) {
 	}
 }
 
-// Ensure that the package refuses a key of the architecture that it does not read. It may ignore a key only if llama.cpp
-// ignores this key, too.
+// Ensure that the package refuses a key of the architecture that it does not read. It may ignore a key only if
+// llama.cpp ignores this key, too.
 func TestKeysOfGGUFThatAreNotUsedAreRefusedByName(t *testing.T) {
 	for _, test := range []struct {
 		name  string

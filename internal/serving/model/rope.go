@@ -138,9 +138,9 @@ func (r *Rope) frequencies(headDim int) []float64 {
 	return f
 }
 
-// scale returns the scaled frequency for f. A frequency is not changed if its pair rotates more than HighFreqFactor times
-// over OriginalLength positions. If its pair rotates fewer than LowFreqFactor times, the frequency is divided by Factor.
-// Frequencies in between are interpolated.
+// scale returns the scaled frequency for f. A frequency is not changed if its pair rotates more than HighFreqFactor
+// times over OriginalLength positions. If its pair rotates fewer than LowFreqFactor times, the frequency is divided by
+// Factor. Frequencies in between are interpolated.
 func (l *Llama3) scale(f float64) float64 {
 	rotations := l.OriginalLength * f / (2 * math.Pi)
 	switch {

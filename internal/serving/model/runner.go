@@ -110,8 +110,8 @@ func (c *Config) KVShapeOf(p Part, blockSize int, dtype attention.DType) attenti
 	return attention.Shape{BlockSize: blockSize, NumKVHeads: c.local(p).NumKVHeads, HeadSize: c.HeadDim, DType: dtype}
 }
 
-// NewRunner makes a Runner. The store must have the shape of m's keys and values. If m is a part of a model, group
-// is required, and its other workers must compute the same batches at the same time. places has the place of each layer.
+// NewRunner makes a Runner. The store must have the shape of m's keys and values. If m is a part of a model, group is
+// required, and its other workers must compute the same batches at the same time. places has the place of each layer.
 // If there are no places, all layers have the same block table, and layer i uses layer i of the store.
 func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group, places ...Place) (*Runner, error) {
 	s, local := store.Config(), m.local(m.part)

@@ -109,8 +109,8 @@ func sign(b, i int) float32 {
 	return float32(1 - 2*odd)
 }
 
-// codeIndex returns where a head stores element i of a code. The elements of a code are in the pairs of the head that do
-// not rotate: (64, 192), (65, 193), and so on.
+// codeIndex returns where a head stores element i of a code. The elements of a code are in the pairs of the head that
+// do not rotate: (64, 192), (65, 193), and so on.
 func codeIndex(i int) int {
 	if i < code/2 {
 		return stillPairs + i
@@ -185,9 +185,9 @@ func lookBack(a *attention) {
 }
 
 // match sets the first head of layer 1. The query is the sum of the codes of the last tokens. The key of a position is
-// the sum of the codes of the tokens before this position. In both sums, scramble changes signs of a code. Which signs it
-// changes depends on the lag, the distance of the token. A code in the query therefore matches only a code with the same
-// lag in a key.
+// the sum of the codes of the tokens before this position. In both sums, scramble changes signs of a code. Which signs
+// it changes depends on the lag, the distance of the token. A code in the query therefore matches only a code with the
+// same lag in a key.
 func match(a *attention) {
 	scale := math.Sqrt(unit*math.Sqrt(headDim)/code) / inverseRMS(lags+1)
 	for lag := range lags {

@@ -30,7 +30,8 @@ const (
 )
 
 // New returns marks for chars. The marks are characters that occur neither in texts nor in template. The caller will
-// replace chars by their marks in texts, but not in template. New returns nil if no text in texts contains one of chars.
+// replace chars by their marks in texts, but not in template. New returns nil if no text in texts contains one of
+// chars.
 func New(chars []rune, texts iter.Seq[string], template string) (*Marks, error) {
 	if len(chars) == 0 {
 		return nil, nil
@@ -120,8 +121,9 @@ func (m *Marks) Split(text string) (plain string, marked []int) {
 	return b.String(), marked
 }
 
-// Index returns the byte range of the first occurrence of sub in text. If last is true, it returns the range of the last
-// occurrence. If sub does not occur in text, it returns -1, -1. A mark counts as equal to the character that it replaces.
+// Index returns the byte range of the first occurrence of sub in text. If last is true, it returns the range of the
+// last occurrence. If sub does not occur in text, it returns -1, -1. A mark counts as equal to the character that it
+// replaces.
 func (m *Marks) Index(text, sub string, last bool) (start, end int) {
 	find := strings.Index
 	if last {

@@ -23,8 +23,8 @@ const (
 	Int8Min // blocks of 8-bit integers times a scale, plus a minimum
 
 	// The next three types divide the inputs into units of 64, and units into blocks. A unit has a scale and, if the type
-	// has minima, a minimum. Each of its blocks has 8-bit integers, the factors. The scale of a block is the product of the
-	// unit's scale and a factor. The minimum of a block is the product of the unit's minimum and another factor.
+	// has minima, a minimum. Each of its blocks has 8-bit integers, the factors. The scale of a block is the product of
+	// the unit's scale and a factor. The minimum of a block is the product of the unit's minimum and another factor.
 	Int8K    // 8-bit integers times a scale
 	Int8KMin // 8-bit integers times a scale, plus a minimum
 	Int4K    // 4-bit integers times a scale, plus a minimum
@@ -127,8 +127,8 @@ const prefetchBytes = 64
 // with zeros. The type determines what a panel has, in this order:
 //
 //   - F32, F16, BF16: the 64 weights of input 0, then those of input 1, and so on.
-//   - Int8, Int8Min, Int4: blocks of Block inputs. A block has 64 scales in F16, 64 minima in F16 if the type has minima,
-//     and the integers.
+//   - Int8, Int8Min, Int4: blocks of Block inputs. A block has 64 scales in F16, 64 minima in F16 if the type has
+//     minima, and the integers.
 //   - Int4F, E4M3, NL4, FP4: the same blocks, but with scales and minima in F32.
 //   - Int8K, Int8KMin, Int4K: units of 64 inputs. A unit has its 64 scales in F16, its 64 minima in F16 if the type has
 //     minima, and its blocks. A block has 64 factors of scales, 64 factors of minima if the type has minima, and the
@@ -153,8 +153,8 @@ type Matrix struct {
 //   - F32, F16, BF16: block is 0.
 //   - W16A16: block is 0. The number of inputs is even.
 //   - Int8K, Int8KMin, Int4K: block is even and divides 64. The number of inputs is a multiple of 64.
-//   - Types that round activations to 8 bits: block is 32 or, if the weights do not have 5 bits, 16. The number of inputs
-//     is a multiple of 32.
+//   - Types that round activations to 8 bits: block is 32 or, if the weights do not have 5 bits, 16. The number of
+//     inputs is a multiple of 32.
 //   - All other types: block is even, and divides 96 and the number of inputs.
 func (a *Arena) New(t Type, outputs, inputs, block int) (*Matrix, error) {
 	m, err := shaped(t, outputs, inputs, block)
@@ -189,9 +189,9 @@ func shaped(t Type, outputs, inputs, block int) (*Matrix, error) {
 }
 
 // Unit returns how many consecutive inputs must stay together when the inputs are divided. For types that round
-// activations to 8 bits, these are the 32 activations that share a scale. For types with units, they are the inputs of a
-// unit; for W16A16, the two inputs of a pair. For all other types, they are the inputs of a block, or one input if there
-// are no blocks.
+// activations to 8 bits, these are the 32 activations that share a scale. For types with units, they are the inputs of
+// a unit; for W16A16, the two inputs of a pair. For all other types, they are the inputs of a block, or one input if
+// there are no blocks.
 func (m *Matrix) Unit() int {
 	switch {
 	case m.Type.rounds():
@@ -254,8 +254,8 @@ func (m *Matrix) bytesOf(k int) int {
 	return integers + k/m.Block*m.Type.scaleBytes()
 }
 
-// scaleBytes returns the size of the scales and minima in a block of a panel. In types with units, they are in each unit
-// and not in each block.
+// scaleBytes returns the size of the scales and minima in a block of a panel. In types with units, they are in each
+// unit and not in each block.
 func (t Type) scaleBytes() int {
 	bytes := Panel * 2
 	if kinds[t].single {

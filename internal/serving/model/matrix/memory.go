@@ -44,8 +44,8 @@ func (m *Memory) Close() error {
 }
 
 // An Arena allocates the memory of matrices from huge pages that the matrices share. If each matrix had memory of its
-// own, a matrix smaller than a huge page would be in small pages. The zero Arena is ready for use. One goroutine may use
-// it at a time.
+// own, a matrix smaller than a huge page would be in small pages. The zero Arena is ready for use. One goroutine may
+// use it at a time.
 type Arena struct {
 	all  []*Memory
 	free []byte

@@ -47,8 +47,8 @@ type Quantized interface {
 // Pack sets the panels [start, end) to the weights of src. A matrix with blocks needs a Quantized source with the same
 // blocks. The type of the matrix limits what the source may return:
 //
-//   - W4A8, W5A8, W6A8: the quotient n = (Min × MinFactor) / (D × Factor) is an integer. q + n is from -8 to 7 for W4A8,
-//     from -16 to 15 for W5A8, and from -32 to 31 for W6A8.
+//   - W4A8, W5A8, W6A8: the quotient n = (Min × MinFactor) / (D × Factor) is an integer. q + n is from -8 to 7 for
+//     W4A8, from -16 to 15 for W5A8, and from -32 to 31 for W6A8.
 //   - W5A8Min: q is from 0 to 31.
 //   - All types of 4 bits except W4A8: q is from 0 to 15.
 //   - All types without minima except W4A8, W5A8 and W6A8: Min is 0.

@@ -276,8 +276,8 @@ func TestWeightsOfAByteAreReadWhereTheyAre(t *testing.T) {
 	})
 }
 
-// requireSlicesAddUp requires that the sum of the products of two halves of the inputs equals the whole product, bit for
-// bit.
+// requireSlicesAddUp requires that the sum of the products of two halves of the inputs equals the whole product, bit
+// for bit.
 func requireSlicesAddUp(t *testing.T, kind Type, block int, name string) {
 	const inputs, outputs, rows = 1280, 64, 5 // the quarters are longer than a slab
 	whole, x := packed(t, kind, outputs, inputs, block), activations(rows, inputs)

@@ -9,8 +9,8 @@ import "unsafe"
 const maxGroupRows = 48
 
 // pairInputs is the number of inputs of W16A16 that are multiplied at a time: first the values of all rows of a group
-// for these inputs, then those for the next inputs. The weights of these inputs, 32 KB, stay in the first-level cache of
-// a Zen 5. With 512 inputs, decoding 16 sequences takes 8 % longer.
+// for these inputs, then those for the next inputs. The weights of these inputs, 32 KB, stay in the first-level cache
+// of a Zen 5. With 512 inputs, decoding 16 sequences takes 8 % longer.
 const pairInputs = 256
 
 // writesResult reports whether the matrix's kernels write complete sums to the result. The sums then need not be copied

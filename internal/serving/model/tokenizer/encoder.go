@@ -143,8 +143,8 @@ func (e *encoder) merge(size int) int {
 	return e.symbols[last].end
 }
 
-// firstOrderAfter considers the merges of symbol i with tokens that the text after the symbol begins with. It returns the
-// order (see candidate) of the one that would be done first, or +Inf if no such merge exists.
+// firstOrderAfter considers the merges of symbol i with tokens that the text after the symbol begins with. It returns
+// the order (see candidate) of the one that would be done first, or +Inf if no such merge exists.
 func (e *encoder) firstOrderAfter(i int) float64 {
 	first := math.Inf(1)
 	if i < 0 {

@@ -108,8 +108,8 @@ func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, ki
 }
 
 // addGGUFText adds token i, which is ordinary text according to the file. If the text is known to end an answer, or to
-// serve for filling in the middle of a text, the file states the wrong type. addGGUFText makes such a token special, and
-// adds it to the tokens that are found in text.
+// serve for filling in the middle of a text, the file states the wrong type. addGGUFText makes such a token special,
+// and adds it to the tokens that are found in text.
 func (t *Tokenizer) addGGUFText(i int, text string) {
 	t.addText(i, text)
 	if isEnd(text, 1) || isInfillMark(text) {

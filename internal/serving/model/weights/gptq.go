@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// The bit positions of the 8 integers in a word. An integer is a weight or a zero. A zero is a number that is subtracted
-// from the weights of a group.
+// The bit positions of the 8 integers in a word. An integer is a weight or a zero. A zero is a number that is
+// subtracted from the weights of a group.
 var (
 	inOrder   = [8]int{0, 4, 8, 12, 16, 20, 24, 28}
 	awqShifts = [8]int{0, 16, 4, 20, 8, 24, 12, 28}

@@ -205,8 +205,8 @@ func (t *Tensor) release(data []byte) {
 	}
 }
 
-// Combined reports whether the rows of the tensor are computed from other tensors of the files: from several tensors, or
-// from one tensor that has another shape.
+// Combined reports whether the rows of the tensor are computed from other tensors of the files: from several tensors,
+// or from one tensor that has another shape.
 func (t *Tensor) Combined() bool { return t.source != nil }
 
 // CopyTo copies the tensor's data into memory, which must be as large, and returns the copy. It releases the pages

@@ -36,8 +36,8 @@ func (m *machine) attribute(v any, name string) any {
 	return undefined{fmt.Sprintf("%s has no attribute %q that a template may use", describe(v), name)}
 }
 
-// entry returns the value of key k. If d has no key k, and k contains marks (see RenderTo), entry replaces these marks by
-// their characters and looks for that key.
+// entry returns the value of key k. If d has no key k, and k contains marks (see RenderTo), entry replaces these marks
+// by their characters and looks for that key.
 func (m *machine) entry(d *Dict, k any) (v any, ok bool) {
 	if !d.contains(k) && isText(k) {
 		k = m.plain(textOf(k))

@@ -90,8 +90,8 @@ func (p *parser) statements(ends ...string) (b block) {
 	}
 }
 
-// atLine returns st as a statement on the line of t. The statement first sets the machine's line for errors and counts a
-// step of the machine. Then it runs st.
+// atLine returns st as a statement on the line of t. The statement first sets the machine's line for errors and counts
+// a step of the machine. Then it runs st.
 func (t token) atLine(st stmt) stmt {
 	return func(s *scope) flow {
 		s.m.line = t.line

@@ -167,8 +167,8 @@ func capitalize(s string) string {
 	return upper(s[:n]) + lower(s[n:])
 }
 
-// titled returns Python's s.title(): a letter after another letter with a case becomes lower case, and all others become
-// title case. In contrast to Python, a letter is never replaced by several letters.
+// titled returns Python's s.title(): a letter after another letter with a case becomes lower case, and all others
+// become title case. In contrast to Python, a letter is never replaced by several letters.
 func titled(s string) string {
 	before := ' '
 	return strings.Map(func(r rune) rune {

@@ -107,10 +107,10 @@ func (d *dot) minima(mins []VecVirtual) {
 	}
 }
 
-// dotInt8x2 generates the kernel for 8-bit weights. The kernel subtracts the offset from the weights. It then multiplies
-// the magnitudes of the weights by the activations, whose signs it changes where a weight is negative. It does so because
-// the instruction VPMADDUBSW adds two products in 16 bits. The sum of two products with weights up to 255 could overflow;
-// the sum of two products with magnitudes up to 128 cannot.
+// dotInt8x2 generates the kernel for 8-bit weights. The kernel subtracts the offset from the weights. It then
+// multiplies the magnitudes of the weights by the activations, whose signs it changes where a weight is negative. It
+// does so because the instruction VPMADDUBSW adds two products in 16 bits. The sum of two products with weights up to
+// 255 could overflow; the sum of two products with magnitudes up to 128 cannot.
 func dotInt8x2(rows int) {
 	d := newDot(avx2, "dotInt8", rows, 2)
 	w, ones, offset, shift := arg("w"), asm.YMM(), d.constant(0x01010101), asm.XMM()
@@ -137,9 +137,9 @@ func dotInt8x2(rows int) {
 }
 
 // dotInt4x2 generates the kernel for 4-bit weights. The kernel adds the products of a block in lanes of 16 bits. Each
-// instruction VPMADDUBSW computes the sum of two products for each lane. A block of 32 inputs needs 8 of these sums. They
-// do not overflow the lane, because a product is at most 15 × 127. The kernel corrects the sum of a block for the offset
-// of the weights: it subtracts the offset times the sum of the activations.
+// instruction VPMADDUBSW computes the sum of two products for each lane. A block of 32 inputs needs 8 of these sums.
+// They do not overflow the lane, because a product is at most 15 × 127. The kernel corrects the sum of a block for the
+// offset of the weights: it subtracts the offset times the sum of the activations.
 func dotInt4x2(rows int) {
 	d := newDot(avx2, "dotInt4", rows, 2)
 	w, ones, shift := arg("w"), asm.YMM(), asm.XMM()

@@ -14,10 +14,10 @@ import (
 // store them in the result at the end.
 type resultSums struct{ sums }
 
-// resultParameters are the parameters of kernels with resultSums. The kernel adds offset to the addresses to, from, plus
-// and plus2. The sums start with the values at the address from, or with 0 if this address is nil. At the end, the
-// kernel adds the values at the address plus and then those at the address plus2. It adds nothing for an address that is
-// nil. It stores the sums at the address to. Rows at the other three addresses have 64 values.
+// resultParameters are the parameters of kernels with resultSums. The kernel adds offset to the addresses to, from,
+// plus and plus2. The sums start with the values at the address from, or with 0 if this address is nil. At the end,
+// the kernel adds the values at the address plus and then those at the address plus2. It adds nothing for an address
+// that is nil. It stores the sums at the address to. Rows at the other three addresses have 64 values.
 const resultParameters = "to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr"
 
 // eachInMemory emits code for each vector of sums. f emits the code for one vector: z is its register, and m is the

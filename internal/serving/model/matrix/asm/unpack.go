@@ -5,12 +5,12 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// A packing is the layout of weights of less than 8 bits. A quad is 4 consecutive inputs. Two quads are a pair, and 2 or
-// 4 pairs are a group. The low 4 bits of a weight and its high bits, if it has any, are stored apart:
+// A packing is the layout of weights of less than 8 bits. A quad is 4 consecutive inputs. Two quads are a pair, and 2
+// or 4 pairs are a group. The low 4 bits of a weight and its high bits, if it has any, are stored apart:
 //
 //   - If weights have more than 4 bits, a group begins with 256 bytes with the high bits of all its weights.
-//   - Then follow 256 bytes for each pair. The low half of each byte has the low bits of a weight of the first quad. The
-//     high half has the low bits of a weight of the second quad.
+//   - Then follow 256 bytes for each pair. The low half of each byte has the low bits of a weight of the first quad.
+//     The high half has the low bits of a weight of the second quad.
 type packing struct {
 	name  string
 	high  int  // number of bits above the low 4
@@ -90,9 +90,9 @@ func newUnpacking(p packing, width width) *unpacking {
 	return u
 }
 
-// expand emits the code that completes the weights of a quad in register z. Before, each byte of z has the low 4 bits of
-// a weight. Afterwards, each byte has a whole weight. Register high has the high bits of all weights of the group. quad
-// is the index of the quad in the group.
+// expand emits the code that completes the weights of a quad in register z. Before, each byte of z has the low 4 bits
+// of a weight. Afterwards, each byte has a whole weight. Register high has the high bits of all weights of the group.
+// quad is the index of the quad in the group.
 func (u *unpacking) expand(z, high VecVirtual, quad int) {
 	u.bitAnd(u.low, z, z)
 	if u.table {
