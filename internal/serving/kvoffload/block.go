@@ -18,10 +18,10 @@ type Tier interface {
 	// Count returns the number of leading blocks that the tier has.
 	Count(ctx context.Context, blocks []blockhash.Hash) (int, error)
 
-	// Load reads blocks into the slices of to, which have the size of a block. It returns the number of leading blocks
+	// Load reads blocks into the slices of dst, which have the size of a block. It returns the number of leading blocks
 	// that it has read whole. It removes a damaged block. After an error, or when the context is done, a read may still
-	// write to the memory. The caller must not reuse it then.
-	Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (int, error)
+	// write to the memory. The caller must not reuse the memory in these cases.
+	Load(ctx context.Context, blocks []blockhash.Hash, dst [][]byte) (int, error)
 
 	// Store stores the block in m, unless the tier has this block. It may use the memory even after the context is
 	// done.
@@ -37,7 +37,8 @@ var ErrDamaged = errors.New("the block is damaged")
 // keys and values, and the arithmetic. A tier of one space never returns blocks of another.
 type Space [16]byte
 
-// NewSpace returns the space with the given description. The order of its parts matters.
+// NewSpace returns the space with the given description. The same parts in another order are the description of another
+// space.
 func NewSpace(description ...string) Space {
 	h := xxh3.New()
 	for _, part := range description {
@@ -71,8 +72,8 @@ const alignment = 4096
 func NewMemory(size int) Memory {
 	n := (headerSize + size + alignment - 1) &^ (alignment - 1)
 	b := make([]byte, n+alignment)
-	from := -int(uintptr(unsafe.Pointer(&b[0]))) & (alignment - 1)
-	return Memory{b[from : from+n], size}
+	offset := -int(uintptr(unsafe.Pointer(&b[0]))) & (alignment - 1)
+	return Memory{b[offset : offset+n], size}
 }
 
 // Block returns the memory of the block.

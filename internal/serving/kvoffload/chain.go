@@ -14,20 +14,20 @@ type Chain []Tier
 // Count implements Tier.
 func (c Chain) Count(ctx context.Context, blocks []blockhash.Hash) (n int, err error) {
 	for _, t := range c {
-		more, e := t.Count(ctx, blocks[n:])
-		n, err = n+more, errors.Join(err, e)
+		count, e := t.Count(ctx, blocks[n:])
+		n, err = n+count, errors.Join(err, e)
 	}
 	return n, err
 }
 
 // Load implements Tier.
-func (c Chain) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (n int, err error) {
+func (c Chain) Load(ctx context.Context, blocks []blockhash.Hash, dst [][]byte) (n int, err error) {
 	for _, t := range c {
 		if ctx.Err() != nil { // an earlier tier's read may still write to the memory
 			break
 		}
-		more, e := t.Load(ctx, blocks[n:], to[n:])
-		n, err = n+more, errors.Join(err, e)
+		count, e := t.Load(ctx, blocks[n:], dst[n:])
+		n, err = n+count, errors.Join(err, e)
 	}
 	return n, err
 }

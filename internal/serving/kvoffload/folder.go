@@ -28,10 +28,10 @@ var ErrFolder = errors.New("the folder for keys and values cannot be used")
 // another name and then renamed. A process removes files if it finds the folder too large. The size limit counts the
 // files of all spaces; the least recently used files are removed first.
 type Folder struct {
-	path     string // the folder with all spaces
-	own      string // the folder of this space
-	space    Space
-	maxBytes int64 // of all files
+	path        string // the folder with all spaces
+	spaceFolder string // the folder of this space
+	space       Space
+	maxBytes    int64 // of all files
 
 	budget atomic.Int64            // bytes that may be stored before the folder is measured again
 	calls  chan struct{}           // one element for each call in progress
@@ -64,7 +64,7 @@ const (
 // processes. The error wraps ErrFolder.
 func NewFolder(path string, space Space, maxBytes int64) (*Folder, error) {
 	f := &Folder{
-		path: path, own: filepath.Join(path, spacePrefix+space.String()), space: space, maxBytes: maxBytes,
+		path: path, spaceFolder: filepath.Join(path, spacePrefix+space.String()), space: space, maxBytes: maxBytes,
 		calls: make(chan struct{}, concurrentCalls), remove: os.Remove,
 	}
 	if err := f.open(); err != nil {
@@ -83,13 +83,13 @@ func (f *Folder) open() error {
 	if err := checkOwner(f.path, os.Stat); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(f.own, 0o700); err != nil {
+	if err := os.MkdirAll(f.spaceFolder, 0o700); err != nil {
 		return err
 	}
-	if err := checkOwner(f.own, os.Lstat); err != nil {
+	if err := checkOwner(f.spaceFolder, os.Lstat); err != nil {
 		return err
 	}
-	probe, err := os.CreateTemp(f.own, partialPrefix)
+	probe, err := os.CreateTemp(f.spaceFolder, partialPrefix)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (f *Folder) Close() error { return nil }
 
 func (f *Folder) name(block *blockhash.Hash) string {
 	text := hex.EncodeToString(block[:])
-	return filepath.Join(f.own, text[:2], text)
+	return filepath.Join(f.spaceFolder, text[:2], text)
 }
 
 // Count implements Tier.
@@ -143,13 +143,13 @@ func (f *Folder) Count(ctx context.Context, blocks []blockhash.Hash) (int, error
 }
 
 // Load implements Tier.
-func (f *Folder) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (int, error) {
+func (f *Folder) Load(ctx context.Context, blocks []blockhash.Hash, dst [][]byte) (int, error) {
 	return f.inTime(ctx, func(n *atomic.Int64) error {
 		for i := range blocks {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if err := f.load(&blocks[i], to[i]); err != nil {
+			if err := f.load(&blocks[i], dst[i]); err != nil {
 				return unlessMissing(err)
 			}
 			n.Add(1)
@@ -158,28 +158,28 @@ func (f *Folder) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte)
 	})
 }
 
-// inTime runs work in a goroutine and waits until work has returned or the context is done. It returns the number that
-// work has counted in done by then. A system call for a file cannot be interrupted, so work may still run after inTime
-// has returned.
-func (f *Folder) inTime(ctx context.Context, work func(done *atomic.Int64) error) (int, error) {
+// inTime runs work in a goroutine and waits until work has returned or the context is done. It returns the value that
+// count, to which work adds, has after this wait. A system call for a file cannot be interrupted, so work may still run
+// after inTime has returned.
+func (f *Folder) inTime(ctx context.Context, work func(count *atomic.Int64) error) (int, error) {
 	select {
 	case f.calls <- struct{}{}:
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	var done atomic.Int64
+	var count atomic.Int64
 	ended := make(chan error, 1)
 	go func() {
 		defer func() { <-f.calls }()
 		if ctx.Err() == nil {
-			ended <- work(&done)
+			ended <- work(&count)
 		}
 	}()
 	select {
 	case err := <-ended:
-		return int(done.Load()), err
+		return int(count.Load()), err
 	case <-ctx.Done():
-		return int(done.Load()), ctx.Err()
+		return int(count.Load()), ctx.Err()
 	}
 }
 
@@ -190,7 +190,7 @@ func unlessMissing(err error) error {
 	return err
 }
 
-func (f *Folder) load(block *blockhash.Hash, to []byte) error {
+func (f *Folder) load(block *blockhash.Hash, dst []byte) error {
 	name := f.name(block)
 	file, err := os.Open(name)
 	if err != nil {
@@ -204,13 +204,13 @@ func (f *Folder) load(block *blockhash.Hash, to []byte) error {
 	var header [headerSize]byte
 	_, err = io.ReadFull(file, header[:])
 	if err == nil {
-		_, err = io.ReadFull(file, to)
+		_, err = io.ReadFull(file, dst)
 	}
 	short := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 	if err != nil && !short {
 		return err
 	}
-	if short || info.Size() != int64(headerSize+len(to)) || !f.space.intact(header[:], block, to) {
+	if short || info.Size() != int64(headerSize+len(dst)) || !f.space.intact(header[:], block, dst) {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%s: %w, and cannot be removed: %w", name, ErrDamaged, err)
 		}
@@ -248,7 +248,7 @@ func (f *Folder) store(block blockhash.Hash, m Memory) error {
 }
 
 func (f *Folder) write(name string, block *blockhash.Hash, m Memory) error {
-	file, err := os.CreateTemp(f.own, partialPrefix) // mode 0600
+	file, err := os.CreateTemp(f.spaceFolder, partialPrefix) // mode 0600
 	if err != nil {
 		return err
 	}

@@ -39,11 +39,11 @@ func memoryOf(block []byte) kvoffload.Memory {
 	return m
 }
 
-func memory(n int) (to [][]byte) {
+func memory(n int) (dst [][]byte) {
 	for range n {
-		to = append(to, make([]byte, blockBytes))
+		dst = append(dst, make([]byte, blockBytes))
 	}
-	return to
+	return dst
 }
 
 func storeAll(t *testing.T, tier kvoffload.Tier, blocks []blockhash.Hash) {

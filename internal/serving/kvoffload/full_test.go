@@ -121,7 +121,7 @@ func TestAFullFolderIsLoggedOnceAMinute(t *testing.T) {
 			Tier: f, BlockBytes: blockBytes, Stores: true, Loads: true, Log: log.New(&text, "", 0),
 		})
 		for i, b := range named(90) {
-			o.Offer(b, func(to []byte) { copy(to, content(i)) })
+			o.Offer(b, func(dst []byte) { copy(dst, content(i)) })
 			time.Sleep(2 * time.Second)
 		}
 		require.NoError(t, o.Close())

@@ -43,9 +43,9 @@ type Offloader struct {
 	tasks sync.WaitGroup
 
 	mu     sync.Mutex
-	recent map[blockhash.Hash]bool // blocks stored or loaded since the time since
+	recent map[blockhash.Hash]bool // blocks stored or loaded since begun
 	older  map[blockhash.Hash]bool // blocks stored or loaded in the period before
-	since  time.Time
+	begun  time.Time               // when recent was begun
 	rate   rate
 	logged map[string]time.Time // the last message about storing, looking for, loading or declining
 	broken map[string]time.Time // the last failure of the same
@@ -137,7 +137,7 @@ func (o *Offloader) Loads() bool { return o.config.Loads }
 
 // Offer stores a block in the background, unless it was stored recently or the tier is too slow. Offer calls read to
 // fill memory with the block before it returns.
-func (o *Offloader) Offer(block blockhash.Hash, read func(to []byte)) {
+func (o *Offloader) Offer(block blockhash.Hash, read func(dst []byte)) {
 	if !o.config.Stores || o.known(block) {
 		return
 	}
@@ -197,16 +197,17 @@ func (o *Offloader) remember(blocks ...blockhash.Hash) {
 	}
 }
 
-// forgetOld forgets blocks that were stored long ago. The Offloader stores them again if they are offered. It does
-// nothing unless recent has maxRecent blocks or is at least KnownFor old. Then it drops the blocks in older, moves the
-// blocks in recent to older, and begins a new recent. If recent is at least twice KnownFor old, it drops all blocks.
+// forgetOld forgets blocks that were stored long ago, so that the Offloader stores them again if they are offered. It
+// does nothing unless recent has maxRecent blocks or was begun at least KnownFor ago. It drops the blocks in older,
+// moves the blocks in recent to older, and begins a new recent. If recent was begun at least 2*KnownFor ago, forgetOld
+// also drops the blocks that were in recent.
 func (o *Offloader) forgetOld() {
 	now := time.Now()
-	age := now.Sub(o.since)
+	age := now.Sub(o.begun)
 	if len(o.recent) < maxRecent && age < o.config.KnownFor {
 		return
 	}
-	o.older, o.recent, o.since = o.recent, map[blockhash.Hash]bool{}, now
+	o.older, o.recent, o.begun = o.recent, map[blockhash.Hash]bool{}, now
 	if age >= 2*o.config.KnownFor {
 		clear(o.older)
 	}
@@ -314,9 +315,12 @@ func (o *Offloader) logf(doing, format string, args ...any) {
 	}
 }
 
-// Load reads blocks in the background. It calls write for each group of blocks as it arrives; i is the index of the
-// group's first block. At the end it calls done with the number n of blocks that it has read. These are the first n of
-// blocks. compute is as in Find: a load that takes longer than computing is cancelled.
+// Load reads blocks in the background. It calls write for each group of consecutive blocks that it has read. The
+// parameter i of write is the index of the group's first block. When the load ends, Load calls done with the number of
+// leading blocks that it has read.
+//
+// The parameter compute is the time to compute all of the blocks, or 0 if unknown. If the load takes longer than
+// deadline(compute), it is cancelled.
 func (o *Offloader) Load(
 	blocks []blockhash.Hash, compute time.Duration, write func(i int, data [][]byte), done func(n int),
 ) {
@@ -334,13 +338,13 @@ func (o *Offloader) Load(
 		begin := time.Now()
 		for n < len(blocks) { // in pieces, to use little memory
 			piece := blocks[n:min(len(blocks), n+1+bytesPerMGet/max(1, o.config.BlockBytes))]
-			to := make([][]byte, len(piece)) // not reused: a cancelled read may still write there
-			for i := range to {
-				to[i] = make([]byte, o.config.BlockBytes)
+			dst := make([][]byte, len(piece)) // not reused: a cancelled read may still write there
+			for i := range dst {
+				dst[i] = make([]byte, o.config.BlockBytes)
 			}
-			came, err := o.config.Tier.Load(ctx, piece, to)
+			came, err := o.config.Tier.Load(ctx, piece, dst)
 			if came > 0 {
-				write(n, to[:came])
+				write(n, dst[:came])
 			}
 			n += came
 			if err != nil {

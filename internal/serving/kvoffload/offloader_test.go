@@ -40,11 +40,11 @@ func (s *slow) Store(ctx context.Context, b blockhash.Hash, m kvoffload.Memory) 
 	return s.Folder.Store(ctx, b, m)
 }
 
-func (s *slow) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (int, error) {
+func (s *slow) Load(ctx context.Context, blocks []blockhash.Hash, dst [][]byte) (int, error) {
 	if err := s.wait(ctx); err != nil {
 		return 0, err
 	}
-	return s.Folder.Load(ctx, blocks, to)
+	return s.Folder.Load(ctx, blocks, dst)
 }
 
 func (s *slow) Count(ctx context.Context, blocks []blockhash.Hash) (int, error) {
@@ -67,7 +67,7 @@ func start(t *testing.T, tier kvoffload.Tier, queued int) *kvoffload.Offloader {
 
 func offer(o *kvoffload.Offloader, blocks []blockhash.Hash) {
 	for i, b := range blocks {
-		o.Offer(b, func(to []byte) { copy(to, content(i)) })
+		o.Offer(b, func(dst []byte) { copy(dst, content(i)) })
 	}
 }
 

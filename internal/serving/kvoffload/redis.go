@@ -141,9 +141,9 @@ func (r *Redis) Count(ctx context.Context, blocks []blockhash.Hash) (int, error)
 }
 
 // Load implements Tier.
-func (r *Redis) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) (done int, err error) {
+func (r *Redis) Load(ctx context.Context, blocks []blockhash.Hash, dst [][]byte) (done int, err error) {
 	for done < len(blocks) {
-		n := min(len(blocks)-done, 1+bytesPerMGet/max(1, len(to[done])))
+		n := min(len(blocks)-done, 1+bytesPerMGet/max(1, len(dst[done])))
 		keys := make([]string, n)
 		for i := range keys {
 			keys[i] = r.key(&blocks[done+i])
@@ -157,7 +157,7 @@ func (r *Redis) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) 
 			if !there {
 				return done, nil
 			}
-			if !r.decode(text, &blocks[done], to[done]) {
+			if !r.decode(text, &blocks[done], dst[done]) {
 				return done, errors.Join(fmt.Errorf("%s: %w; it was removed", keys[i], ErrDamaged), r.client.Del(ctx, keys[i]).Err())
 			}
 			done++
@@ -166,12 +166,12 @@ func (r *Redis) Load(ctx context.Context, blocks []blockhash.Hash, to [][]byte) 
 	return done, nil
 }
 
-func (r *Redis) decode(text string, block *blockhash.Hash, to []byte) bool {
-	if len(text) != headerSize+len(to) {
+func (r *Redis) decode(text string, block *blockhash.Hash, dst []byte) bool {
+	if len(text) != headerSize+len(dst) {
 		return false
 	}
-	copy(to, text[headerSize:])
-	return r.space.intact([]byte(text[:headerSize]), block, to)
+	copy(dst, text[headerSize:])
+	return r.space.intact([]byte(text[:headerSize]), block, dst)
 }
 
 // Store implements Tier.

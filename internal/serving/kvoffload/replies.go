@@ -96,8 +96,8 @@ func (r *replies) follow(text []byte) error {
 	return nil
 }
 
-// begin checks the first line of a reply, or of an element of a reply. It accepts unknown types, because the
-// client closes the connection when it reads one.
+// begin checks the first line of a reply, or of an element of a reply. It accepts a line of an unknown type, because
+// go-redis, the client that reads the reply next, refuses such a line itself and closes the connection.
 func (r *replies) begin(line []byte) error {
 	n, err := strconv.Atoi(string(bytes.TrimSpace(line[1:])))
 	if err != nil {

@@ -27,9 +27,9 @@ func writeUnbuffered(file *os.File, pages []byte, size int) error {
 	return err
 }
 
-func setUnbuffered(file *os.File, on bool) error {
+func setUnbuffered(file *os.File, unbuffered bool) error {
 	flags := 0
-	if on {
+	if unbuffered {
 		flags = unix.O_DIRECT
 	}
 	_, err := unix.FcntlInt(file.Fd(), unix.F_SETFL, flags)

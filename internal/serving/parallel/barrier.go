@@ -75,12 +75,13 @@ func (b *Barrier) noteProcessor(number int) {
 	b.members[number].processor.Store(int64(here))
 }
 
-// separate moves the thread of goroutine number to another processor if another goroutine of the barrier last called
-// Wait on the same one. It moves a thread at most once in betweenMoves.
+// separate must be called on the thread of the goroutine with the given number. If another goroutine of the barrier
+// last called Wait on the same processor as this goroutine, separate moves the thread to another processor. It moves a
+// thread at most once in betweenMoves.
 func (b *Barrier) separate(number int) {
-	own := &b.members[number]
-	here := own.processor.Load()
-	if here < 0 || time.Since(own.moved) < betweenMoves {
+	m := &b.members[number]
+	here := m.processor.Load()
+	if here < 0 || time.Since(m.moved) < betweenMoves {
 		return
 	}
 	for i := range b.members {
@@ -88,7 +89,7 @@ func (b *Barrier) separate(number int) {
 			continue
 		}
 		b.move()
-		own.moved = time.Now()
+		m.moved = time.Now()
 		b.noteProcessor(number)
 		return
 	}

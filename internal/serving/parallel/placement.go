@@ -9,13 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A placement moves the thread of the caller of Run to another processor if a worker's thread is on the same one.
+// A placement moves the thread that calls Run. If the thread of a worker waits on the same processor, the calling
+// thread moves to another processor.
 //
 // In a virtual machine, the host takes back an idle processor, and Linux then does not consider the processor idle
 // (vcpu_is_preempted). If a thread wakes after a long sleep, Linux therefore often places it on the processor of its
 // waker. The woken thread waits there, and Linux may take 10 ms to move one of the two.
 type placement struct {
-	moves   int       // moves that are still allowed before a worker wakes from a long sleep again
+	moves   int       // moves that are still allowed; woke sets it after a long sleep
 	missing time.Time // when a Run first lacked a worker that it had called; zero if the last Run had all workers
 	moved   time.Time
 }
@@ -27,17 +28,17 @@ const (
 	maxMoves     = 3 // another program may occupy all processors; a move then gains nothing and takes up to 100 µs
 )
 
-// woke must be called when a worker is woken. since is when the worker fell asleep. After a long sleep, it allows
-// new moves.
-func (p *placement) woke(since time.Time) {
-	if time.Since(since) >= longSleep {
+// woke must be called when a worker is woken. The parameter slept is the time when the worker fell asleep. If the
+// worker slept for at least longSleep, woke allows check to move the calling thread maxMoves times.
+func (p *placement) woke(slept time.Time) {
+	if time.Since(slept) >= longSleep {
 		p.moves, p.missing = maxMoves, time.Time{}
 	}
 }
 
-// check is called at the end of each Run. missing means that a worker called by the Run had not begun by the end of the
-// Run. If this was so in all Runs for at least missingFor, check moves the calling thread. It does so at most maxMoves
-// times until a worker wakes from a long sleep again.
+// check is called at the end of each Run. The parameter missing means that a worker called by the Run had not begun by
+// the end of the Run. If missing was true in all Runs for at least missingFor, check moves the calling thread. After
+// maxMoves moves, check moves the thread no more until a worker wakes from a long sleep.
 func (p *placement) check(missing bool) {
 	if !missing || p.moves == 0 {
 		p.missing = time.Time{}
