@@ -70,11 +70,11 @@ func (o *calibrateOptions) run(c *cobra.Command, files []string) error {
 		if sameFile(file, o.out) {
 			return fmt.Errorf("-o %s is a file of measurements, which the cost file would replace: take another name", o.out)
 		}
-		more, err := calibrate.Read(file, o.lengths)
+		read, err := calibrate.Read(file, o.lengths)
 		if err != nil {
 			return err
 		}
-		points = append(points, more...)
+		points = append(points, read...)
 	}
 	fit, err := calibrate.Fit(points)
 	if err != nil {

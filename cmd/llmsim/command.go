@@ -17,7 +17,7 @@ import (
 
 // A checkedWriter remembers the first error of a write, so that main reports a full disk.
 type checkedWriter struct {
-	to  io.Writer
+	w   io.Writer
 	err error
 }
 
@@ -26,7 +26,7 @@ func (w *checkedWriter) Write(text []byte) (int, error) {
 		return 0, w.err
 	}
 	var n int
-	n, w.err = w.to.Write(text)
+	n, w.err = w.w.Write(text)
 	return n, w.err
 }
 

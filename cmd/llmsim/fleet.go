@@ -20,13 +20,13 @@ import (
 
 // fleetOptions are the flags of llmsim fleet.
 type fleetOptions struct {
-	s        scenario.Scenario
-	replicas int
-	also     []string
-	routers  []string
-	config   fleet.Config
-	margin   *cost.Margin // of the first kind of replica; nil if not known
-	asJSON   bool
+	s           scenario.Scenario
+	replicas    int
+	furtherGPUs []string
+	routers     []string
+	config      fleet.Config
+	margin      *cost.Margin // of the first kind of replica; nil if not known
+	asJSON      bool
 }
 
 func fleetCommand() *cobra.Command {
@@ -57,7 +57,7 @@ func fleetCommand() *cobra.Command {
 		"one router, several with commas between them, or all")
 	f.Float64Var(&o.config.EventDelay, "event-delay", 0.05,
 		"seconds until the prefix router knows what a replica has cached")
-	f.StringSliceVar(&o.also, "also", nil, "more replicas of the same model on other GPUs: GPU:N")
+	f.StringSliceVar(&o.furtherGPUs, "also", nil, "more replicas of the same model on other GPUs: GPU:N")
 	f.BoolVar(&o.asJSON, "json", false, "print the results as JSON")
 	addRun(f, &o.s)
 	for _, name := range []string{"samples", "beam", "replace", "drafts", "accept", "draft-time"} {
@@ -130,20 +130,20 @@ func (o *fleetOptions) complete(plan *scenario.Plan) error {
 		}
 	}
 	o.config.Kinds = []fleet.Kind{kind(plan, o.replicas)}
-	for _, also := range o.also {
-		gpu, count, _ := strings.Cut(also, ":")
+	for _, item := range o.furtherGPUs {
+		gpu, count, _ := strings.Cut(item, ":")
 		n, err := strconv.Atoi(count)
 		if err != nil || n < 1 {
-			return fmt.Errorf("--also %s: want GPU:N, such as l4:2", also)
+			return fmt.Errorf("--also %s: want GPU:N, such as l4:2", item)
 		}
 		if plan.Scenario.Model == "" {
-			return fmt.Errorf("--also %s: name the model and its GPU with --model and --gpu", also)
+			return fmt.Errorf("--also %s: name the model and its GPU with --model and --gpu", item)
 		}
 		s := o.s
 		s.GPU = gpu
 		other, err := plan.Vary(s)
 		if err != nil {
-			return fmt.Errorf("--also %s: %w", also, err)
+			return fmt.Errorf("--also %s: %w", item, err)
 		}
 		o.config.Kinds = append(o.config.Kinds, kind(other, n))
 	}

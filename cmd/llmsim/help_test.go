@@ -21,8 +21,8 @@ func TestHelpIsNotTooWide(t *testing.T) {
 
 func TestTheExamplesOfHelpParse(t *testing.T) {
 	examples := 0
-	for _, from := range command().Commands() {
-		text := strings.ReplaceAll(from.Example, "\\\n", " ")
+	for _, sub := range command().Commands() {
+		text := strings.ReplaceAll(sub.Example, "\\\n", " ")
 		for line := range strings.SplitSeq(text, "\n") {
 			line, _, _ = strings.Cut(strings.TrimSpace(line), " #")
 			words := strings.Fields(strings.ReplaceAll(line, "'", ""))

@@ -24,7 +24,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	out := &checkedWriter{to: stdout}
+	out := &checkedWriter{w: stdout}
 	c := command()
 	c.SetArgs(args)
 	c.SetOut(out)

@@ -174,15 +174,15 @@ func writeLatencies(w io.Writer, r *sim.Result) {
 }
 
 func rangeOf(ends []*sim.Result) string {
-	between := func(of func(r *sim.Result) float64) string {
-		a, b := of(ends[0]), of(ends[1])
+	rangeText := func(quantity func(r *sim.Result) float64) string {
+		a, b := quantity(ends[0]), quantity(ends[1])
 		return digits(min(a, b)) + " to " + digits(max(a, b))
 	}
 	perSecond := func(r *sim.Result) float64 { return float64(r.Answered) / max(r.Seconds, 1e-9) }
 	return fmt.Sprintf("%s requests/s; p50 to the first token %s s, between tokens %s ms, end to end %s s",
-		between(perSecond), between(func(r *sim.Result) float64 { return r.TTFT.P50 }),
-		between(func(r *sim.Result) float64 { return 1000 * r.TPOT.P50 }),
-		between(func(r *sim.Result) float64 { return r.EndToEnd.P50 }))
+		rangeText(perSecond), rangeText(func(r *sim.Result) float64 { return r.TTFT.P50 }),
+		rangeText(func(r *sim.Result) float64 { return 1000 * r.TPOT.P50 }),
+		rangeText(func(r *sim.Result) float64 { return r.EndToEnd.P50 }))
 }
 
 func writeMemory(w io.Writer, system *sim.System, r *sim.Result) {

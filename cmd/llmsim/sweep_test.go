@@ -19,15 +19,15 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// short and long are sweeps of 12 jobs each. The jobs of short take little time. The jobs of long take so long that
-// a test can interrupt the sweep twice.
+// shortSweep and longSweep are sweeps of 12 jobs each. The jobs of shortSweep take little time. The jobs of longSweep
+// take so long that a test can interrupt the sweep twice.
 var (
-	short = strings.Fields("sweep --systems sosp,vllm-v1,orca-max --rates 1:2:1 --seeds 1-2 --duration 5")
-	long  = strings.Fields("sweep --systems vllm-v1 --rates 20:22:1 --seeds 1-4 --duration 120 --jobs 1")
+	shortSweep = strings.Fields("sweep --systems sosp,vllm-v1,orca-max --rates 1:2:1 --seeds 1-2 --duration 5")
+	longSweep  = strings.Fields("sweep --systems vllm-v1 --rates 20:22:1 --seeds 1-4 --duration 120 --jobs 1")
 )
 
-func with(args []string, more ...string) []string {
-	return append(append([]string{}, args...), more...)
+func withArgs(args []string, extra ...string) []string {
+	return append(append([]string{}, args...), extra...)
 }
 
 func tables(t *testing.T, dir string) map[string]string {
@@ -50,7 +50,7 @@ func finished(dir string) int {
 func TestASweepSaysWhatIsDone(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
-	status, stdout, stderr := llmsim(t, with(short, "-o", dir)...)
+	status, stdout, stderr := llmsim(t, withArgs(shortSweep, "-o", dir)...)
 	require.Zero(t, status, stderr)
 	require.Regexp(t, `^system +block +1/s +2/s +up to 0\.5 s/token\norca-max +16 `, stdout)
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
@@ -65,18 +65,18 @@ func TestASweepSaysWhatIsDone(t *testing.T) {
 	require.True(t, strings.HasPrefix(rows[12], "vllm-v1,16,2,2,,"), rows[12])
 
 	before := tables(t, dir)
-	status, again, stderr := llmsim(t, with(short, "-o", dir, "--jobs", "1")...)
+	status, again, stderr := llmsim(t, withArgs(shortSweep, "-o", dir, "--jobs", "1")...)
 	require.Zero(t, status, stderr)
 	require.Equal(t, stdout, again)
 	require.Regexp(t, `^12 of the 12 runs kept in .* were taken, 0 were added\n12 jobs: `, stderr)
 	require.Equal(t, before, tables(t, dir))
 }
 
-// stop starts the sweep long, sends it a signal when it has finished two more jobs, and returns its stderr.
+// stop starts longSweep, sends it a signal when it has finished two more jobs, and returns its stderr.
 func stop(t *testing.T, dir string, signal os.Signal) (stderr string) {
 	t.Helper()
 	before := finished(dir)
-	cmd := program(with(long, "-o", dir)...)
+	cmd := program(withArgs(longSweep, "-o", dir)...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	require.NoError(t, cmd.Start())
@@ -104,17 +104,17 @@ func TestAKilledSweepGoesOn(t *testing.T) {
 	require.NotContains(t, said, fmt.Sprintf("%d/12", n))
 	require.Contains(t, said, fmt.Sprintf("%d/12", n+1))
 	require.Contains(t, said, "llmsim: interrupted; finished runs are kept in "+dir+": the same command resumes\n")
-	status, _, stderr := llmsim(t, with(long, "-o", dir)...)
+	status, _, stderr := llmsim(t, withArgs(longSweep, "-o", dir)...)
 	require.Zero(t, status, stderr)
 	require.Len(t, sweepCSV(t, dir), 13)
 }
 
-// Ensure that a list of concurrencies prints a table without a folder. With more clients there must be more answers per
-// second.
+// Ensure that llmsim sweep with a list of concurrencies prints a table, without the option -o for a folder. With more
+// clients there must be more answers per second.
 func TestASweepOverConcurrenciesIsATable(t *testing.T) {
 	t.Parallel()
 	args := strings.Fields("sweep --model llama-3-8b --gpu a100-80gb --input-len 64 --output-len 16 --requests 40")
-	status, stdout, stderr := llmsim(t, with(args, "--max-concurrency", "4,1,2")...)
+	status, stdout, stderr := llmsim(t, withArgs(args, "--max-concurrency", "4,1,2")...)
 	require.Zero(t, status, stderr)
 	rows := strings.Split(stdout, "\n")
 	require.Regexp(t, `^system +block +clients +requests/s +tokens/s of answers +first token p50, p95, p99 +per `,
@@ -135,8 +135,8 @@ func TestASweepOverConcurrenciesIsATable(t *testing.T) {
 func TestARowOfConcurrenciesHasItsRange(t *testing.T) {
 	t.Parallel()
 	args := strings.Fields("--input-len 64 --output-len 16 --requests 20 --max-concurrency 2")
-	model := with(args, "--model", "llama-3-8b", "--gpu", "a100-80gb")
-	status, stdout, stderr := llmsim(t, with([]string{"run", "--rate", "inf", "--seed", "1", "--json"}, model...)...)
+	model := withArgs(args, "--model", "llama-3-8b", "--gpu", "a100-80gb")
+	status, stdout, stderr := llmsim(t, withArgs([]string{"run", "--rate", "inf", "--seed", "1", "--json"}, model...)...)
 	require.Zero(t, status, stderr)
 	var run struct {
 		Result *sim.Result
@@ -147,7 +147,7 @@ func TestARowOfConcurrenciesHasItsRange(t *testing.T) {
 	fast, slow := run.Range[0], run.Range[1]
 
 	dir := filepath.Join(t.TempDir(), "out")
-	status, stdout, stderr = llmsim(t, with([]string{"sweep", "-o", dir}, model...)...)
+	status, stdout, stderr = llmsim(t, withArgs([]string{"sweep", "-o", dir}, model...)...)
 	require.Zero(t, status, stderr)
 	rate := func(n int, r *sim.Result) float64 { return float64(n) / r.Seconds }
 	for _, cell := range []string{
@@ -177,7 +177,7 @@ func TestARowOfConcurrenciesHasItsRange(t *testing.T) {
 	}
 
 	dir = filepath.Join(t.TempDir(), "out")
-	status, stdout, stderr = llmsim(t, with([]string{"sweep", "--setup", "llama-3-8b", "-o", dir}, args...)...)
+	status, stdout, stderr = llmsim(t, withArgs([]string{"sweep", "--setup", "llama-3-8b", "-o", dir}, args...)...)
 	require.Zero(t, status, stderr)
 	require.NotContains(t, stdout, "(")
 	head = sweepCSV(t, dir)[0]
@@ -196,10 +196,10 @@ func sweepCSV(t *testing.T, dir string) [][]string {
 
 // Ensure that each rate of a trace is run only once: its requests are the same under all seeds.
 func TestATraceHasOneSeed(t *testing.T) {
-	rows := func(more ...string) int {
+	rows := func(extra ...string) int {
 		dir := filepath.Join(t.TempDir(), "out")
 		args := append([]string{"sweep", "--trace", "testdata/bursts.csv", "--setup", "llama-3-8b", "--systems", "sosp",
-			"--rates", "1,2", "-o", dir}, more...)
+			"--rates", "1,2", "-o", dir}, extra...)
 		status, _, stderr := llmsim(t, args...)
 		require.Zero(t, status, stderr)
 		text, err := os.ReadFile(filepath.Join(dir, "sweep.csv"))

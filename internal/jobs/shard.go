@@ -15,9 +15,9 @@ var ErrShard = errors.New("not a shard")
 
 // ParseShard parses "i/n", with i from 1 to n.
 func ParseShard(text string) (Shard, error) {
-	index, of, found := strings.Cut(text, "/")
+	index, count, found := strings.Cut(text, "/")
 	i, err1 := strconv.Atoi(index)
-	n, err2 := strconv.Atoi(of)
+	n, err2 := strconv.Atoi(count)
 	if found && err1 == nil && err2 == nil && i == 0 && n > 0 {
 		return Shard{}, fmt.Errorf("%w: %q: shards count from 1: in a job array from 0, pass its index + 1, or shard %d/%d "+
 			"is left out", ErrShard, text, n, n)

@@ -13,7 +13,7 @@ import (
 // elsewhere it writes a new line every ten seconds. It is not safe for concurrent use.
 type Progress struct {
 	w       io.Writer
-	what    string
+	units   string
 	rewrite bool          // one line, which is rewritten
 	period  time.Duration // least time between two lines
 	last    time.Time
@@ -22,9 +22,9 @@ type Progress struct {
 // NewProgress returns the progress of work that is counted in the given units. Their name is in the plural.
 func NewProgress(units string) *Progress {
 	if StderrIsTerminal() {
-		return &Progress{w: os.Stderr, what: units, rewrite: true, period: 100 * time.Millisecond}
+		return &Progress{w: os.Stderr, units: units, rewrite: true, period: 100 * time.Millisecond}
 	}
-	return &Progress{w: os.Stderr, what: units, period: 10 * time.Second, last: time.Now()}
+	return &Progress{w: os.Stderr, units: units, period: 10 * time.Second, last: time.Now()}
 }
 
 // StderrIsTerminal reports whether standard error is a terminal.
@@ -37,9 +37,9 @@ func (p *Progress) Show(done, total int) {
 		return
 	}
 	if p.rewrite {
-		fmt.Fprintf(p.w, "\r\x1b[K%d of %d %s (%d%%)", done, total, p.what, 100*done/max(total, 1))
+		fmt.Fprintf(p.w, "\r\x1b[K%d of %d %s (%d%%)", done, total, p.units, 100*done/max(total, 1))
 	} else if done < total {
-		fmt.Fprintf(p.w, "%d of %d %s so far\n", done, total, p.what)
+		fmt.Fprintf(p.w, "%d of %d %s so far\n", done, total, p.units)
 	} else {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 
 func TestProgressWritesLinesWhereThereIsNoTerminal(t *testing.T) {
 	var all, none strings.Builder
-	for _, p := range []*Progress{{w: &all, what: "runs"}, {w: &none, what: "runs", period: time.Hour, last: time.Now()}} {
+	for _, p := range []*Progress{{w: &all, units: "runs"}, {w: &none, units: "runs", period: time.Hour, last: time.Now()}} {
 		p.Show(1, 3)
 		p.Show(2, 4)
 		p.Show(4, 4)
@@ -22,7 +22,7 @@ func TestProgressWritesLinesWhereThereIsNoTerminal(t *testing.T) {
 
 func TestProgressRewritesOneLineOfATerminal(t *testing.T) {
 	var b strings.Builder
-	p := &Progress{w: &b, what: "runs", rewrite: true}
+	p := &Progress{w: &b, units: "runs", rewrite: true}
 	p.Clear()
 	require.Empty(t, b.String(), "nothing to clear")
 	p.Show(1, 1)

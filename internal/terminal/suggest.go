@@ -37,10 +37,10 @@ func SuggestFlag(c *cobra.Command, err error) error {
 // Nearest returns the name that is most similar to the given name. It returns "" if all names differ by more than
 // two letters.
 func Nearest(name string, names []string) string {
-	best, least := "", 3
+	best, leastEdits := "", 3
 	for _, other := range names {
-		if d := distance(name, other); d < least {
-			best, least = other, d
+		if d := distance(name, other); d < leastEdits {
+			best, leastEdits = other, d
 		}
 	}
 	return best

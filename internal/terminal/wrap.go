@@ -10,8 +10,8 @@ import (
 // Columns is the width of the text that commands print.
 const Columns = 100
 
-// Wrap breaks a text at its spaces into lines that fit on the terminal if each begins after indent columns. A word
-// that is too long gets its own line.
+// Wrap breaks a text at its spaces into lines. The caller prints indent columns before each line, and a line together
+// with these columns is at most Columns wide. A word that is too long gets its own line.
 func Wrap(text string, indent int) []string {
 	var all []string
 	line := ""

@@ -25,9 +25,9 @@ const moment = 10 * time.Millisecond
 // patience is how long a test waits for a page to show something. It is generous, because no test measures speed.
 const patience = 10 * time.Minute
 
-func open(t *testing.T, in context.Context, r *view.Recording, l browsertest.Look) context.Context {
+func open(t *testing.T, parent context.Context, r *view.Recording, l browsertest.Look) context.Context {
 	t.Helper()
-	return browsertest.Open(t, in, pageOf(t, view.Alone(r)), l)
+	return browsertest.Open(t, parent, pageOf(t, view.Alone(r)), l)
 }
 
 func press(t *testing.T, x context.Context, keys ...string) {
@@ -42,7 +42,7 @@ func click(t *testing.T, x context.Context, selector string) {
 	require.NoError(t, chromedp.Do(x, chromedp.Click(chromedp.CSS(selector))))
 }
 
-func at(t *testing.T, x context.Context) string {
+func stepOf(t *testing.T, x context.Context) string {
 	t.Helper()
 	return browsertest.Evaluate[string](t, x, `document.documentElement.dataset.step`)
 }
@@ -80,13 +80,13 @@ func goTo(t *testing.T, x context.Context, step int) {
 	t.Helper()
 	press(t, x, kb.Escape)
 	browsertest.Evaluate[bool](t, x, fmt.Sprintf(`(document.activeElement.blur(), history.replaceState(null, '', '#step=%d'), dispatchEvent(new HashChangeEvent('hashchange')))`, step))
-	require.Equal(t, strconv.Itoa(step), at(t, x))
+	require.Equal(t, strconv.Itoa(step), stepOf(t, x))
 }
 
 func TestAStoryCanBeReadPointedAtPlayedAndPrinted(t *testing.T) {
-	in := browsertest.Start(t)
+	browser := browsertest.Start(t)
 	r := story(t, "copy-on-write")
-	x := open(t, in, r, browsertest.Look{Width: desktop})
+	x := open(t, browser, r, browsertest.Look{Width: desktop})
 	tests := []struct {
 		name  string
 		holds func(*testing.T, context.Context, *view.Recording)
@@ -105,13 +105,13 @@ func TestAStoryCanBeReadPointedAtPlayedAndPrinted(t *testing.T) {
 
 // Ensure that records of any size are shown. A long one is cut, and its title has all digits.
 func TestLargeRecordsAreShown(t *testing.T) {
-	in := browsertest.Start(t)
+	browser := browsertest.Start(t)
 	r, err := view.Course(strings.NewReader("init e0 128\ncreate e0 1 1\nappend e0 1 5000000\nappend e0 1 -2147483647\nappend e0 1 12345\n"))
 	require.NoError(t, err)
-	x := open(t, in, r, browsertest.Look{Width: desktop})
+	x := open(t, browser, r, browsertest.Look{Width: desktop})
 	goTo(t, x, 4)
-	shown := func(what string) []string {
-		return browsertest.Evaluate[[]string](t, x, fmt.Sprintf(`[...document.querySelectorAll('#gpu .records i.set')].map(e => e.%s)`, what))
+	shown := func(property string) []string {
+		return browsertest.Evaluate[[]string](t, x, fmt.Sprintf(`[...document.querySelectorAll('#gpu .records i.set')].map(e => e.%s)`, property))
 	}
 	require.Equal(t, []string{"·", "…0000", "…3647", "12345"}, shown("textContent"))
 	require.Equal(t, []string{"", "5000000", "-2147483647", ""}, shown("title"))
@@ -123,8 +123,8 @@ func copyOnWriteIsSeen(t *testing.T, x context.Context, r *view.Recording) {
 	step := copyStep(t, r)
 	pair := r.Frames[step].Copies[0]
 	goTo(t, x, step-1)
-	cell := func(id int32, what string) string {
-		return browsertest.Evaluate[string](t, x, fmt.Sprintf(`String(document.querySelector('#gpu [data-block="%d"]')%s)`, id, what))
+	cell := func(id int32, expr string) string {
+		return browsertest.Evaluate[string](t, x, fmt.Sprintf(`String(document.querySelector('#gpu [data-block="%d"]')%s)`, id, expr))
 	}
 	require.Equal(t, "shared", cell(pair.Src, ".dataset.state"))
 	require.Equal(t, "free", cell(pair.Dst, ".dataset.state"))
@@ -148,33 +148,33 @@ func copyOnWriteIsSeen(t *testing.T, x context.Context, r *view.Recording) {
 }
 
 func TestTheButtonsStepThroughTheFrames(t *testing.T) {
-	in := browsertest.Start(t)
+	browser := browsertest.Start(t)
 	r := story(t, "copy-on-write")
 	end := strconv.Itoa(len(r.Frames) - 1)
-	x := open(t, in, r, browsertest.Look{Width: desktop, Fragment: "step=12"})
-	require.Equal(t, "12", at(t, x), "the fragment names the step")
-	for _, s := range []struct{ key, to string }{
+	x := open(t, browser, r, browsertest.Look{Width: desktop, Fragment: "step=12"})
+	require.Equal(t, "12", stepOf(t, x), "the fragment names the step")
+	for _, s := range []struct{ key, want string }{
 		{kb.ArrowRight, "13"}, {kb.ArrowLeft, "12"}, {".", "13"}, {",", "12"}, {kb.PageDown, end}, {kb.PageUp, strconv.Itoa(len(r.Frames) - 11)},
 		{kb.Home, "0"}, {kb.ArrowLeft, "0"}, {kb.End, end}, {kb.ArrowRight, end},
 	} {
 		press(t, x, s.key)
-		require.Equal(t, s.to, at(t, x), "after %q", s.key)
-		require.Equal(t, s.to, browsertest.Evaluate[string](t, x, `document.getElementById('slider').value`))
+		require.Equal(t, s.want, stepOf(t, x), "after %q", s.key)
+		require.Equal(t, s.want, browsertest.Evaluate[string](t, x, `document.getElementById('slider').value`))
 	}
 	require.Eventually(t, func() bool { return browsertest.Evaluate[string](t, x, `location.hash`) == "#step="+end }, patience, 10*time.Millisecond, "the address names the step")
-	for _, s := range []struct{ button, to string }{{"#first", "0"}, {"#next", "1"}, {"#next", "2"}, {"#back", "1"}, {"#last", end}} {
+	for _, s := range []struct{ button, want string }{{"#first", "0"}, {"#next", "1"}, {"#next", "2"}, {"#back", "1"}, {"#last", end}} {
 		click(t, x, s.button)
-		require.Equal(t, s.to, at(t, x), "after %s", s.button)
+		require.Equal(t, s.want, stepOf(t, x), "after %s", s.button)
 	}
 	require.True(t, browsertest.Evaluate[bool](t, x, `document.getElementById('next').disabled`))
 	require.True(t, browsertest.Evaluate[bool](t, x, `(location.hash = '#step=5', true)`))
-	require.Eventually(t, func() bool { return at(t, x) == "5" }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return stepOf(t, x) == "5" }, patience, 10*time.Millisecond)
 
 	require.True(t, browsertest.Evaluate[bool](t, x, `(document.getElementById('slider').focus(), true)`))
 	press(t, x, kb.ArrowRight)
-	require.Equal(t, "6", at(t, x), "the slider moves by one")
+	require.Equal(t, "6", stepOf(t, x), "the slider moves by one")
 	press(t, x, kb.Home)
-	require.Equal(t, "0", at(t, x))
+	require.Equal(t, "0", stepOf(t, x))
 	require.Contains(t, browsertest.Evaluate[string](t, x, `document.getElementById('slider').getAttribute('aria-valuetext')`), "step 0 of "+end+": e0 = llm_init(pool, 512)")
 }
 
@@ -185,14 +185,14 @@ func playingMovesThroughTheFrames(t *testing.T, x context.Context, r *view.Recor
 	require.Equal(t, "polite", browsertest.Evaluate[string](t, x, live))
 	press(t, x, " ")
 	require.Equal(t, "off", browsertest.Evaluate[string](t, x, live), "nobody wants ten sentences a second read out")
-	require.Eventually(t, func() bool { return at(t, x) != "0" }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return stepOf(t, x) != "0" }, patience, 10*time.Millisecond)
 	press(t, x, " ")
-	stopped := at(t, x)
+	stopped := stepOf(t, x)
 	require.Equal(t, "▶ Play", browsertest.Evaluate[string](t, x, `document.getElementById('play').textContent`))
 	time.Sleep(300 * time.Millisecond) // three steps, if it went on
-	require.Equal(t, stopped, at(t, x))
+	require.Equal(t, stopped, stepOf(t, x))
 	click(t, x, "#play")
-	require.Eventually(t, func() bool { return at(t, x) == strconv.Itoa(len(r.Frames)-1) }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return stepOf(t, x) == strconv.Itoa(len(r.Frames)-1) }, patience, 20*time.Millisecond)
 	require.Equal(t, "▶ Play", browsertest.Evaluate[string](t, x, `document.getElementById('play').textContent`), "it stops at the end")
 }
 
@@ -244,12 +244,12 @@ func keysGoAmongBlocks(t *testing.T, x context.Context, _ *view.Recording) {
 	require.Contains(t, browsertest.Evaluate[string](t, x, `document.getElementById('details').innerText`), "Block 0 – shared")
 	press(t, x, kb.ArrowRight, kb.ArrowRight)
 	require.Equal(t, "2", browsertest.Evaluate[string](t, x, focused))
-	require.Equal(t, "4", at(t, x), "arrows go from block to block here")
-	across := browsertest.Evaluate[int](t, x, `getComputedStyle(document.getElementById('gpu')).gridTemplateColumns.split(' ').length`)
+	require.Equal(t, "4", stepOf(t, x), "arrows go from block to block here")
+	columns := browsertest.Evaluate[int](t, x, `getComputedStyle(document.getElementById('gpu')).gridTemplateColumns.split(' ').length`)
 	press(t, x, kb.ArrowDown)
-	require.Equal(t, strconv.Itoa(2+across), browsertest.Evaluate[string](t, x, focused))
+	require.Equal(t, strconv.Itoa(2+columns), browsertest.Evaluate[string](t, x, focused))
 	press(t, x, kb.ArrowUp, kb.Enter, ".")
-	require.Equal(t, "5", at(t, x))
+	require.Equal(t, "5", stepOf(t, x))
 	require.Equal(t, "2", browsertest.Evaluate[string](t, x, `document.querySelector('.cell[aria-selected]').dataset.block`), "kept from step to step")
 	require.Equal(t, "Block 2: in use by 1, 9 of 16 slots", browsertest.Evaluate[string](t, x, `document.activeElement.getAttribute('aria-label')`))
 	press(t, x, kb.Tab)

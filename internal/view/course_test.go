@@ -54,8 +54,8 @@ append e1 1 1`))
 	require.True(t, r.Frames[3].Refused)
 }
 
-// Ensure that every frame is consistent after any calls. Table entries explain every count of a block. Only shared
-// blocks are copied. A refused call changes nothing. Written records are in the pool.
+// Ensure that every frame is consistent after any calls. The count of a block must be the number of table entries that
+// name it. Only shared blocks may be copied. A refused call must change nothing. Written records must be in the pool.
 func TestEveryFrameOfTheCourseIsConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var text strings.Builder
@@ -100,41 +100,41 @@ func TestEveryFrameOfTheCourseIsConsistent(t *testing.T) {
 	})
 }
 
-func requireCall(t *rapid.T, op trace.Op, was, is *view.Frame) {
-	if is.Refused {
-		require.Equal(t, was.Sequences, is.Sequences)
-		require.Equal(t, was.Records, is.Records)
-		require.Empty(t, is.Copies)
+func requireCall(t *rapid.T, op trace.Op, before, after *view.Frame) {
+	if after.Refused {
+		require.Equal(t, before.Sequences, after.Sequences)
+		require.Equal(t, before.Records, after.Records)
+		require.Empty(t, after.Copies)
 		return
 	}
 	if op.Kind != trace.Append {
-		require.Empty(t, is.Copies)
+		require.Empty(t, after.Copies)
 		return
 	}
 	named := map[int32]int{}
-	for _, s := range was.Sequences {
+	for _, s := range before.Sequences {
 		for _, id := range s.Table {
 			named[id]++
 		}
 	}
-	for _, s := range is.Sequences {
+	for _, s := range after.Sequences {
 		if s.Request != int(op.A) {
 			continue
 		}
 		at := s.Tokens - 1
 		id := s.Table[at/course.KVPerBlock]
-		require.Equal(t, op.B, is.Records[int(id)*course.KVPerBlock+at%course.KVPerBlock])
-		before := block.None
-		for _, old := range was.Sequences {
+		require.Equal(t, op.B, after.Records[int(id)*course.KVPerBlock+at%course.KVPerBlock])
+		oldBlock := block.None
+		for _, old := range before.Sequences {
 			if old.Request == s.Request && at/course.KVPerBlock < len(old.Table) {
-				before = old.Table[at/course.KVPerBlock]
+				oldBlock = old.Table[at/course.KVPerBlock]
 			}
 		}
-		if before != block.None && named[before] > 1 {
-			require.Equal(t, []device.Pair{{Src: before, Dst: id}}, is.Copies)
-			require.Contains(t, is.Said[0], "copy-on-write")
+		if oldBlock != block.None && named[oldBlock] > 1 {
+			require.Equal(t, []device.Pair{{Src: oldBlock, Dst: id}}, after.Copies)
+			require.Contains(t, after.Said[0], "copy-on-write")
 		} else {
-			require.Empty(t, is.Copies)
+			require.Empty(t, after.Copies)
 		}
 	}
 }

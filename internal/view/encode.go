@@ -139,7 +139,9 @@ func (p *packer) add(after *Frame) {
 	p.before = *after
 }
 
-// sequences adds to d the sequences with one token more, those with another change, and those that no longer exist.
+// sequences adds to d how the sequences have changed since the last frame. d.Grown has the sequences whose only change
+// is one more token. d.Changed has the new sequences and those that have changed in another way. d.Gone has the
+// sequences that no longer exist.
 func (p *packer) sequences(d *delta, after *Frame) {
 	next := map[int]*Sequence{}
 	for j := range after.Sequences {
@@ -170,8 +172,8 @@ func change(name int, old, s *Sequence) entry {
 	if old != nil {
 		before = old.Table
 	}
-	front, back, between := difference(before, s.Table)
-	return ints(entry{name, s.Tokens, deviceIndex(s.CPU), front, back}, between)
+	prefix, suffix, inserted := difference(before, s.Table)
+	return ints(entry{name, s.Tokens, deviceIndex(s.CPU), prefix, suffix}, inserted)
 }
 
 // written lists the records that have changed, each with its position. If the size of the pool has changed, it lists
@@ -202,27 +204,27 @@ func splice[T int | int32](before, after []T) []int {
 	if slices.Equal(before, after) {
 		return nil
 	}
-	front, back, between := difference(before, after)
-	return ints([]int{front, back}, between)
+	prefix, suffix, inserted := difference(before, after)
+	return ints([]int{prefix, suffix}, inserted)
 }
 
-func ints[T int | int32](to []int, from []T) []int {
-	for _, v := range from {
-		to = append(to, int(v))
+func ints[T int | int32](dst []int, src []T) []int {
+	for _, v := range src {
+		dst = append(dst, int(v))
 	}
-	return to
+	return dst
 }
 
-// difference compares two lists. front entries at the beginning of before and back entries at its end are kept, and
-// between has the new entries between them.
-func difference[T int | int32](before, after []T) (front, back int, between []T) {
-	for front < len(before) && front < len(after) && before[front] == after[front] {
-		front++
+// difference returns how after differs from before. The first prefix entries and the last suffix entries of both lists
+// are equal. inserted has the entries of after between them.
+func difference[T int | int32](before, after []T) (prefix, suffix int, inserted []T) {
+	for prefix < len(before) && prefix < len(after) && before[prefix] == after[prefix] {
+		prefix++
 	}
-	for back < len(before)-front && back < len(after)-front && before[len(before)-1-back] == after[len(after)-1-back] {
-		back++
+	for suffix < len(before)-prefix && suffix < len(after)-prefix && before[len(before)-1-suffix] == after[len(after)-1-suffix] {
+		suffix++
 	}
-	return front, back, after[front : len(after)-back]
+	return prefix, suffix, after[prefix : len(after)-suffix]
 }
 
 func flat(pairs []device.Pair) []int {

@@ -94,8 +94,9 @@ func byAge(r *view.Recording, step int) []grouped {
 	return append(all, grouped{"free", indexes(used)})
 }
 
-// Ensure that the blocks of a large pool can be grouped by request and by age. The groups must follow a change of the
-// step and fit on a phone. The arrow keys must follow the order on the page. A small pool has no groups.
+// Ensure that the blocks of a large pool can be grouped by request and by age. The groups must be updated when the page
+// shows another step, and must fit on a phone. The arrow keys must move in the order of the blocks on the page. A small
+// pool has no groups.
 func TestALargePoolGroupsByRequestAndByAge(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "paged", "preemption")
 	r := x.scenes["paged"].Recordings[0]

@@ -73,7 +73,7 @@ func (l *Live) Write(w io.Writer, source string) error {
 	return write(w, []*Scene{Alone(&r)}, &liveness{Source: source, First: first})
 }
 
-// A liveness has what the script of a live page needs in addition to the recording.
+// A liveness tells the script of a live page how to get new frames.
 type liveness struct {
 	Source string `json:"source"`
 	First  int    `json:"first"` // number of the first frame
@@ -108,9 +108,9 @@ func (l *Live) Since(ctx context.Context, number int) ([]byte, error) {
 	}
 }
 
-// Describe returns sentences about what happened between the frames before and after: what the scheduler did, and
-// which requests finished. again has the requests that had lost their blocks earlier.
-func (r *Recording) Describe(before, after *Frame, it *serve.Iteration, finished []int, again map[int]bool) []string {
-	w := words{before: before, after: after, block: r.BlockSize, again: again}
-	return w.all(it, finished)
+// Describe returns sentences about what happened between the frames before and after: what the scheduler did, and which
+// requests finished. wasPreempted has the requests that had lost their blocks before iter.
+func (r *Recording) Describe(before, after *Frame, iter *serve.Iteration, finished []int, wasPreempted map[int]bool) []string {
+	w := words{before: before, after: after, block: r.BlockSize, wasPreempted: wasPreempted}
+	return w.sentences(iter, finished)
 }

@@ -60,11 +60,11 @@ func TestDescribeTellsWhatStepsDid(t *testing.T) {
 	r := view.Recording{BlockSize: 4, NumGPUBlocks: 8}
 	one := view.Frame{Sequences: []view.Sequence{{Request: 1, Tokens: 4, Table: []int32{3}}}}
 	tests := []struct {
-		name    string
-		was, is view.Frame
-		it      serve.Iteration
-		left    []int
-		want    string
+		name          string
+		before, after view.Frame
+		it            serve.Iteration
+		left          []int
+		want          string
 	}{
 		{"admitted", view.Frame{}, one, serve.Iteration{Prefills: []serve.Prefill{{ID: 1, Tokens: 4, Cached: 2}}}, nil,
 			"Admits request 1: 4 tokens of its prompt → block 3; 2 tokens are in the cache already."},
@@ -75,7 +75,7 @@ func TestDescribeTellsWhatStepsDid(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			require.Equal(t, test.want, strings.Join(r.Describe(&test.was, &test.is, &test.it, test.left, nil), " "))
+			require.Equal(t, test.want, strings.Join(r.Describe(&test.before, &test.after, &test.it, test.left, nil), " "))
 		})
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"llmmemory/internal/view"
 )
 
-// contrast is JavaScript. It lists the texts of a page with a contrast below 4.5 : 1 (WCAG, level AA). The background
-// of a block's text is a mixture of the request's colour and the page's colour, so the text must be readable on both
-// colours.
+// contrast is JavaScript. It lists the texts of a page with a contrast below 4.5 : 1 (WCAG, level AA). Behind the text
+// of a block, the colour may be anything between the request's colour and the page's colour. contrast therefore checks
+// this text on both colours.
 const contrast = `(root => {
   const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true })
   const known = {}, rgba = s => known[s] ||= read(s), read = s => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = s; canvas.fillRect(0, 0, 1, 1); const d = canvas.getImageData(0, 0, 1, 1).data; return [d[0], d[1], d[2], d[3] / 255] }
@@ -77,8 +77,8 @@ func TestThePageFitsPhoneAndDeskInLightAndDark(t *testing.T) {
 
 // Ensure that blocks in different states differ in text, border or pattern, and not only in colour.
 func TestStatesDifferWithoutColour(t *testing.T) {
-	in := browsertest.Start(t)
-	x := open(t, in, recording(t, "cached"), browsertest.Look{Width: desktop})
+	browser := browsertest.Start(t)
+	x := open(t, browser, recording(t, "cached"), browsertest.Look{Width: desktop})
 	looks := browsertest.Evaluate[map[string]string](t, x, `(() => {
   const all = {}
   for (const c of document.querySelectorAll('#legend .cell')) {
@@ -104,15 +104,15 @@ func reducedMotionIsRespected(t *testing.T, x context.Context, r *view.Recording
 }
 
 func TestWithoutScriptsThePageIsNotEmpty(t *testing.T) {
-	in := browsertest.Start(t)
+	browser := browsertest.Start(t)
 	l := browsertest.Look{Width: phone, NoScript: true}
-	x := open(t, in, story(t, "copy-on-write"), l)
+	x := open(t, browser, story(t, "copy-on-write"), l)
 	text := browsertest.Evaluate[string](t, x, `document.body.innerText`)
 	require.Contains(t, text, "scripts are switched off")
 	require.Contains(t, text, "No sequence has blocks.")
 	require.NotContains(t, text, "Play")
 	browsertest.RequireFits(t, x, l)
-	y := open(t, in, recording(t, "paged"), l)
+	y := open(t, browser, recording(t, "paged"), l)
 	require.Regexp(t, `\d+\s+\d+\s+blocks? \d+`, browsertest.Evaluate[string](t, y, `document.body.innerText`))
 }
 
@@ -128,13 +128,13 @@ func thePagePrintsOnPaper(t *testing.T, x context.Context, _ *view.Recording) {
 const hostile = `</script><script>document.title="owned"</script><img src=x onerror="document.title='owned'">&amp;\u2028` + "\u2028'\"`${1}"
 
 func TestNoTextOfARecordingBecomesMarkup(t *testing.T) {
-	in := browsertest.Start(t)
+	browser := browsertest.Start(t)
 	r := &view.Recording{Title: hostile, System: hostile, Note: hostile, BlockSize: 4, NumGPUBlocks: 4, Frames: []view.Frame{
 		{Said: []string{hostile}, Call: hostile, Blocks: 4, Sequences: []view.Sequence{{Request: 1, Tokens: 5, Table: []int32{2, 0}}}},
 		{Said: []string{hostile, "},{"}, Blocks: 4, Copies: []device.Pair{{Src: 2, Dst: 3}}},
 	}}
 	for _, noScript := range []bool{false, true} {
-		x := open(t, in, r, browsertest.Look{Width: desktop, NoScript: noScript})
+		x := open(t, browser, r, browsertest.Look{Width: desktop, NoScript: noScript})
 		require.Equal(t, hostile+" – memory map", browsertest.Evaluate[string](t, x, `document.querySelector('title').textContent`))
 		require.Equal(t, hostile, browsertest.Evaluate[string](t, x, `document.querySelector('h1').textContent`))
 		require.Contains(t, browsertest.Evaluate[string](t, x, `document.body.innerText`), `onerror="document.title='owned'"`)

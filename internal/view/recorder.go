@@ -22,7 +22,7 @@ type Limits struct {
 type Recorder struct {
 	recording *Recording
 	limits    Limits
-	from      Tabler
+	tabler    Tabler
 	requests  map[int]*progress
 	pending   []string      // sentences for the next frame
 	copies    []device.Pair // made since the last frame
@@ -42,14 +42,14 @@ const maxSeqs = 1 << 10 // limits the search for the sequences of a request
 // size in r, and the Recorder appends frames to r. The error wraps ErrRecording if s does not expose its block tables
 // or the pool is too large.
 func NewRecorder(r *Recording, s serve.Scheduler, limits Limits) (*Recorder, error) {
-	from, err := tabler(s)
+	tables, err := tabler(s)
 	if err != nil {
 		return nil, err
 	}
 	if err := r.checkPool(); err != nil {
 		return nil, err
 	}
-	rec := &Recorder{recording: r, limits: limits, from: from, requests: map[int]*progress{}}
+	rec := &Recorder{recording: r, limits: limits, tabler: tables, requests: map[int]*progress{}}
 	if limits.From <= 0 {
 		rec.pending = []string{"The pool is empty."}
 		rec.keep(0, nil, nil, nil)
@@ -64,19 +64,19 @@ func (r *Recorder) Full() bool { return len(r.recording.Frames) >= r.limits.Fram
 var ErrFull = errors.New("the recording is full")
 
 // Observe records what an iteration did.
-func (r *Recorder) Observe(now float64, it *serve.Iteration) error {
+func (r *Recorder) Observe(now float64, iter *serve.Iteration) error {
 	if r.Full() {
 		return ErrFull
 	}
-	again := map[int]bool{}
-	for _, p := range it.Prefills {
+	wasPreempted := map[int]bool{}
+	for _, p := range iter.Prefills {
 		if q := r.requests[p.ID]; q != nil && q.preempted {
-			again[p.ID] = true
+			wasPreempted[p.ID] = true
 		}
 	}
-	r.follow(it)
+	r.follow(iter)
 	if r.keeps(now) {
-		r.keep(now, it, nil, again)
+		r.keep(now, iter, nil, wasPreempted)
 	}
 	return nil
 }
@@ -107,18 +107,18 @@ func (r *Recorder) keeps(now float64) bool {
 	return false
 }
 
-func (r *Recorder) follow(it *serve.Iteration) {
-	for _, id := range it.Ignored {
+func (r *Recorder) follow(iter *serve.Iteration) {
+	for _, id := range iter.Ignored {
 		delete(r.requests, id)
 	}
-	for _, p := range it.Preempted {
+	for _, p := range iter.Preempted {
 		r.request(p.ID).preempted = !p.Swapped
 	}
-	for _, p := range it.Prefills {
+	for _, p := range iter.Prefills {
 		q := r.request(p.ID)
 		q.tokens, q.seqs, q.preempted = p.Start+p.Tokens, p.Seqs, false
 	}
-	for _, d := range it.Decodes {
+	for _, d := range iter.Decodes {
 		q := r.request(d.ID)
 		q.tokens, q.seqs = d.Context, d.Seqs
 	}
@@ -131,30 +131,30 @@ func (r *Recorder) request(id int) *progress {
 	return r.requests[id]
 }
 
-// keep adds a frame with the current state. it is the iteration that led to this state, or nil. again has the
-// requests that had lost their blocks before the iteration.
-func (r *Recorder) keep(now float64, it *serve.Iteration, finished []int, again map[int]bool) {
+// keep adds a frame with the current state. iter is the iteration that led to this state, or nil if no iteration did.
+// wasPreempted has the requests that had lost their blocks before iter.
+func (r *Recorder) keep(now float64, iter *serve.Iteration, finished []int, wasPreempted map[int]bool) {
 	f, before := Frame{Now: now, Blocks: r.recording.NumGPUBlocks, Copies: r.copies}, &Frame{}
 	n := len(r.recording.Frames)
 	if n > 0 {
 		before = &r.recording.Frames[n-1]
 	}
-	f.Waiting, f.Running, f.Swapped = r.from.Queues()
+	f.Waiting, f.Running, f.Swapped = r.tabler.Queues()
 	f.Sequences = r.sequences(before, f.Swapped)
-	if it != nil {
-		f.SwapOut, f.SwapIn = slices.Clone(it.SwapOut), slices.Clone(it.SwapIn)
-		f.Copies = append(f.Copies, it.Copies...)
-		f.Hits = r.hits(it)
+	if iter != nil {
+		f.SwapOut, f.SwapIn = slices.Clone(iter.SwapOut), slices.Clone(iter.SwapIn)
+		f.Copies = append(f.Copies, iter.Copies...)
+		f.Hits = r.hits(iter)
 	}
-	if c, ok := r.from.(cacher); ok {
+	if c, ok := r.tabler.(cacher); ok {
 		f.Cached = slices.Clone(c.Cached())
 	}
-	if c, ok := r.from.(counter); ok {
+	if c, ok := r.tabler.(counter); ok {
 		gpu, cpu := c.Counts()
 		f.Counts = append(unexplained(gpu, f.Sequences, false), unexplained(cpu, f.Sequences, true)...)
 	}
-	w := words{before: before, after: &f, block: r.recording.BlockSize, again: again, first: n == 0}
-	f.Said = append(r.pending, w.all(it, finished)...)
+	w := words{before: before, after: &f, block: r.recording.BlockSize, wasPreempted: wasPreempted, first: n == 0}
+	f.Said = append(r.pending, w.sentences(iter, finished)...)
 	r.pending, r.copies = nil, nil
 	r.recording.Frames = append(r.recording.Frames, f)
 }
@@ -178,8 +178,9 @@ func (r *Recorder) sequences(before *Frame, swapped []int) []Sequence {
 	return all
 }
 
-// tables yields the block tables of a request, with the number of each sequence. When it has found a table for each
-// unfinished sequence, it sets q.numbers, so that the next call searches fewer numbers.
+// tables yields the block tables of a request, with the number of each sequence. It asks the scheduler for the table of
+// each possible number until it has found a table for each unfinished sequence. It then sets q.numbers to the number of
+// numbers that it has asked for. The next call does not ask for higher numbers.
 func (r *Recorder) tables(id int, q *progress) func(func(int, []int32) bool) {
 	return func(yield func(int, []int32) bool) {
 		end, found := maxSeqs, 0
@@ -187,7 +188,7 @@ func (r *Recorder) tables(id int, q *progress) func(func(int, []int32) bool) {
 			end = q.numbers
 		}
 		for number := 0; number < end && (q.numbers > 0 || found < q.seqs); number++ {
-			table := r.from.Table(id, number)
+			table := r.tabler.Table(id, number)
 			if len(table) == 0 {
 				if number == 0 && q.tokens == 0 {
 					return // the request waits
@@ -205,11 +206,11 @@ func (r *Recorder) tables(id int, q *progress) func(func(int, []int32) bool) {
 	}
 }
 
-func (r *Recorder) hits(it *serve.Iteration) []int32 {
+func (r *Recorder) hits(iter *serve.Iteration) []int32 {
 	var ids []int32
 	size := r.recording.BlockSize
-	for _, p := range it.Prefills {
-		table := r.from.Table(p.ID, 0)
+	for _, p := range iter.Prefills {
+		table := r.tabler.Table(p.ID, 0)
 		end := min(len(table), (p.Start+p.Cached+size-1)/size)
 		ids = append(ids, table[min(end, p.Start/size):end]...)
 	}

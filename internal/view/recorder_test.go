@@ -24,7 +24,7 @@ type watched struct {
 	t         *rapid.T
 	rec       *view.Recorder
 	recording *view.Recording
-	from      view.Tabler
+	tabler    view.Tabler
 	live      map[int]int // sequences, by request
 	tokens    map[int]int // with a slot, of each request that has run
 	now       float64
@@ -32,11 +32,11 @@ type watched struct {
 	seen      []string      // the frames, as they were when they were new
 }
 
-func watch(t *rapid.T, s serve.Scheduler, from view.Tabler, r *view.Recording) *watched {
+func watch(t *rapid.T, s serve.Scheduler, tabler view.Tabler, r *view.Recording) *watched {
 	rec, err := view.NewRecorder(r, s, view.Limits{Frames: math.MaxInt})
 	require.NoError(t, err)
 	require.Len(t, r.Frames, 1, "the empty pool")
-	return &watched{Scheduler: s, t: t, rec: rec, recording: r, from: from, live: map[int]int{}, tokens: map[int]int{}}
+	return &watched{Scheduler: s, t: t, rec: rec, recording: r, tabler: tabler, live: map[int]int{}, tokens: map[int]int{}}
 }
 
 func (w *watched) Add(r serve.Request) error {
@@ -86,13 +86,13 @@ func (w *watched) check() *view.Frame {
 	f := &w.recording.Frames[len(w.recording.Frames)-1]
 	require.Equal(w.t, w.now, f.Now)
 	require.NotEmpty(w.t, f.Said)
-	waiting, running, swapped := w.from.Queues()
+	waiting, running, swapped := w.tabler.Queues()
 	require.Equal(w.t, [][]int{waiting, running, swapped}, [][]int{f.Waiting, f.Running, f.Swapped})
 	var want []view.Sequence
 	used, logical := map[int32]bool{}, 0
 	for _, id := range slices.Sorted(maps.Keys(w.live)) {
 		for k := range w.live[id] {
-			table := w.from.Table(id, k)
+			table := w.tabler.Table(id, k)
 			if len(table) == 0 {
 				continue
 			}
@@ -126,8 +126,8 @@ func (w *watched) check() *view.Frame {
 // done checks that no frame has changed since it was recorded.
 func (w *watched) done() {
 	require.Len(w.t, w.recording.Frames, 1+len(w.seen))
-	for i, was := range w.seen {
-		require.Equal(w.t, was, fmt.Sprintf("%+v", w.recording.Frames[i+1]))
+	for i, first := range w.seen {
+		require.Equal(w.t, first, fmt.Sprintf("%+v", w.recording.Frames[i+1]))
 	}
 }
 

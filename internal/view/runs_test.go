@@ -18,7 +18,7 @@ type load struct {
 	requests       int // at any time
 	prompt, output int // tokens, the means
 	seqs           int // of a request, at most
-	same           int // tokens that the prompts of every third request share
+	sharedPrompt   int // tokens that the prompts of every third request share
 }
 
 func drive(t testing.TB, s serve.Scheduler, r *view.Recording, limits view.Limits, l load) *view.Recording {
@@ -35,7 +35,7 @@ func drive(t testing.TB, s serve.Scheduler, r *view.Recording, limits view.Limit
 			tokens := make([]int32, prompt+output)
 			for i := range tokens {
 				tokens[i] = int32(next)
-				if i < l.same {
+				if i < l.sharedPrompt {
 					tokens[i] = int32(-1 - next%3)
 				}
 			}

@@ -42,9 +42,9 @@ type clocked struct {
 	times []int
 }
 
-// beside gives all recordings the same times. Each gets a frame for every time at which any of them has a frame. If
+// alignTimes gives all recordings the same times. Each gets a frame for every time at which any of them has a frame. If
 // nothing happens in a recording at such a time, the new frame repeats the state before.
-func beside(all ...clocked) []*Recording {
+func alignTimes(all ...clocked) []*Recording {
 	var times []int
 	for _, c := range all {
 		times = append(times, c.times...)
@@ -62,14 +62,14 @@ func beside(all ...clocked) []*Recording {
 				next++
 				continue
 			}
-			r.Frames = append(r.Frames, still(c.Frames[max(0, next-1)]))
+			r.Frames = append(r.Frames, withoutEvents(c.Frames[max(0, next-1)]))
 		}
 		list = append(list, &r)
 	}
 	return list
 }
 
-func still(f Frame) Frame {
+func withoutEvents(f Frame) Frame {
 	f.Call, f.Said, f.Refused = "", nil, false
 	f.SwapOut, f.SwapIn, f.Copies, f.Hits = nil, nil, nil, nil
 	return f

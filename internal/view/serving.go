@@ -76,7 +76,7 @@ var servingStories = sync.OnceValue(func() (all []servingStory) {
 func (s *servingStory) play() (*Scene, error) {
 	var all []clocked
 	for i := range s.Systems {
-		c, err := s.under(&s.Systems[i])
+		c, err := s.runOn(&s.Systems[i])
 		if err != nil {
 			return nil, fmt.Errorf("story %s, %s: %w", s.Name, s.Systems[i].Name, err)
 		}
@@ -89,7 +89,7 @@ func (s *servingStory) play() (*Scene, error) {
 		}
 		all = append(all, c)
 	}
-	return &Scene{Name: s.Name, Title: s.Title, Note: s.Note, Recordings: beside(all...)}, nil
+	return &Scene{Name: s.Name, Title: s.Title, Note: s.Note, Recordings: alignTimes(all...)}, nil
 }
 
 func (s *servingStory) calls() (clocked, error) {
@@ -108,7 +108,7 @@ func (s *servingStory) calls() (clocked, error) {
 	return clocked{r, s.Homework}, nil
 }
 
-func (s *servingStory) under(system *storySystem) (clocked, error) {
+func (s *servingStory) runOn(system *storySystem) (clocked, error) {
 	scheduler, err := storySchedulers[system.Name]()
 	if err != nil {
 		return clocked{}, err

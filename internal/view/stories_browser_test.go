@@ -70,21 +70,21 @@ func TestStoriesCanBeFollowedAtBothWidths(t *testing.T) {
 				browsertest.Shoot(t, x.tab, fmt.Sprintf("story-%s-%d", name, width))
 				press(t, x.tab, kb.Escape)
 				require.Zero(t, browsertest.Evaluate[int](t, x.tab, `document.querySelectorAll('.lit, .names').length`))
-				require.True(t, browsertest.Evaluate[bool](t, x.tab, above("#title", "#gpu")), "the title stays")
-				require.Equal(t, width == desktop, browsertest.Evaluate[bool](t, x.tab, above("#about", "#gpu")),
+				require.True(t, browsertest.Evaluate[bool](t, x.tab, isAbove("#title", "#gpu")), "the title stays")
+				require.Equal(t, width == desktop, browsertest.Evaluate[bool](t, x.tab, isAbove("#about", "#gpu")),
 					"on a phone the map comes next")
 			})
 		}
 	}
 }
 
-func above(a, b string) string {
+func isAbove(a, b string) string {
 	return fmt.Sprintf(`document.querySelector(%q).getBoundingClientRect().top < document.querySelector(%q).getBoundingClientRect().top`,
 		a, b)
 }
 
-// Ensure that the page says so if its address names an unknown story. V1's null block is never given to a request, and
-// must not count as used.
+// Ensure that the page shows a message if its address names an unknown story. Ensure also that the null block of V1,
+// which no request ever gets, does not count as used.
 func TestAnUnknownStoryIsNamedAndTheNullBlockIsNotUsed(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "prefix-cache", "preemption")
 	said := func(address string) string {
@@ -146,18 +146,18 @@ func TestNextEventPassesOverWhatIsAlwaysTheSame(t *testing.T) {
 			require.Equal(t, events[2:], went)
 			require.True(t, browsertest.Evaluate[bool](t, x.tab, `document.getElementById('event').disabled`), "there is no other")
 			press(t, x.tab, "p")
-			require.Equal(t, events[len(events)-2], at(t, x.tab))
+			require.Equal(t, events[len(events)-2], stepOf(t, x.tab))
 			press(t, x.tab, kb.Home)
 			click(t, x.tab, "#event")
-			require.Equal(t, events[1], at(t, x.tab))
+			require.Equal(t, events[1], stepOf(t, x.tab))
 
 			click(t, x.tab, "#events summary")
 			listed := `[...document.querySelectorAll('#event-list button')].map(e => e.value)`
 			require.Eventually(t, func() bool { return len(browsertest.Evaluate[[]string](t, x.tab, listed)) > 0 }, patience, moment)
 			require.Equal(t, events, browsertest.Evaluate[[]string](t, x.tab, listed))
 			click(t, x.tab, fmt.Sprintf(`#event-list button[value="%s"]`, events[len(events)-1]))
-			require.Equal(t, events[len(events)-1], at(t, x.tab))
-			require.Equal(t, at(t, x.tab), browsertest.Evaluate[string](t, x.tab, `document.querySelector('#event-list [aria-current=step]').value`))
+			require.Equal(t, events[len(events)-1], stepOf(t, x.tab))
+			require.Equal(t, stepOf(t, x.tab), browsertest.Evaluate[string](t, x.tab, `document.querySelector('#event-list [aria-current=step]').value`))
 			click(t, x.tab, "#every")
 			require.Len(t, browsertest.Evaluate[[]string](t, x.tab, listed), len(s.Recordings[0].Frames))
 			click(t, x.tab, "#every")
@@ -167,20 +167,20 @@ func TestNextEventPassesOverWhatIsAlwaysTheSame(t *testing.T) {
 }
 
 func TestTheAddressNamesStoryBoardAndStep(t *testing.T) {
-	in := browsertest.Start(t)
+	browser := browsertest.Start(t)
 	scenes := []*view.Scene{scene(t, "copy-on-write"), scene(t, "preemption"), scene(t, "orca-beside-paged")}
-	x := browsertest.Open(t, in, pageOf(t, scenes...), browsertest.Look{Width: desktop, Fragment: "story=preemption&show=2&step=7"})
+	x := browsertest.Open(t, browser, pageOf(t, scenes...), browsertest.Look{Width: desktop, Fragment: "story=preemption&show=2&step=7"})
 	boards := `[...document.querySelectorAll('.board')].filter(e => e.checkVisibility()).map(e => e.querySelector('h2').textContent)`
-	require.Equal(t, "7", at(t, x))
+	require.Equal(t, "7", stepOf(t, x))
 	require.Equal(t, []string{"The homework's engine"}, browsertest.Evaluate[[]string](t, x, boards))
 	choose := func(id, value string) {
 		browsertest.Evaluate[bool](t, x, fmt.Sprintf(`(() => { const e = document.getElementById(%q); e.value = %q; return e.dispatchEvent(new Event('change')) })()`, id, value))
 	}
 	choose("which", "")
 	require.Equal(t, []string{"vLLM V1", "The homework's engine"}, browsertest.Evaluate[[]string](t, x, boards))
-	require.Equal(t, "7", at(t, x))
+	require.Equal(t, "7", stepOf(t, x))
 	choose("story", "2")
-	require.Equal(t, "0", at(t, x), "a story begins at its beginning")
+	require.Equal(t, "0", stepOf(t, x), "a story begins at its beginning")
 	require.Equal(t, []string{"Orca (Max)", "vLLM (SOSP '23)"}, browsertest.Evaluate[[]string](t, x, boards))
 	require.Equal(t, "Five requests, reserved and paged – memory map", browsertest.Evaluate[string](t, x, `document.title`))
 	choose("which", "1")
@@ -189,15 +189,15 @@ func TestTheAddressNamesStoryBoardAndStep(t *testing.T) {
 		return browsertest.Evaluate[string](t, x, `location.hash`) == "#story=orca-beside-paged&show=1&step=1"
 	}, patience, moment)
 	require.True(t, browsertest.Evaluate[bool](t, x, `(location.hash = '#story=copy-on-write&step=5', true)`))
-	require.Eventually(t, func() bool { return at(t, x) == "5" }, patience, moment)
+	require.Eventually(t, func() bool { return stepOf(t, x) == "5" }, patience, moment)
 	require.Len(t, browsertest.Evaluate[[]string](t, x, boards), 1)
 }
 
-// oldOf returns the slots of a block that are not filled but still have old content, as ranges [from, to, owner]. The
-// first filled slots are in use. writer has the last writer of each slot.
-func oldOf(writer []string, filled int) [][3]string {
+// oldOf returns the slots of a block that still have old content, as ranges [start, end, owner]. Slots below numFilled
+// are in use and have new content. writer has the last writer of each slot.
+func oldOf(writer []string, numFilled int) [][3]string {
 	var list [][3]string
-	for slot := filled; slot < len(writer); slot++ {
+	for slot := numFilled; slot < len(writer); slot++ {
 		if writer[slot] == "" {
 			continue
 		}
@@ -235,9 +235,9 @@ func TestWhatABlockHeldBeforeIsFaintUntilItIsOverwritten(t *testing.T) {
 			for id := range want {
 				var parts []string
 				for _, o := range oldOf(writer[id], filled[id]) {
-					from, _ := strconv.Atoi(o[0])
-					to, _ := strconv.Atoi(o[1])
-					parts = append(parts, fmt.Sprintf("%d %d", 100*from/r.BlockSize, 100*(to-from)/r.BlockSize))
+					start, _ := strconv.Atoi(o[0])
+					end, _ := strconv.Atoi(o[1])
+					parts = append(parts, fmt.Sprintf("%d %d", 100*start/r.BlockSize, 100*(end-start)/r.BlockSize))
 					if filled[id] > 0 {
 						partly++
 					}
@@ -248,14 +248,14 @@ func TestWhatABlockHeldBeforeIsFaintUntilItIsOverwritten(t *testing.T) {
 			press(t, x.tab, kb.ArrowRight)
 		}
 		require.Positive(t, partly, "a block that is partly overwritten is among them")
-		require.Equal(t, strconv.Itoa(last), at(t, x.tab))
-		whose := browsertest.Evaluate[[]string](t, x.tab, `[...document.querySelectorAll('#gpu .cell')].map(c => c.querySelector('small') ? c.querySelector('small').textContent : '')`)
-		for id := range whose {
+		require.Equal(t, strconv.Itoa(last), stepOf(t, x.tab))
+		owners := browsertest.Evaluate[[]string](t, x.tab, `[...document.querySelectorAll('#gpu .cell')].map(c => c.querySelector('small') ? c.querySelector('small').textContent : '')`)
+		for id := range owners {
 			want := strings.Join(slices.Compact(slices.DeleteFunc(slices.Clone(writer[id]), func(s string) bool { return s == "" })), ", ")
 			if want != "" {
 				want = "was req " + want
 			}
-			require.Equal(t, want, whose[id], "%s: a free block says whose it was", name)
+			require.Equal(t, want, owners[id], "%s: a free block says whose it was", name)
 		}
 		press(t, x.tab, kb.Home)
 		require.Zero(t, browsertest.Evaluate[int](t, x.tab, `document.querySelectorAll('#gpu .cell[data-was]').length`), "nothing was there at the beginning")

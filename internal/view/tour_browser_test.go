@@ -25,7 +25,7 @@ type tour struct {
 
 func newTour(t *testing.T, l browsertest.Look, names ...string) *tour {
 	t.Helper()
-	in := browsertest.Start(t)
+	browser := browsertest.Start(t)
 	x := &tour{scenes: map[string]*view.Scene{}}
 	var scenes []*view.Scene
 	for _, name := range names {
@@ -33,7 +33,7 @@ func newTour(t *testing.T, l browsertest.Look, names ...string) *tour {
 		x.scenes[name] = s
 		scenes = append(scenes, s)
 	}
-	x.tab = browsertest.Open(t, in, pageOf(t, scenes...), l)
+	x.tab = browsertest.Open(t, browser, pageOf(t, scenes...), l)
 	return x
 }
 
@@ -51,18 +51,18 @@ func scene(t *testing.T, name string) *view.Scene {
 func pageOf(t *testing.T, scenes ...*view.Scene) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "page.html")
-	to, err := os.Create(file)
+	out, err := os.Create(file)
 	require.NoError(t, err)
-	require.NoError(t, view.Write(to, scenes...))
-	require.NoError(t, to.Close())
+	require.NoError(t, view.Write(out, scenes...))
+	require.NoError(t, out.Close())
 	return file
 }
 
 func (x *tour) visit(t *testing.T, scene string, step int) {
 	t.Helper()
-	to := fmt.Sprintf("#story=%s&step=%d", scene, step)
-	browsertest.Evaluate[bool](t, x.tab, fmt.Sprintf(`(history.replaceState(null, '', %q), dispatchEvent(new HashChangeEvent('hashchange')))`, to))
-	require.Equal(t, strconv.Itoa(step), at(t, x.tab))
+	fragment := fmt.Sprintf("#story=%s&step=%d", scene, step)
+	browsertest.Evaluate[bool](t, x.tab, fmt.Sprintf(`(history.replaceState(null, '', %q), dispatchEvent(new HashChangeEvent('hashchange')))`, fragment))
+	require.Equal(t, strconv.Itoa(step), stepOf(t, x.tab))
 }
 
 // A shownFrame is what the page shows of a frame: for each block its count, filled slots and owners; for each sequence

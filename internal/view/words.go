@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-func (f *Frame) of(request int) (all []*Sequence) {
+func (f *Frame) sequencesOf(request int) (all []*Sequence) {
 	for i := range f.Sequences {
 		if s := &f.Sequences[i]; s.Request == request {
 			all = append(all, s)
@@ -34,7 +34,7 @@ func (f *Frame) sequence(request, number int) *Sequence {
 func (f *Frame) blocksOf(request int) []int32 {
 	var all []int32
 	seen := map[int32]bool{block.None: true}
-	for _, q := range f.of(request) {
+	for _, q := range f.sequencesOf(request) {
 		for _, id := range q.Table {
 			if !seen[id] {
 				seen[id] = true
@@ -61,15 +61,16 @@ func (f *Frame) used(cpu bool) map[int32]int {
 type words struct {
 	before, after *Frame
 	block         int          // block size in tokens
-	again         map[int]bool // requests that had lost their blocks
+	wasPreempted  map[int]bool // requests that had lost their blocks before the iteration
 	first         bool         // there is no earlier frame
 	said          []string
 }
 
-// all returns the sentences about an iteration and about the requests that finished after it. it may be nil.
-func (w *words) all(it *serve.Iteration, finished []int) []string {
-	if it != nil && (!it.Idle() || len(finished) == 0) {
-		w.iteration(it)
+// sentences returns the sentences about an iteration and about the requests that finished after it. iter is nil if
+// there was no iteration.
+func (w *words) sentences(iter *serve.Iteration, finished []int) []string {
+	if iter != nil && (!iter.Idle() || len(finished) == 0) {
+		w.iteration(iter)
 	}
 	w.finished(finished)
 	w.evictions()
@@ -84,24 +85,24 @@ func (w *words) say(format string, args ...any) {
 }
 
 // iteration describes what a scheduler did. Rare events come first.
-func (w *words) iteration(it *serve.Iteration) {
+func (w *words) iteration(iter *serve.Iteration) {
 	if w.first {
 		w.say("The recording begins here.")
 	}
-	for _, id := range it.Ignored {
+	for _, id := range iter.Ignored {
 		w.say("Drops request %d, which can never run.", id)
 	}
-	for _, p := range it.Preempted {
+	for _, p := range iter.Preempted {
 		w.preempted(p)
 	}
-	w.swappedIn(it)
-	for _, p := range it.Copies {
+	w.swappedIn(iter)
+	for _, p := range iter.Copies {
 		w.copied(p)
 	}
-	for i := range it.Prefills {
-		w.prefill(&it.Prefills[i])
+	for i := range iter.Prefills {
+		w.prefill(&iter.Prefills[i])
 	}
-	w.decodes(it)
+	w.decodes(iter)
 	if len(w.said) == 0 {
 		w.say("Nothing runs.")
 	}
@@ -113,7 +114,7 @@ func (w *words) preempted(p serve.Preemption) {
 		w.say("Preempts request %d (swap): its %s to %s of the CPU.", p.ID, plural(len(ids), "block goes", "blocks go"), blocks(ids))
 		return
 	}
-	if len(w.before.of(p.ID)) == 0 {
+	if len(w.before.sequencesOf(p.ID)) == 0 {
 		w.say("Preempts request %d (recompute).", p.ID)
 		return
 	}
@@ -122,7 +123,7 @@ func (w *words) preempted(p serve.Preemption) {
 
 // lost says how many blocks of a removed request became free, and how many of them other requests still use.
 func (w *words) lost(request int) string {
-	gone := w.before.of(request)
+	gone := w.before.sequencesOf(request)
 	counts := w.before.used(gone[0].CPU)
 	for _, q := range gone {
 		for _, id := range q.Table {
@@ -138,18 +139,18 @@ func (w *words) lost(request int) string {
 	return text
 }
 
-func (w *words) swappedIn(it *serve.Iteration) {
-	if len(it.SwapIn) == 0 {
+func (w *words) swappedIn(iter *serve.Iteration) {
+	if len(iter.SwapIn) == 0 {
 		return
 	}
 	for i := range w.before.Sequences {
-		was := &w.before.Sequences[i]
-		id, now := was.Request, w.after.of(was.Request)
-		if len(now) == 0 || !was.CPU || now[0].CPU || w.before.of(id)[0] != was {
+		old := &w.before.Sequences[i]
+		id, now := old.Request, w.after.sequencesOf(old.Request)
+		if len(now) == 0 || !old.CPU || now[0].CPU || w.before.sequencesOf(id)[0] != old {
 			continue
 		}
 		ids := slices.DeleteFunc(w.after.blocksOf(id), func(id int32) bool { // without blocks taken since
-			return !slices.ContainsFunc(it.SwapIn, func(p device.Pair) bool { return p.Dst == id })
+			return !slices.ContainsFunc(iter.SwapIn, func(p device.Pair) bool { return p.Dst == id })
 		})
 		w.say("Swaps request %d in: its %s to %s.", id, plural(len(ids), "block goes", "blocks go"), blocks(ids))
 	}
@@ -173,7 +174,7 @@ func (w *words) copied(p device.Pair) {
 }
 
 func (w *words) name(q *Sequence) string {
-	if len(w.after.of(q.Request)) == 1 && q.Number == 0 {
+	if len(w.after.sequencesOf(q.Request)) == 1 && q.Number == 0 {
 		return fmt.Sprintf("request %d", q.Request)
 	}
 	return fmt.Sprintf("request %d%s", q.Request, letter(q.Number))
@@ -193,7 +194,7 @@ func (w *words) prefill(p *serve.Prefill) {
 	switch {
 	case p.Start > 0:
 		fmt.Fprintf(&b, "Computes tokens %d–%d of request %d", p.Start, p.Start+p.Tokens-1, p.ID)
-	case w.again[p.ID]:
+	case w.wasPreempted[p.ID]:
 		fmt.Fprintf(&b, "Admits request %d again, %s to compute anew", p.ID, tokens)
 	default:
 		fmt.Fprintf(&b, "Admits request %d: %s of its prompt", p.ID, tokens)
@@ -202,7 +203,7 @@ func (w *words) prefill(p *serve.Prefill) {
 		fmt.Fprintf(&b, ", %d sequences", p.Seqs)
 	}
 	ids := w.after.blocksOf(p.ID)
-	if list := w.after.of(p.ID); len(ids) > 0 && (p.Start == 0 || len(w.before.blocksOf(p.ID)) != len(ids)) {
+	if list := w.after.sequencesOf(p.ID); len(ids) > 0 && (p.Start == 0 || len(w.before.blocksOf(p.ID)) != len(ids)) {
 		fmt.Fprintf(&b, " → %s", blocks(ids))
 		if q := list[0]; w.block > 0 && len(q.Table)*w.block >= q.Tokens+w.block {
 			needed := (q.Tokens + w.block - 1) / w.block
@@ -215,17 +216,17 @@ func (w *words) prefill(p *serve.Prefill) {
 	w.said = append(w.said, b.String()+".")
 }
 
-func (w *words) decodes(it *serve.Iteration) {
-	if len(it.Decodes) == 0 {
+func (w *words) decodes(iter *serve.Iteration) {
+	if len(iter.Decodes) == 0 {
 		return
 	}
 	var who []string
 	sequences := 0
 	var begun []string
-	for _, d := range it.Decodes {
+	for _, d := range iter.Decodes {
 		who = append(who, strconv.Itoa(d.ID))
 		sequences += d.Seqs
-		for _, q := range w.after.of(d.ID) {
+		for _, q := range w.after.sequencesOf(d.ID) {
 			if before := w.before.sequence(d.ID, q.Number); before != nil && !before.CPU && len(q.Table) > len(before.Table) {
 				begun = append(begun, fmt.Sprintf("%d (%s)", q.Table[len(q.Table)-1], w.name(q)))
 			}
@@ -236,7 +237,7 @@ func (w *words) decodes(it *serve.Iteration) {
 		text = fmt.Sprintf("Request %s writes a token", who[0])
 	}
 	switch {
-	case sequences > len(it.Decodes):
+	case sequences > len(iter.Decodes):
 		text += fmt.Sprintf(" for each of %d sequences", sequences)
 	case len(who) > 1:
 		text += " each"
@@ -277,12 +278,12 @@ func (w *words) evictions() {
 
 func (w *words) finished(ids []int) {
 	for _, id := range ids {
-		was := w.before.of(id)
-		if w.first || len(was) == 0 {
+		old := w.before.sequencesOf(id)
+		if w.first || len(old) == 0 {
 			w.say("Request %d leaves.", id)
 			continue
 		}
-		w.say("Request %d leaves after %s: %s.", id, plural(was[0].Tokens, "token", "tokens"), w.lost(id))
+		w.say("Request %d leaves after %s: %s.", id, plural(old[0].Tokens, "token", "tokens"), w.lost(id))
 	}
 }
 
@@ -323,11 +324,11 @@ func blocks(ids []int32) string {
 	return "blocks " + listed(parts)
 }
 
-func plural(n int, one, more string) string {
+func plural(n int, one, several string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return fmt.Sprintf("%d %s", n, more)
+	return fmt.Sprintf("%d %s", n, several)
 }
 
 func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -33,20 +33,20 @@ const (
 // A trial is a change to try.
 type trial struct {
 	Change
-	setup  cost.Setup
-	server sim.Server
-	slo    capacity.SLO
-	times  float64 // factor for the rate that is found
+	setup      cost.Setup
+	server     sim.Server
+	slo        capacity.SLO
+	rateFactor float64 // factor for the rate that is found
 
-	// If iterations is not 0, the times of iterations are multiplied by it, and first (in s) replaces the
+	// If iterationFactor is not 0, the time of every iteration is multiplied by it, and firstToken (in s) replaces the
 	// cost model's FirstToken.
-	iterations, first float64
+	iterationFactor, firstToken float64
 }
 
 // trial returns a trial without changes.
 func (s *sizer) trial(name string, kind Kind) trial {
 	return trial{Change: Change{Name: name, Kind: kind}, setup: s.plan.Setup, server: s.plan.Scenario.Server, slo: s.SLO,
-		times: 1}
+		rateFactor: 1}
 }
 
 func (s *sizer) limits() (all []trial) {
@@ -103,7 +103,7 @@ func (s *sizer) limits() (all []trial) {
 	add("objectives twice as lax", Objective, func(t *trial) { t.slo = s.SLO.Times(2) })
 	// Latency limits twice as long give the same result as a server that does everything twice as fast, but
 	// at half the rate. Therefore the rates found are doubled.
-	add("everything twice as fast", Whole, func(t *trial) { t.slo, t.times = s.SLO.Times(2), 2 })
+	add("everything twice as fast", Whole, func(t *trial) { t.slo, t.rateFactor = s.SLO.Times(2), 2 })
 	return all
 }
 
@@ -120,19 +120,19 @@ func limiting(ranked []Change, precision float64) int {
 	})
 }
 
-// changes finds the capacities of trials concurrently. It uses short runs, so their rates must be converted
-// with scale.
+// changes finds the capacities of trials concurrently. It uses short runs. The caller must call scale for each result,
+// to convert its rates to those of long runs.
 func (s *sizer) changes(ctx context.Context, trials []trial) ([]Change, error) {
 	all := make([]Change, len(trials))
-	do := make([]func(context.Context) error, len(trials))
+	tasks := make([]func(context.Context) error, len(trials))
 	for i := range trials {
-		do[i] = func(ctx context.Context) (err error) {
+		tasks[i] = func(ctx context.Context) (err error) {
 			all[i], err = s.change(ctx, trials[i])
 			s.tick(1)
 			return err
 		}
 	}
-	return all, together(ctx, do...)
+	return all, together(ctx, tasks...)
 }
 
 // change finds the capacity of one trial. If the trial cannot be run, change returns the reason in
@@ -142,8 +142,8 @@ func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
 	found := s.short
 	if !c.Base {
 		plan, err := s.plan.With(t.setup, t.server)
-		if err == nil && t.iterations > 0 {
-			plan = plan.Within(t.iterations, t.first)
+		if err == nil && t.iterationFactor > 0 {
+			plan = plan.Within(t.iterationFactor, t.firstToken)
 		}
 		if err == nil {
 			found, err = s.load.Find(ctx, plan, t.slo, s.options(capacity.CompareHorizon, s.short.Rates()))
@@ -165,7 +165,7 @@ func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
 	}
 	c.rates = found.Rates()
 	for i := range c.rates {
-		c.rates[i] *= t.times
+		c.rates[i] *= t.rateFactor
 	}
 	c.Gain, c.GainLow, c.GainHigh = gains(c.rates, s.short.Rates())
 	return c, nil
@@ -180,8 +180,8 @@ func tooFewRequests(err error) bool {
 	return errors.Is(err, capacity.ErrUnbounded) || errors.Is(err, capacity.ErrShort)
 }
 
-// scale converts the rates of a change from short runs to the expected rates of long runs. It applies the change's
-// gains to the report's capacity.
+// scale converts the rates of a change, which short runs found, to the rates that long runs would probably find. It
+// raises or lowers the capacity in the report, which long runs found, by the change's gains.
 func (s *sizer) scale(c *Change) {
 	if c.Trouble != "" {
 		return
@@ -190,7 +190,8 @@ func (s *sizer) scale(c *Change) {
 	c.Rate, c.Low, c.High = s.confirmed.Rate*(1+c.Gain), s.confirmed.Rate*(1+c.GainLow), s.confirmed.Rate*(1+c.GainHigh)
 }
 
-// scaled multiplies rates that short runs found by the ratio of the report's capacity to the capacity in short runs.
+// scaled converts rates that short runs found. It multiplies them by the ratio of two capacities of the unchanged
+// server: the one in the report, which long runs found, and the one that short runs found.
 func (s *sizer) scaled(rates []float64) []float64 {
 	all := make([]float64, len(rates))
 	for i := range rates {

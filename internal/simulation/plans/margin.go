@@ -6,8 +6,8 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// A Range bounds the capacity, given the errors in the times of iterations that a cost.Margin states. Rates
-// are in requests/s.
+// A Range bounds the capacity. Its ends are the capacities with the slowest and with the fastest iterations that are
+// within the cost.Margin of the setup. Rates are in requests/s.
 type Range struct {
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"` // 0 if not known, because a trace is too short
@@ -23,15 +23,16 @@ func (s *sizer) bounds() []trial {
 	if m == nil {
 		return nil
 	}
-	bound := func(name string, iterations, first float64) trial {
+	bound := func(name string, factor, firstToken float64) trial {
 		t := s.trial(name, Whole)
-		t.iterations, t.first = iterations, first/1000
+		t.iterationFactor, t.firstToken = factor, firstToken/1000
 		return t
 	}
 	return []trial{bound("slowest", m.Most, m.First.Most), bound("fastest", m.Least, m.First.Least)}
 }
 
-// rangeOf returns the range that the results of the two trials of bounds give. It returns nil if bounds is empty.
+// rangeOf returns the range of the capacity. The parameter bounds has the results of the two trials that the method
+// bounds returned. rangeOf returns nil if there are none.
 func (s *sizer) rangeOf(bounds []Change) *Range {
 	if len(bounds) == 0 {
 		return nil
@@ -45,11 +46,11 @@ func (s *sizer) rangeOf(bounds []Change) *Range {
 }
 
 // latency describes the range in which a latency lies if iterations take as long as the margin allows. v is the
-// latency, in s, with the simulated times, at the same rate of requests. first says that v is a time to the first
-// token.
-func (r *Range) latency(v float64, first bool) string {
+// latency, in s, with the simulated times, at the same rate of requests. isFirstToken says that v is a time to the
+// first token.
+func (r *Range) latency(v float64, isFirstToken bool) string {
 	low, high := v*r.margin.Least, v*r.margin.Most
-	if first {
+	if isFirstToken {
 		f := r.margin.First
 		engine := v - f.Likely/1000
 		low, high = engine*r.margin.Least+f.Least/1000, engine*r.margin.Most+f.Most/1000

@@ -72,9 +72,10 @@ func (r *Report) runs() string {
 	return fmt.Sprintf("%s, %d requests", r.Load.seeds(), r.Load.Requests)
 }
 
-// over returns the name of a series of values over the seeds. average says what a value is, such as "median". The
-// name is average + " of the seeds", or the name of the seed if there is only one.
-func (r *Report) over(average string) string {
+// seriesName returns the name of a series of values over the seeds. average says what a value is. For example,
+// seriesName("median") returns "median of the seeds". If there is only one seed, seriesName returns its name, such as
+// "seed 7".
+func (r *Report) seriesName(average string) string {
 	if len(r.Load.Seeds) == 1 {
 		return r.Load.seeds()
 	}
@@ -86,7 +87,7 @@ func (r *Report) latency() chart.Figure {
 		Seeds: r.runs()}
 	for _, c := range r.columns()[:min(6, len(r.columns()))] {
 		var line chart.Line
-		line.Name = r.over("median")
+		line.Name = r.seriesName("median")
 		for _, s := range r.Capacity.Curve {
 			// Near the highest rate, the values of single seeds may differ much from the others; the median ignores
 			// them.
@@ -138,7 +139,7 @@ func (r *Report) bars(name, title, x string, changes []Change, base string) char
 		Name: name, Title: title + ": " + r.Setup, Kind: chart.Simulated, Seeds: r.runs(),
 		Panels: []chart.Panel{{
 			X: x, Y: chart.YAxis{Title: "requests/s under " + r.SLO},
-			Data: chart.Bars{Groups: groups, Series: []chart.Series{{Name: r.over("mean"), Values: values}}},
+			Data: chart.Bars{Groups: groups, Series: []chart.Series{{Name: r.seriesName("mean"), Values: values}}},
 		}},
 	}
 }

@@ -97,15 +97,15 @@ func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 
 // together calls functions concurrently and waits for all. It returns the first error, after which the
 // context of the other functions is canceled.
-func together(ctx context.Context, do ...func(ctx context.Context) error) error {
+func together(ctx context.Context, tasks ...func(ctx context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var wait sync.WaitGroup
 	var once sync.Once
 	var first error
-	for i := range do {
+	for i := range tasks {
 		wait.Go(func() {
-			if err := do[i](ctx); err != nil {
+			if err := tasks[i](ctx); err != nil {
 				once.Do(func() { first = err })
 				stop()
 			}

@@ -235,11 +235,11 @@ func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 	z := based(t, q)
 	z.confirmed.Rate = 0.9 * z.short.Rate // as confirmed
 	for _, c := range []struct {
-		name         string
-		of           float64 // the answer
-		holds, near  bool
-		blocks, most int
-		says         string
+		name              string
+		multiple          float64 // the answer
+		holds, near       bool
+		blocks, maxBlocks int
+		says              string
 	}{
 		{"above the answer", 1.1, false, false, 0, 0,
 			"one server is not enough, even with 64 times its memory"},
@@ -247,14 +247,14 @@ func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 		{"below the answer", 0.9, true, false, 1, 200, "one server is enough; by shorter runs "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			z.Question.Target = c.of * z.confirmed.Rate
+			z.Question.Target = c.multiple * z.confirmed.Rate
 			found := &Target{Rate: z.Question.Target, Holds: c.holds,
 				MaxBlocks: maxMemory * z.plan.Scenario.Server.NumGPUBlocks}
 			var err error
 			found.Blocks, err = z.blocks(context.Background(), found)
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, found.Blocks, c.blocks)
-			require.LessOrEqual(t, found.Blocks, c.most)
+			require.LessOrEqual(t, found.Blocks, c.maxBlocks)
 			require.Equal(t, c.near, found.Near)
 			require.Contains(t, (&Report{Target: found, Memory: z.memory()}).text("memory for the target"), c.says)
 		})
@@ -268,15 +268,15 @@ func TestAChangeThatGainsNothingIsDrawnAsTheServer(t *testing.T) {
 		{Seed: 2, Rate: 2.3}}}
 	s := &sizer{short: found, confirmed: found}
 	s.confirmed.Rate = 2
-	same := Change{Name: "the same", Kind: KVMemory, rates: s.short.Rates()}
-	s.scale(&same)
-	r := &Report{Capacity: s.confirmed, Setup: "x", Load: Load{Seeds: []uint64{1, 2}}, Limits: []Change{same},
+	unchanged := Change{Name: "the same", Kind: KVMemory, rates: s.short.Rates()}
+	s.scale(&unchanged)
+	r := &Report{Capacity: s.confirmed, Setup: "x", Load: Load{Seeds: []uint64{1, 2}}, Limits: []Change{unchanged},
 		asIs: s.scaled(s.short.Rates())}
 	bars := r.bars("n", "t", "x", r.Limits, "as it is").Panels[0].Data.(chart.Bars)
 	require.Equal(t, []string{"as it is", "the same"}, bars.Groups)
 	require.Equal(t, bars.Series[0].Values[0], bars.Series[0].Values[1])
 	require.InDelta(t, 2, bars.Series[0].Values[0].Mean, 1e-9)
-	require.InDelta(t, 2, same.Rate, 1e-9)
+	require.InDelta(t, 2, unchanged.Rate, 1e-9)
 	require.Contains(t, r.text("verdict"), "2.00 requests/s under (seeds 1-2, whose shorter runs hold 2.10 to 2.30); ")
 }
 

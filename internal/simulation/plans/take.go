@@ -43,9 +43,9 @@ func policyOf(v sim.Server) policy {
 	return policy{v.System, v.Swap, v.Chunked, v.Caching, v.NoCaching}
 }
 
-// with returns the scenario's server with another policy and block size, and as many blocks as fit in the
-// same memory. Settings that the user did not give get the new system's defaults.
-func (s *sizer) with(p policy, block int) sim.Server {
+// serverWith returns the scenario's server with another policy and block size, and as many blocks as fit in the same
+// memory. Settings that the user did not give get the new system's defaults.
+func (s *sizer) serverWith(p policy, block int) sim.Server {
 	v, asked := s.plan.Scenario.Server, s.Scenario.Server
 	v.Watermark, v.BatchSize = asked.Watermark, asked.BatchSize
 	v.System, v.Swap, v.Chunked, v.Caching, v.NoCaching = p.system, p.swap, p.chunked, p.caching, p.uncached
@@ -57,7 +57,7 @@ func (s *sizer) with(p policy, block int) sim.Server {
 
 func (s *sizer) served(name string, kind Kind, p policy, block int) trial {
 	t := s.trial(name, kind)
-	t.server, t.sys, t.size = s.with(p, block), p, block
+	t.server, t.sys, t.size = s.serverWith(p, block), p, block
 	t.Base = p == policyOf(s.plan.Scenario.Server) && block == s.plan.Scenario.Server.BlockSize
 	return t
 }
@@ -85,8 +85,8 @@ func insert(sizes []int, size int) []int {
 func (s *sizer) systems() []trial {
 	base := s.plan.Scenario.Server
 	list := []policy{{system: sim.DefaultSystem}, {system: sim.DefaultSystem, uncached: true}}
-	if own := policyOf(base); !slices.Contains(list, own) {
-		list = append(list, own)
+	if userPolicy := policyOf(base); !slices.Contains(list, userPolicy) {
+		list = append(list, userPolicy)
 	}
 	var all []trial
 	for _, p := range list {
@@ -107,9 +107,10 @@ func (s *sizer) take(ctx context.Context, sizes, systems []Change) (Take, error)
 	return t, err
 }
 
-// With one or two seeds, a gain counts only if it exceeds fewSeedsWorth. A percentile near the highest rate depends
-// on a few requests, so even a change without effect may move the rate by up to 5 %. With enoughSeeds, such a change
-// gains under some seeds and loses under others.
+// With one or two seeds, a change must raise the capacity by more than fewSeedsWorth to count. The reason is that a
+// limit for a percentile of the latency depends on a few requests when the rate is near the capacity. Even a change
+// without effect may therefore move the capacity by up to 5 %. With enoughSeeds, such a change raises the capacity
+// under some seeds and lowers it under others, so it does not count anyway.
 const (
 	enoughSeeds   = 3
 	fewSeedsWorth = 0.07

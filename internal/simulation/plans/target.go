@@ -27,8 +27,8 @@ type Target struct {
 	MaxBlocks int   `json:"mostBlocks"`
 	Near      bool  `json:"near,omitempty"` // the target is so close to the capacity that shorter runs hold it
 
-	// Servers lists servers with various numbers of GPUs, and how many of each sustain Rate. The first is the
-	// scenario's.
+	// Servers lists servers that differ in their number of GPUs. For each, it has the number of such servers that
+	// together sustain Rate. The first element is the scenario's server.
 	Servers []Server `json:"servers"`
 	Note    string   `json:"note,omitempty"`
 }

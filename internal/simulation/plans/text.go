@@ -59,7 +59,8 @@ func (f facts) TimesTrace() float64 {
 	return f.Capacity.Rate / f.Load.Own
 }
 
-// Limiting returns the change whose gain shows what limits the capacity, or nil if none gains.
+// Limiting returns the change that raises the capacity most, or nil if no change raises it. What this change adds is
+// what limits the capacity.
 func (f facts) Limiting() *Change {
 	if i := slices.IndexFunc(f.Limits, func(c Change) bool { return c.Name == f.Limit }); i >= 0 {
 		return &f.Limits[i]

@@ -74,7 +74,8 @@ const (
 	maxAmount = 1e9 // seconds, requests and others
 )
 
-// An amount is a number that must be from 0 to max, and the format of its error.
+// An amount is a number that must be from 0 to max. format is the beginning of the error for another number, such as
+// "%v requests".
 type amount struct {
 	format     string
 	value, max float64

@@ -10,8 +10,9 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// A Machine has a model, its GPUs and the source of the times of iterations. It is either a named setup, or Model on
-// GPU with the further fields. The value of Setup, Model or GPU is a name in llmsim list, or a file.
+// A Machine has a model, its GPUs and the source of the times of iterations. Either Setup names all of these together,
+// or Model and GPU name the model and the kind of GPU. Workers, Stages, Weights, KV, Apart and Engine are allowed only
+// with Model and GPU. The value of Setup, Model or GPU is a name in llmsim list, or a file.
 type Machine struct {
 	Setup string `json:"setup,omitempty"` // default PaperSetup
 	Model string `json:"model,omitempty"`
@@ -27,8 +28,9 @@ type Machine struct {
 	Engine string  `json:"engine,omitempty"` // for Model on GPU, one of Engines; default: see chooseEngine
 	Cost   string  `json:"cost,omitempty"`   // a file from llmsim calibrate; its times replace the setup's
 
-	// MemoryUtilization is the fraction of each GPU's memory that may be used, as vLLM's
-	// gpu_memory_utilization. The default is the setup's, or DefaultMemoryUtilization for Model on GPU.
+	// MemoryUtilization is the fraction of each GPU's memory that may be used, as vLLM's gpu_memory_utilization. By
+	// default, it is the one of the setup that Setup names, or DefaultMemoryUtilization if Model and GPU are given
+	// instead.
 	MemoryUtilization float64 `json:"memoryUtilization,omitempty"`
 }
 
@@ -105,8 +107,8 @@ func (p *Plan) PoolShare() float64 {
 	return p.Setup.Memory.Utilization
 }
 
-// SortingPool returns the number of blocks with a sampler that sorts all logits (see cost.Setup). It returns
-// 0 if the scenario states the number of blocks, or if sorting does not reduce it.
+// SortingPool returns how many blocks would fit if the sampler sorted all logits, which needs memory (see cost.Setup).
+// It returns 0 if the scenario states the number of blocks, or if sorting does not reduce it.
 func (p *Plan) SortingPool() int {
 	if p.PoolShare() == 0 {
 		return 0
@@ -124,10 +126,12 @@ func (p *Plan) SortingPool() int {
 // A100 (vllm-project/vllm#17073, #17885; EngineArgs.get_batch_defaults).
 const largeGPU = 70 << 30
 
-// useDefaults sets the limits of an iteration to the defaults of vllm serve, if the system is vLLM and the
-// scenario names a model and a GPU. V1's defaults are 256 sequences and 2,048 tokens, or 1,024 and 8,192 on a
-// large GPU, unchanged since 0.8.5. They also determine the memory for activations. V0 computes whole
-// prompts, so its limit is at least MaxModelLen.
+// useDefaults sets the limits of an iteration to the defaults of vllm serve, if the system is vLLM and the scenario
+// names a model and a GPU. V1's defaults are 256 sequences and 2,048 tokens. On a large GPU they are 1,024 and 8,192.
+// They have not changed since 0.8.5. V0 computes whole prompts, so its limit of tokens is at least MaxModelLen.
+//
+// V1 reserves memory for the activations of the largest iteration that the limits allow. useDefaults therefore also
+// sets the limits in p.Setup, from which this memory is computed.
 func (p *Plan) useDefaults(v *sim.Server) {
 	if p.Scenario.Model == "" {
 		return

@@ -263,21 +263,21 @@ func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Obser
 	}
 	defer done()
 	s := &p.Scenario
-	until := s.Window.end(s.Duration)
+	end := s.Window.end(s.Duration)
 	return sim.Run(ctx, sim.Config{
 		Server: s.Server, Decoding: s.Decoding, Cost: p.Model, Seed: s.Seed,
 		MaxConcurrency: s.MaxConcurrency, Goodput: s.Goodput,
-		From: s.From, Until: until, Stop: s.Stop && until > 0,
+		From: s.From, Until: end, Stop: s.Stop && end > 0,
 		Observe: observe, Progress: progress,
 	}, source)
 }
 
-// Within returns a copy of the plan with other times. The times of iterations are multiplied by factor, and a first
-// token takes first seconds outside iterations. A cost.Margin has two such pairs of factor and first: one for the
-// fastest times and one for the slowest.
-func (p *Plan) Within(factor, first float64) *Plan {
+// Within returns a copy of the plan with other times. The time of every iteration is multiplied by factor. firstToken
+// is the time, in seconds, that the server spends outside iterations until a first token reaches the client. A
+// cost.Margin has two such pairs of numbers: one for the fastest times and one for the slowest.
+func (p *Plan) Within(factor, firstToken float64) *Plan {
 	q := *p
-	q.Model = p.Model.Within(factor, first)
+	q.Model = p.Model.Within(factor, firstToken)
 	return &q
 }
 

@@ -54,8 +54,8 @@ func TestAModelDecidesLengthsAndMemory(t *testing.T) {
 	require.Equal(t, 300, p.Scenario.Server.MaxNumBatchedTokens)
 }
 
-// Ensure that Model on GPU has vLLM's default memory utilization, and a setup has its own. A utilization in the
-// scenario replaces both.
+// Ensure that a scenario with Model and GPU has vLLM's default memory utilization, and that a scenario with Setup has
+// the utilization of this setup. A utilization in the scenario replaces both.
 func TestTheMemoryThatMayBeUsedIsVLLMsOrTheSetups(t *testing.T) {
 	last := 0
 	for _, c := range []struct {

@@ -43,7 +43,8 @@ func (c *Clients) pull() error {
 	return nil
 }
 
-// Done reports whether the clients have nothing to send, unless the answer to a live request starts another turn.
+// Done reports whether the clients have nothing to send now. If requests are live, Done may return false later, because
+// an answer may start another turn.
 func (c *Clients) Done() bool { return c.ended && len(c.turns) == 0 }
 
 // Waits reports whether the times of requests depend on answers.

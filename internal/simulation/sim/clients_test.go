@@ -79,8 +79,8 @@ func TestGoodputCountsWhatKeepsEveryLimit(t *testing.T) {
 		require.NoError(t, err)
 		return r
 	}
-	none := run(Goodput{})
-	require.Zero(t, none.Good)
+	unlimited := run(Goodput{})
+	require.Zero(t, unlimited.Good)
 	all := run(Goodput{E2E: 1e9})
 	require.Equal(t, 40, all.Good)
 	require.InEpsilon(t, 40/all.Seconds, all.Goodput, 1e-9)

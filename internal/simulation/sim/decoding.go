@@ -48,8 +48,8 @@ func (d Decoding) String() string {
 // paper reports for Alpaca (Fig. 15b, 37.56 %). It was not fitted to other widths.
 const DefaultReplace = 0.075
 
-// maxSamples is the highest number of answers to a prompt, and of draft tokens: the ids of tokens have ten
-// bits for the number of an answer.
+// maxSamples is the highest number of answers to a prompt, because ten bits of a token's id are the number of the
+// answer. The number of draft tokens in a decode has the same limit.
 const maxSamples = 1 << 10
 
 // Check returns the error that Run would return for this decoding with the given system. The error wraps ErrConfig.

@@ -104,7 +104,7 @@ func pairs(n int) int64 { return int64(n) * int64(n+1) / 2 }
 
 func (r *run) measure(seconds float64) {
 	w, l := &r.window, &r.requests
-	if !w.within(r.now) {
+	if !w.contains(r.now) {
 		return
 	}
 	a := &w.sum

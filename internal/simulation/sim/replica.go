@@ -38,15 +38,15 @@ func (p *Replica) Start() error {
 	return nil
 }
 
-// Advance ends the running iteration if it ends at the time until or earlier. If it ends before until, Advance begins
-// the next iteration at its end, and so on.
-func (p *Replica) Advance(until float64) error {
-	for p.running && p.end <= until {
+// Advance simulates the replica until the time now. It ends the running iteration, unless this ends after now. If the
+// iteration ended before now, Advance begins the next one at once and does the same with it.
+func (p *Replica) Advance(now float64) error {
+	for p.running && p.end <= now {
 		p.running, p.r.now = false, p.end
 		if err := p.r.end(); err != nil {
 			return err
 		}
-		if p.r.now < until {
+		if p.r.now < now {
 			if err := p.Start(); err != nil {
 				return err
 			}

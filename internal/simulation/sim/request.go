@@ -5,9 +5,9 @@ import (
 	"llmmemory/internal/simulation/workload"
 )
 
-// A request is a prompt, or one answer to it, that has arrived and has not left. Schedulers without groups
-// get one request for each answer; the requests of one prompt then form a group in the requestTable. The
-// table reuses the memory of requests.
+// A request is a prompt with its answers. It has arrived and has not left yet. Schedulers without groups get several
+// requests for a prompt, each with one answer; these form a group in the requestTable. The table reuses the memory of
+// requests.
 type request struct {
 	prompt, output int
 	seqs           int   // of this request
@@ -104,11 +104,11 @@ func (l *requestTable) setResident(q *request, resident bool) {
 }
 
 func (l *requestTable) setLength(q *request, length int) {
-	more := q.seqs * (length - q.length)
-	l.tokens += more
+	added := q.seqs * (length - q.length)
+	l.tokens += added
 	switch l.kind.Memory {
 	case Reserved:
-		l.reserved -= more
+		l.reserved -= added
 	case Paged:
 		l.emptySlots += q.seqs * (l.empty(length) - l.empty(q.length))
 	}
@@ -117,8 +117,8 @@ func (l *requestTable) setLength(q *request, length int) {
 
 func (l *requestTable) empty(length int) int {
 	b := l.server.BlockSize
-	if over := length % b; over > 0 {
-		return b - over
+	if rest := length % b; rest > 0 {
+		return b - rest
 	}
 	return 0
 }

@@ -48,9 +48,9 @@ type Goodput struct {
 	E2E  float64 `json:"whole,omitempty"`
 }
 
-func (g Goodput) keeps(first, between, whole float64) bool {
-	within := func(v, limit float64) bool { return limit == 0 || v <= limit }
-	return within(first, g.TTFT) && within(between, g.TPOT) && within(whole, g.E2E)
+func (g Goodput) keeps(ttft, tpot, e2e float64) bool {
+	meets := func(v, limit float64) bool { return limit == 0 || v <= limit }
+	return meets(ttft, g.TTFT) && meets(tpot, g.TPOT) && meets(e2e, g.E2E)
 }
 
 // A Departure describes a request that has left the server. Times are in seconds.
@@ -84,13 +84,13 @@ type Window struct {
 
 // A window has sums over iterations.
 type window struct {
-	from, until float64
-	sum         Window  // with seconds in place of milliseconds
-	sharing     float64 // sum over iterations with blocks of the block table entries divided by the blocks
-	shared      int     // number of these iterations
+	start, end float64
+	sum        Window  // with seconds in place of milliseconds
+	sharing    float64 // sum over iterations with blocks of the block table entries divided by the blocks
+	shared     int     // number of these iterations
 }
 
-func (w *window) within(now float64) bool { return now >= w.from && (w.until == 0 || now < w.until) }
+func (w *window) contains(now float64) bool { return now >= w.start && (w.end == 0 || now < w.end) }
 
 func (w *window) average() Window {
 	a := w.sum

@@ -145,7 +145,7 @@ func newRun(config Config, source workload.Source) (*run, error) {
 	r := &run{
 		config: config, kind: kind,
 		rng:    rand.New(rand.NewPCG(config.Seed, 0x6265616d73)),
-		window: window{from: config.From, until: config.Until},
+		window: window{start: config.From, end: config.Until},
 	}
 	r.requests.server, r.requests.kind = &r.config.Server, kind
 	r.latencies.goodput = config.Goodput
@@ -256,12 +256,12 @@ func (r *run) add(incoming *workload.Request) error {
 	return nil
 }
 
-// tokens appends the tokens of a request's prompt and of its answer number sample to dst. Answers to one prompt differ
-// from the first token on. index is the number of the request.
-func tokens(dst []int32, r *workload.Request, index, sample int) []int32 {
+// tokens appends to dst the tokens of a request's prompt and of one of its answers. answer is the number of this
+// answer. Answers to one prompt differ from the first token on. index is the number of the request.
+func tokens(dst []int32, r *workload.Request, index, answer int) []int32 {
 	dst = workload.Tokens(dst, r, index)
-	for i := r.Prompt; i < len(dst) && sample > 0; i++ {
-		dst[i] ^= int32(sample) << 20
+	for i := r.Prompt; i < len(dst) && answer > 0; i++ {
+		dst[i] ^= int32(answer) << 20
 	}
 	return dst
 }

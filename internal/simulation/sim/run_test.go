@@ -38,10 +38,10 @@ func paperCost(t require.TestingT) *cost.Model {
 	return m
 }
 
-func poisson(t testing.TB, name string, rate, until float64, count int, seed uint64) workload.Source {
+func poisson(t testing.TB, name string, rate, duration float64, count int, seed uint64) workload.Source {
 	lengths, _, err := workload.Named(name)
 	require.NoError(t, err)
-	source, err := workload.Gamma(lengths, rate, 1, seed, until, count)
+	source, err := workload.Gamma(lengths, rate, 1, seed, duration, count)
 	require.NoError(t, err)
 	return source
 }
@@ -301,8 +301,8 @@ func TestAnIterationCostsWhatIsInIt(t *testing.T) {
 		Preempted: []serve.Preemption{{ID: 4}, {ID: 5, Swapped: true}},
 		SwapOut:   make([]device.Pair, 2), SwapIn: make([]device.Pair, 3), Copies: make([]device.Pair, 4),
 	}
-	sum := func(from, to int64) (n int64) {
-		for i := from; i <= to; i++ {
+	sum := func(first, last int64) (n int64) {
+		for i := first; i <= last; i++ {
 			n += i
 		}
 		return n
@@ -344,9 +344,9 @@ func TestBeamsAreReplacedAsOftenAsAskedFor(t *testing.T) {
 }
 
 func TestAveragesAreOfTheWindow(t *testing.T) {
-	run := func(from, until float64) int {
-		r := ran(t, Config{Server: Server{System: "sosp"}, From: from,
-			Until: until}, poisson(t, "sharegpt", 1, 100, 0, 1))
+	run := func(start, end float64) int {
+		r := ran(t, Config{Server: Server{System: "sosp"}, From: start,
+			Until: end}, poisson(t, "sharegpt", 1, 100, 0, 1))
 		require.Equal(t, r.Arrived, r.Answered)
 		return r.Window.Iterations
 	}

@@ -56,7 +56,7 @@ func (s Server) Complete() Server {
 	return s
 }
 
-// watermark returns the watermark for block managers, to which 0 means none.
+// watermark returns the watermark as block managers expect it. For them, 0 means that there is no watermark.
 func (s Server) watermark() float64 { return max(0, s.Watermark) }
 
 func (s Server) readsTokens(kind *System) bool {

@@ -92,11 +92,11 @@ func orca(name, label, about string, policy paper.Policy) System {
 // Systems returns the names of all systems, in the order in which their ideas were published.
 func Systems() []string { return SystemsThat(func(*System) bool { return true }) }
 
-// SystemsThat returns the names of the systems for which can returns true.
-func SystemsThat(can func(*System) bool) []string {
+// SystemsThat returns the names of the systems that satisfy f.
+func SystemsThat(f func(*System) bool) []string {
 	var names []string
 	for i := range systems {
-		if can(&systems[i]) {
+		if f(&systems[i]) {
 			names = append(names, systems[i].Name)
 		}
 	}

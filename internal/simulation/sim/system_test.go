@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that without a watermark (-1) a prompt may have all blocks, and with the watermark 0.01 it may not. The test
-// calls Complete before Run does, as a scenario does: a second call must not change a complete Server.
+// Ensure that without a watermark (-1) a prompt may have all blocks, and with the watermark 0.01 it may not. A scenario
+// calls Complete, and Run calls it again. The test does the same, because the second call must not change the Server.
 func TestWithoutAWatermarkAPromptMayHaveAllBlocks(t *testing.T) {
 	for _, name := range []string{"sosp", "vllm-v0"} {
 		for watermark, served := range map[float64]int{-1: 1, 0.01: 0} {

@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// writeConcurrencies writes a table with a row for each system, block size and number of clients: throughput,
-// and latencies as p50, p95 and p99. Values are means over the seeds. Throughput and p50 have the range that
-// the margin of the times gives.
+// writeConcurrencies writes a table with a row for each system, block size and number of clients: throughput, and
+// latencies as p50, p95 and p99. Values are means over the seeds. Throughput and p50 are followed by the range in which
+// they lie if the times of iterations are within the cost model's margin.
 func (st *State) writeConcurrencies(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "system\tblock\tclients\trequests/s\ttokens/s of answers\tfirst token p50, p95, p99\t"+
@@ -27,9 +27,9 @@ func (st *State) writeConcurrencies(out io.Writer) error {
 		}
 		part = part || c.part
 		ranges = ranges || len(seeds[0].Range) > 0
-		spread := func(of func(r *sim.Result) sim.Spread) string {
-			milli := func(at func(sim.Spread) float64) func(r *sim.Result) float64 {
-				return func(r *sim.Result) float64 { return 1000 * at(of(r)) }
+		spread := func(latency func(r *sim.Result) sim.Spread) string {
+			milli := func(statistic func(sim.Spread) float64) func(r *sim.Result) float64 {
+				return func(r *sim.Result) float64 { return 1000 * statistic(latency(r)) }
 			}
 			return withRange(seeds, "%.3g", milli(func(s sim.Spread) float64 { return s.P50 })) +
 				fmt.Sprintf(", %.3g, %.3g ms", mean(seeds, milli(func(s sim.Spread) float64 { return s.P95 })),
@@ -66,14 +66,14 @@ func mean(seeds []*Outcome, quantity func(r *sim.Result) float64) float64 {
 // means of their ends.
 func withRange(seeds []*Outcome, format string, quantity func(r *sim.Result) float64) string {
 	text := fmt.Sprintf(format, mean(seeds, quantity))
-	least, most := 0.0, 0.0
+	low, high := 0.0, 0.0
 	for _, o := range seeds {
 		if len(o.Range) == 0 {
 			return text
 		}
-		a, b := o.within(quantity)
-		least += a / float64(len(seeds))
-		most += b / float64(len(seeds))
+		a, b := o.rangeOf(quantity)
+		low += a / float64(len(seeds))
+		high += b / float64(len(seeds))
 	}
-	return text + fmt.Sprintf(" ("+format+" to "+format+")", least, most)
+	return text + fmt.Sprintf(" ("+format+" to "+format+")", low, high)
 }

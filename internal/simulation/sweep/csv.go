@@ -42,8 +42,8 @@ func (st *State) writeCSV(w io.Writer) error {
 		for _, q := range ranged {
 			switch {
 			case len(o.Range) > 0:
-				least, most := o.within(q.of)
-				row = append(row, number(least), number(most))
+				low, high := o.rangeOf(q.quantity)
+				row = append(row, number(low), number(high))
 			case ranges:
 				row = append(row, "", "")
 			}
@@ -57,8 +57,8 @@ func (st *State) writeCSV(w io.Writer) error {
 }
 
 var ranged = []struct {
-	name string
-	of   func(r *sim.Result) float64
+	name     string
+	quantity func(r *sim.Result) float64
 }{
 	{"requests_per_second", requestRate}, {"tokens_per_second", tokenRate},
 	{"first_p50", firstToken}, {"between_p50", perToken},
@@ -69,8 +69,8 @@ func tokenRate(r *sim.Result) float64   { return perSecond(r.Generated, r) }
 func firstToken(r *sim.Result) float64  { return r.TTFT.P50 }
 func perToken(r *sim.Result) float64    { return r.TPOT.P50 }
 
-// within returns the ends of the range of a quantity. o.Range must not be empty.
-func (o *Outcome) within(quantity func(r *sim.Result) float64) (least, most float64) {
+// rangeOf returns the ends of the range of a quantity. o.Range must not be empty.
+func (o *Outcome) rangeOf(quantity func(r *sim.Result) float64) (low, high float64) {
 	a, b := quantity(o.Range[0]), quantity(o.Range[1])
 	return min(a, b), max(a, b)
 }

@@ -84,15 +84,15 @@ func (g Grid) ordered() (Grid, error) {
 }
 
 // sorted returns a sorted copy of a list. It returns an error if the list is empty or has duplicates.
-func sorted[T comparable](what string, all []T, order func(a, b T) int) ([]T, error) {
+func sorted[T comparable](name string, all []T, order func(a, b T) int) ([]T, error) {
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%w: no %s: want at least one", ErrGrid, what)
+		return nil, fmt.Errorf("%w: no %s: want at least one", ErrGrid, name)
 	}
 	all = slices.Clone(all)
 	slices.SortFunc(all, order)
 	for i := range all[1:] {
 		if all[i] == all[i+1] {
-			return nil, fmt.Errorf("%w: the %s %v is there twice", ErrGrid, what, all[i])
+			return nil, fmt.Errorf("%w: the %s %v is there twice", ErrGrid, name, all[i])
 		}
 	}
 	return all, nil

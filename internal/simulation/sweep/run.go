@@ -24,8 +24,8 @@ type Outcome struct {
 // measured has the results of a job.
 type measured struct {
 	Result *sim.Result
-	// Range has the results with the fastest and with the slowest times of iterations within the margin of the cost
-	// model. It is nil in a sweep over rates, or if the cost model has no margin.
+	// Range has the results of two further runs: one with the fastest times of iterations that the margin of the cost
+	// model allows, and one with the slowest. It is nil in a sweep over rates, or if the cost model has no margin.
 	Range []*sim.Result
 }
 

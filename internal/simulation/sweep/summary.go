@@ -60,7 +60,7 @@ func summarize(seeds []*Outcome) cell {
 	return c
 }
 
-func (c cell) under(slo float64) bool {
+func (c cell) meets(slo float64) bool {
 	return !c.failed && c.latency.Seeds > 0 && c.latency.Mean <= slo
 }
 
@@ -68,7 +68,7 @@ func (c cell) under(slo float64) bool {
 // returns the number of all rates.
 func (r row) sustained(slo float64) int {
 	for n, c := range r.cells {
-		if !c.under(slo) {
+		if !c.meets(slo) {
 			return n
 		}
 	}
@@ -76,8 +76,8 @@ func (r row) sustained(slo float64) int {
 }
 
 // WriteSummary writes a table with the mean normalized latency of each system and block size at each rate. Its last
-// column is the highest rate up to which all rates meet slo, in seconds per token. For concurrencies it writes
-// throughput and latencies instead.
+// column is the highest rate up to which all rates meet slo, in seconds per token. If the grid has concurrencies
+// instead of rates, WriteSummary writes a table with throughput and latencies.
 func (st *State) WriteSummary(out io.Writer, slo float64) error {
 	if st.Grid.closed() {
 		return st.writeConcurrencies(out)

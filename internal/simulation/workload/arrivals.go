@@ -8,19 +8,18 @@ import (
 )
 
 // Gamma returns requests that arrive at a mean rate per second. The gaps between them are gamma distributed, as in
-// vLLM's "bench serve --burstiness". The variance of a gap is its squared mean divided by shape. With shape 1
-// requests arrive independently (Poisson), with a smaller shape in bursts, and with a larger shape more evenly. The
-// source ends at the time until, in seconds, or after count requests; 0 means no limit. The error wraps ErrSetting.
+// vLLM's "bench serve --burstiness". The variance of a gap is its squared mean divided by shape. With shape 1 requests
+// arrive independently (Poisson), with a smaller shape in bursts, and with a larger shape more evenly.
 //
-// The paper's artifact draws Poisson counts for every 10 ms, which is the same process with a coarser clock
-// (simulation/PAPER.md §1).
-func Gamma(l Lengths, rate, shape float64, seed uint64, until float64, count int) (Source, error) {
+// end is the time, in seconds, at which the source ends. count is the number of requests after which it ends. 0 means
+// no limit for either. The error wraps ErrSetting.
+func Gamma(l Lengths, rate, shape float64, seed uint64, end float64, count int) (Source, error) {
 	switch {
 	case !(rate > 0) || math.IsInf(rate, 0) || !(shape >= minShape) || math.IsInf(shape, 0):
 		return nil, fmt.Errorf("%w: %v requests a second with a burstiness of %v; the rate must be a number above 0, the "+
 			"burstiness at least %v", ErrSetting, rate, shape, minShape)
-	case !(until >= 0) || math.IsInf(until, 0):
-		return nil, fmt.Errorf("%w: an end after %v s; it must be a number above 0, or 0 for none", ErrSetting, until)
+	case !(end >= 0) || math.IsInf(end, 0):
+		return nil, fmt.Errorf("%w: an end after %v s; it must be a number above 0, or 0 for none", ErrSetting, end)
 	case count < 0:
 		return nil, fmt.Errorf("%w: %d requests; it must be a number above 0, or 0 for no end", ErrSetting, count)
 	}
@@ -30,7 +29,7 @@ func Gamma(l Lengths, rate, shape float64, seed uint64, until float64, count int
 		gap = func() float64 { return gaps.ExpFloat64() / rate }
 	}
 	// Lengths and gaps have separate random numbers, so that a request has the same lengths at every rate.
-	return &drawn{lengths: l, rng: rand.New(rand.NewPCG(seed, 2)), gap: gap, until: until, remaining: count,
+	return &drawn{lengths: l, rng: rand.New(rand.NewPCG(seed, 2)), gap: gap, end: end, remaining: count,
 		endless: count == 0}, nil
 }
 
@@ -63,7 +62,7 @@ type drawn struct {
 	rng       *rand.Rand
 	gap       func() float64
 	now       float64
-	until     float64
+	end       float64
 	remaining int
 	endless   bool
 }
@@ -73,7 +72,7 @@ func (d *drawn) Next(r *Request) error {
 		return io.EOF
 	}
 	d.now += d.gap()
-	if d.until > 0 && d.now >= d.until {
+	if d.end > 0 && d.now >= d.end {
 		return io.EOF
 	}
 	d.remaining--

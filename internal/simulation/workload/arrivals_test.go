@@ -38,9 +38,9 @@ func TestGapsHaveTheRateAndTheVarianceOfTheirShape(t *testing.T) {
 }
 
 func TestImpossibleArrivalsAreRefused(t *testing.T) {
-	refuse := func(rate, shape, until float64, count int) {
-		_, err := Gamma(fixed{1, 1}, rate, shape, 1, until, count)
-		require.ErrorIs(t, err, ErrSetting, "%v, %v, %v, %v", rate, shape, until, count)
+	refuse := func(rate, shape, end float64, count int) {
+		_, err := Gamma(fixed{1, 1}, rate, shape, 1, end, count)
+		require.ErrorIs(t, err, ErrSetting, "%v, %v, %v, %v", rate, shape, end, count)
 	}
 	for _, bad := range []float64{-1, math.NaN(), math.Inf(1)} {
 		refuse(bad, 1, 0, 1)
@@ -182,10 +182,10 @@ func (f fixed) Draw(*rand.Rand) (prompt, output int) { return f.prompt, f.output
 // Ensure that random lengths are distributed as in vllm bench serve: uniformly, as whole numbers.
 func TestRandomLengths(t *testing.T) {
 	for _, c := range []struct {
-		name        string
-		prompt      int
-		ratio       float64
-		least, most int
+		name      string
+		prompt    int
+		ratio     float64
+		low, high int
 	}{
 		{"fixed", 100, 0, 100, 100},
 		{"half", 100, 0.5, 50, 150},
@@ -196,10 +196,10 @@ func TestRandomLengths(t *testing.T) {
 			l, err := Random(c.prompt, 7, c.ratio)
 			require.NoError(t, err)
 			prompts, outputs, _ := sample(l, 5_000)
-			require.EqualValues(t, c.least, slices.Min(prompts))
-			require.EqualValues(t, c.most, slices.Max(prompts))
+			require.EqualValues(t, c.low, slices.Min(prompts))
+			require.EqualValues(t, c.high, slices.Max(prompts))
 			mean, _ := meanSD(prompts)
-			require.InEpsilon(t, float64(c.least+c.most)/2, mean, 0.02)
+			require.InEpsilon(t, float64(c.low+c.high)/2, mean, 0.02)
 			if c.ratio == 0 {
 				_, output := l.Draw(rand.New(rand.NewPCG(1, 1)))
 				require.Equal(t, 7, output)

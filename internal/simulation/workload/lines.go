@@ -19,7 +19,7 @@ type lines struct {
 	r      *bufio.Reader
 	number int // of the last line read, from 1
 	line   []byte
-	again  bool // the next call of next returns the last line again
+	repeat bool // the next call of nextLine returns the last line again
 }
 
 // open decompresses the file if it starts as a gzip file.
@@ -40,11 +40,11 @@ func (l *lines) open(r io.Reader, name string) error {
 	return nil
 }
 
-// next returns the next line that is not blank, without its line end, or io.EOF. The line is valid until next
-// is called again.
-func (l *lines) next() ([]byte, error) {
-	if l.again {
-		l.again = false
+// nextLine returns the next line that is not blank, without its line end, or io.EOF. The line is valid until the next
+// call of nextLine.
+func (l *lines) nextLine() ([]byte, error) {
+	if l.repeat {
+		l.repeat = false
 		return l.line, nil
 	}
 	for {

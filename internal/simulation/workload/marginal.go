@@ -5,27 +5,27 @@ import (
 	"sort"
 )
 
-// A marginal is the distribution of one length, the prompt's or the output's: values[i] is its quantile at
-// levels[i]. Levels increase from 0 to 1; values are positive and never decrease.
+// A marginal is the distribution of one length, the prompt's or the output's: values[i] is its quantile at levels[i].
+// Levels increase from 0 to 1. Values are positive and never decrease. Segment i is between values[i] and values[i+1].
 //
-// Between two quantiles, the logarithm of the value is linear in the level. In the last segment, the length
-// minus the second to last quantile is exponentially distributed, up to the maximum. With this rule,
-// 1,000,000 draws have nearly the means and standard deviations of ShareGPT (simulation/PAPER.md §1): prompts
+// In all segments except the last one, the logarithm of the value is linear in the level. In the last segment, the
+// difference between a value and the start of the segment is exponentially distributed, up to the maximum. With this
+// rule, 1,000,000 draws have nearly the means and standard deviations of ShareGPT (simulation/PAPER.md §1): prompts
 // 160.47 and 295.4, outputs 338.65 and 285.1.
 type marginal struct {
 	levels, values []float64
 	tail           float64 // logarithm of the rows above the last but one quantile
 }
 
-// at returns the quantile at level u.
-func (m *marginal) at(u float64) float64 {
+// quantile returns the quantile at level u.
+func (m *marginal) quantile(u float64) float64 {
 	i := sort.SearchFloat64s(m.levels, u) - 1
 	i = min(max(i, 0), len(m.levels)-2)
-	return m.between(i, (u-m.levels[i])/(m.levels[i+1]-m.levels[i]))
+	return m.interpolate(i, (u-m.levels[i])/(m.levels[i+1]-m.levels[i]))
 }
 
-// between returns the value at the share t of segment i.
-func (m *marginal) between(i int, t float64) float64 {
+// interpolate returns the value in segment i at which the fraction t of the segment's probability is below the value.
+func (m *marginal) interpolate(i int, t float64) float64 {
 	low, high := m.values[i], m.values[i+1]
 	if i == len(m.values)-2 {
 		return low + (high-low)*math.Min(1, -math.Log1p(-t)/m.tail)

@@ -44,12 +44,12 @@ const epoch2020 = 1577836800
 // tokens parses the length in column i. A length of 0 is allowed only in the log of a server, where such a
 // row is skipped.
 func (f *format) tokens(i int, text []byte) (int, error) {
-	least := 1
+	minimum := 1
 	if f.log {
-		least = 0
+		minimum = 0
 	}
 	n, err := strconv.Atoi(string(text)) // returns the nearest int if the number is out of range
-	if err == nil && least <= n && n <= maxTokens {
+	if err == nil && minimum <= n && n <= maxTokens {
 		return n, nil
 	}
 	problem := "is too small"
@@ -61,7 +61,7 @@ func (f *format) tokens(i int, text []byte) (int, error) {
 	case n > maxTokens:
 		problem = "is too large"
 	}
-	return 0, bad(f.columns[i], text, problem, fmt.Sprintf("a whole number of tokens from %d to %d", least, maxTokens))
+	return 0, bad(f.columns[i], text, problem, fmt.Sprintf("a whole number of tokens from %d to %d", minimum, maxTokens))
 }
 
 // bad returns an error about a value of a column. problem is a verb phrase such as "is negative", and want

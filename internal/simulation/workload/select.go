@@ -45,11 +45,11 @@ func AtMultiple(s Source, factor float64) (Source, error) {
 	}), nil
 }
 
-// ArrivingBefore returns a source of the requests of s that arrive before the time until, in seconds.
-func ArrivingBefore(s Source, until float64) Source {
+// ArrivingBefore returns a source of the requests of s that arrive before end, in seconds.
+func ArrivingBefore(s Source, end float64) Source {
 	return next(func(r *Request) error {
 		err := s.Next(r)
-		if err == nil && r.Arrival >= until {
+		if err == nil && r.Arrival >= end {
 			return io.EOF
 		}
 		return err
@@ -59,18 +59,18 @@ func ArrivingBefore(s Source, until float64) Source {
 // ErrNoneFits is wrapped when almost all requests of a workload are too long.
 var ErrNoneFits = errors.New("almost no request fits")
 
-// Once manyDropped requests were too long, at least one in minFitting must have fitted. Otherwise Fitted.Next
-// returns an error, because it might search forever.
+// If the source is random and never ends, Fitted.Next returns an error once at least manyDropped requests were too long
+// and fewer than one in minFitting fitted. Without this check, it might search forever.
 const (
 	minFitting  = 1000
 	manyDropped = 10_000
 )
 
-// WithoutLonger returns a source without the requests of s whose prompt and output together have more than longest
-// tokens. If s is random and never ends, other lengths are drawn for such a request, so the rate stays the same.
-func WithoutLonger(s Source, longest int) *Fitted {
-	f := &Fitted{source: s, longest: longest}
-	if d, ok := s.(*drawn); ok && d.endless && d.until == 0 {
+// WithoutLonger returns a source without the requests of s whose prompt and output together have more tokens than
+// limit. If s is random and never ends, other lengths are drawn for such a request, so the rate stays the same.
+func WithoutLonger(s Source, limit int) *Fitted {
+	f := &Fitted{source: s, limit: limit}
+	if d, ok := s.(*drawn); ok && d.endless && d.end == 0 {
 		f.endless = d
 	}
 	return f
@@ -81,7 +81,7 @@ type Fitted struct {
 	Dropped int // so far
 	taken   int
 	source  Source
-	longest int
+	limit   int
 	endless *drawn // the source, if it is endless
 }
 
@@ -91,7 +91,7 @@ func (f *Fitted) LeftOut() float64 { return float64(f.Dropped) / float64(max(1, 
 // Next implements Source. The error wraps ErrNoneFits if s is random and never ends, and almost no request fits.
 func (f *Fitted) Next(r *Request) error {
 	err := f.source.Next(r)
-	for err == nil && r.Prompt+r.Output > f.longest {
+	for err == nil && r.Prompt+r.Output > f.limit {
 		f.Dropped++
 		switch {
 		case f.endless == nil:
@@ -99,7 +99,7 @@ func (f *Fitted) Next(r *Request) error {
 		case f.Dropped >= manyDropped && f.Dropped > minFitting*f.taken:
 			return fmt.Errorf("%w: %d of %d requests are longer than the %d tokens of a sequence; raise --max-len or take "+
 				"another model or workload",
-				ErrNoneFits, f.Dropped, f.Dropped+f.taken, f.longest)
+				ErrNoneFits, f.Dropped, f.Dropped+f.taken, f.limit)
 		default:
 			r.Prompt, r.Output = f.endless.lengths.Draw(f.endless.rng)
 		}

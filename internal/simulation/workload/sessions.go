@@ -15,34 +15,34 @@ type Talk struct {
 	Think float64 // s
 }
 
-// Conversations returns sessions that begin with the requests of first. The prompt of a later turn is the
-// conversation so far and a new text; l draws the lengths of the text and of the answer. A session ends
-// before a turn whose prompt and answer would have more than longest tokens. The error wraps ErrSetting.
-func Conversations(first Source, l Lengths, t Talk, seed uint64, longest int) (Sessions, error) {
+// Conversations returns sessions. Each begins with a request of openings. The prompt of a later turn is the
+// conversation so far and a new text; l draws the lengths of the text and of the answer. A session ends before a turn
+// whose prompt and answer would together have more tokens than limit. The error wraps ErrSetting.
+func Conversations(openings Source, l Lengths, t Talk, seed uint64, limit int) (Sessions, error) {
 	if !(t.Turns >= 1) || math.IsInf(t.Turns, 0) || !(t.Think >= 0) || math.IsInf(t.Think, 0) {
 		return nil, fmt.Errorf("%w: conversations of %v turns with pauses of %v s: want at least 1 turn and 0 s", ErrSetting,
 			t.Turns, t.Think)
 	}
-	return &conversations{Source: first, lengths: l, talk: t, longest: longest, rng: rand.New(rand.NewPCG(seed, 3)),
+	return &conversations{Source: openings, lengths: l, talk: t, limit: limit, rng: rand.New(rand.NewPCG(seed, 3)),
 		said: map[int64]int{}}, nil
 }
 
 type conversations struct {
 	Source
-	lengths Lengths
-	talk    Talk
-	longest int
-	rng     *rand.Rand
-	last    int64
-	said    map[int64]int // tokens so far, by session
+	lengths     Lengths
+	talk        Talk
+	limit       int
+	rng         *rand.Rand
+	lastSession int64
+	said        map[int64]int // tokens so far, by session
 }
 
 func (c *conversations) Next(r *Request) error {
 	if err := c.Source.Next(r); err != nil {
 		return err
 	}
-	c.last++
-	r.Session, r.Shared = c.last, 0
+	c.lastSession++
+	r.Session, r.Shared = c.lastSession, 0
 	c.said[r.Session] = r.Prompt + r.Output
 	return nil
 }
@@ -50,7 +50,7 @@ func (c *conversations) Next(r *Request) error {
 func (c *conversations) Follow(session int64, answered float64, r *Request) bool {
 	said, ends := c.said[session], c.rng.Float64() < 1/c.talk.Turns
 	prompt, output := c.lengths.Draw(c.rng)
-	if ends || said+prompt+output > c.longest {
+	if ends || said+prompt+output > c.limit {
 		delete(c.said, session)
 		return false
 	}
@@ -60,11 +60,13 @@ func (c *conversations) Follow(session int64, answered float64, r *Request) bool
 	return true
 }
 
-// SessionsOf finds the conversations in a trace whose rows have hashes, such as Mooncake's. A row continues
-// an earlier row if its prompt begins with all whole blocks (of hashTokens) of the earlier prompt. Of several
-// such rows, it continues the latest one that no other row continues. An equal first block alone is not
-// enough, because it may be a system prompt. A turn arrives at the time of its row, but not earlier than
-// think seconds after the answer to the previous turn. SessionsOf reads all rows before it returns.
+// SessionsOf finds the conversations in a trace whose rows have hashes, such as Mooncake's. A row continues an earlier
+// row if its prompt begins with all whole blocks (of hashTokens) of the earlier prompt. An equal first block alone is
+// not enough, because it may be a system prompt. At most one row continues a row. If a row could continue several
+// earlier rows, it continues the latest of those that no other row continues.
+//
+// A turn arrives at the time of its row, but not earlier than think seconds after the answer to the previous turn.
+// SessionsOf reads all rows before it returns.
 func SessionsOf(s Source, think float64) (Sessions, error) {
 	if !(think >= 0) || math.IsInf(think, 0) {
 		return nil, fmt.Errorf("%w: a pause of %v s: want at least 0", ErrSetting, think)
@@ -81,18 +83,18 @@ func SessionsOf(s Source, think float64) (Sessions, error) {
 			return nil, err
 		}
 		r.Hashes = append([]int64(nil), r.Hashes...)
-		at := len(t.rows)
+		row := len(t.rows)
 		t.rows, t.after, t.first = append(t.rows, r), append(t.after, -1), append(t.first, true)
 		whole := r.Prompt / hashTokens
 		for i := min(whole, len(r.Hashes)) - 1; i > 0; i-- {
 			if before, ok := tails[r.Hashes[i]]; ok {
-				t.after[before], t.first[at] = at, false
+				t.after[before], t.first[row] = row, false
 				delete(tails, r.Hashes[i])
 				break
 			}
 		}
 		if whole > 1 && whole <= len(r.Hashes) {
-			tails[r.Hashes[whole-1]] = at
+			tails[r.Hashes[whole-1]] = row
 		}
 	}
 }

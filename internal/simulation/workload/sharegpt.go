@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// shareGPTQuantiles has quantiles of the prompts and outputs of 79,725 first rounds of ShareGPT conversations
-// in OPT's tokens, and the correlation of their normal scores (simulation/PAPER.md §1). The filter kept only
-// rounds with fewer than 2,048 tokens.
+// shareGPTQuantiles describes 79,725 first rounds of ShareGPT conversations in OPT's tokens (simulation/PAPER.md §1).
+// It has the quantiles of the lengths of prompts, and of outputs. It also has the correlation of the two lengths, after
+// each length was replaced by its normal score. The filter kept only rounds with fewer than 2,048 tokens.
 //
 //go:embed sharegpt_quantiles.json
 var shareGPTQuantiles []byte
@@ -35,7 +35,7 @@ func (c *copula) Draw(r *rand.Rand) (prompt, output int) {
 		// The conversions forbid fused multiply-add, which would change the requests on some machines.
 		a := r.NormFloat64()
 		b := float64(c.rho*a) + float64(math.Sqrt(1-c.rho*c.rho)*r.NormFloat64())
-		prompt, output = whole(c.prompt.at(normal(a))), whole(c.output.at(normal(b)))
+		prompt, output = whole(c.prompt.quantile(normal(a))), whole(c.output.quantile(normal(b)))
 		if prompt+output < c.limit {
 			return prompt, output
 		}
@@ -44,14 +44,14 @@ func (c *copula) Draw(r *rand.Rand) (prompt, output int) {
 
 // shareGPT is the workload of the paper's evaluation.
 //
-// The table has the quantiles of the pairs of lengths that the filter kept. A draw is filtered again, so
-// drawing straight from the table would give a mean prompt of 148 tokens instead of 161. Therefore fit
-// adjusts the levels until the pairs that pass the filter have the table's quantiles.
+// The table has the quantiles of the pairs of lengths that the filter kept. Draw also drops the pairs that the filter
+// would drop. If Draw used the levels of the table, long pairs would be dropped twice, and the mean prompt would be 148
+// tokens instead of 161. Therefore fit adjusts the levels until the pairs that Draw keeps have the table's quantiles.
 //
-// The table's rho is assumed to be the correlation of all 84,226 pairs, before the filter. The standard
-// deviation of prompt plus output is then 423 (simulation/PAPER.md §1: 420.8). With rho as the correlation of
-// the kept pairs, it would be 428. The normal scores of the kept pairs have a correlation of only 0.17,
-// because the filter drops pairs of two long lengths.
+// The table's rho is assumed to be the correlation of all 84,226 pairs, before the filter. The standard deviation of
+// prompt plus output is then 423 (simulation/PAPER.md §1: 420.8). If rho were the correlation of the kept pairs, it
+// would be 428. The normal scores of the pairs that Draw keeps have a correlation of only 0.17, because pairs of two
+// long lengths are dropped.
 var shareGPT = sync.OnceValue(func() Lengths {
 	var table struct {
 		P, In, Out []float64
@@ -71,32 +71,33 @@ var shareGPT = sync.OnceValue(func() Lengths {
 	return c
 })
 
-// fit adjusts the levels of both marginals until the pairs that pass the filter have quantiles values[i] at
-// the levels want[i]. It alternates between the marginals (iterative proportional fitting): each round
-// divides the probability of a segment by the fraction of its draws that the filter keeps. After 12 rounds
-// the levels change by less than 1e-9.
-func (c *copula) fit(want []float64) {
+// fit adjusts the levels of both marginals until the lengths that Draw keeps have the quantile values[i] at the level
+// targets[i], for each i. It alternates between the marginals (iterative proportional fitting). In each round it
+// divides the probability of each segment by the fraction of the segment's draws that Draw keeps. After 12 rounds the
+// levels change by less than 1e-9.
+func (c *copula) fit(targets []float64) {
 	for range 12 {
-		c.prompt.levels = c.fitted(want, &c.prompt, &c.output)
-		c.output.levels = c.fitted(want, &c.output, &c.prompt)
+		c.prompt.levels = c.fitted(targets, &c.prompt, &c.output)
+		c.output.levels = c.fitted(targets, &c.output, &c.prompt)
 	}
 }
 
-// fitted returns new levels for m. With these levels, the lengths that pass the filter have quantiles m.values[i] at
-// want[i], unless the levels of other change.
-func (c *copula) fitted(want []float64, m, other *marginal) []float64 {
+// fitted returns new levels for m, one of the two marginals. partner is the other one. Whether Draw keeps a length
+// depends on both. As long as the levels of partner stay as they are, the lengths of m that Draw keeps have the
+// quantile m.values[i] at the level targets[i].
+func (c *copula) fitted(targets []float64, m, partner *marginal) []float64 {
 	const points = 16 // of a segment, where the share that is kept is measured
-	levels := make([]float64, len(want))
-	for i := range len(want) - 1 {
+	levels := make([]float64, len(targets))
+	for i := range len(targets) - 1 {
 		kept := 0.0
 		for k := range points {
 			t := (float64(k) + 0.5) / points
 			u := m.levels[i] + t*(m.levels[i+1]-m.levels[i])
-			longest := float64(c.limit-whole(m.between(i, t))) - 0.5 // values of the other one below this are kept
-			z := score(other.level(longest))
+			longest := float64(c.limit-whole(m.interpolate(i, t))) - 0.5 // values of the other one below this are kept
+			z := score(partner.level(longest))
 			kept += normal((z - c.rho*score(u)) / math.Sqrt(1-c.rho*c.rho))
 		}
-		levels[i+1] = levels[i] + (want[i+1]-want[i])*points/kept
+		levels[i+1] = levels[i] + (targets[i+1]-targets[i])*points/kept
 	}
 	for i := range levels {
 		levels[i] /= levels[len(levels)-1]

@@ -1,23 +1,25 @@
 package workload
 
-// Tokens appends the ids of a request's prompt and output to dst. index is the request's number in its
-// workload, below 2^30.
+// Tokens appends the ids of a request's prompt and output to dst. index is the request's number in its workload, below
+// 2^30. Ids are at least 0 and below 2^31.
 //
-// Ids are at least 0 and below 2^31. If two requests have hashes, their prompts have equal ids for their equal
-// leading hashes. The first id after these differs if hashes are in 0..2^30-1, as Mooncake's are. Without hashes, a
-// turn of a session begins with all ids of the previous turn, and other requests have equal ids in their first Shared
-// tokens. All other ids, including those of outputs, occur in one request only.
+// Requests have equal ids only in these cases:
+//
+//   - If two requests have hashes, the ids of their blocks are equal as long as their hashes are equal. The first id after
+//     the equal hashes differs if hashes are in 0..2^30-1, as Mooncake's are.
+//   - If a request without hashes is a turn of a session, it begins with all ids of the previous turn.
+//   - Other requests without hashes have equal ids in their first Shared tokens.
 func Tokens(dst []int32, r *Request, index int) []int32 {
-	at := 0
+	pos := 0
 	if r.Session > 0 && len(r.Hashes) == 0 {
-		for ; at < r.Prompt+r.Output; at++ { // answers too: the next prompt begins with them
-			dst = append(dst, private(mix(1<<63|uint64(r.Session), uint64(at))))
+		for ; pos < r.Prompt+r.Output; pos++ { // answers too: the next prompt begins with them
+			dst = append(dst, private(mix(1<<63|uint64(r.Session), uint64(pos))))
 		}
 		return dst
 	}
 	if len(r.Hashes) == 0 {
-		for ; at < min(r.Shared, r.Prompt); at++ {
-			dst = append(dst, common(mix(0, uint64(at))))
+		for ; pos < min(r.Shared, r.Prompt); pos++ {
+			dst = append(dst, common(mix(0, uint64(pos))))
 		}
 	}
 	chain := uint64(1)
@@ -25,14 +27,14 @@ func Tokens(dst []int32, r *Request, index int) []int32 {
 		// The first id of a block is its hash, so different blocks differ in their first id.
 		chain = mix(chain, uint64(h))
 		end, word := min((i+1)*hashTokens, r.Prompt), uint64(h)
-		for ; at < end; at++ {
+		for ; pos < end; pos++ {
 			dst = append(dst, common(word))
-			word = mix(chain, uint64(at))
+			word = mix(chain, uint64(pos))
 		}
 	}
-	for word := uint64(index); at < r.Prompt+r.Output; at++ {
+	for word := uint64(index); pos < r.Prompt+r.Output; pos++ {
 		dst = append(dst, private(word))
-		word = mix(^uint64(index), uint64(at))
+		word = mix(^uint64(index), uint64(pos))
 	}
 	return dst
 }

@@ -14,16 +14,16 @@ type Trace struct {
 	// documented. In traces that users write, such a row is an error.
 	Skipped int
 
-	lines  lines
-	closer io.Closer
-	parser parser
-	any    bool // a row was read
-	last   float64
-	above  []byte  // the last row's time as it was written
-	start  float64 // of the first request
-	begun  bool
-	err    error
-	ids    []int64 // of the last row
+	lines    lines
+	closer   io.Closer
+	parser   parser
+	any      bool // a row was read
+	last     float64
+	lastText []byte  // the last row's time as it was written
+	start    float64 // of the first request
+	begun    bool
+	err      error
+	ids      []int64 // of the last row
 }
 
 // Open opens a trace; "-" is standard input. The file may be gzipped. Its first line determines the format.
@@ -48,7 +48,7 @@ func read(r io.Reader, name string) (*Trace, error) {
 	if err := t.lines.open(r, name); err != nil {
 		return nil, err
 	}
-	line, err := t.lines.next()
+	line, err := t.lines.nextLine()
 	if err == io.EOF {
 		return nil, t.lines.errorf("the file is empty; wanted %s", wanted)
 	}
@@ -59,7 +59,7 @@ func read(r io.Reader, name string) (*Trace, error) {
 		return nil, t.lines.errorf("%w", err)
 	}
 	if t.parser.json {
-		t.lines.again = true // the first line is a row
+		t.lines.repeat = true // the first line is a row
 	}
 	return t, nil
 }
@@ -79,7 +79,7 @@ func (t *Trace) Close() error {
 func (t *Trace) Next(r *Request) error {
 	for t.err == nil {
 		var line []byte
-		if line, t.err = t.lines.next(); t.err != nil {
+		if line, t.err = t.lines.nextLine(); t.err != nil {
 			break
 		}
 		served, err := t.row(line, r)
@@ -107,9 +107,9 @@ func (t *Trace) row(line []byte, r *Request) (served bool, err error) {
 	}
 	if t.any && at < t.last {
 		return false, fmt.Errorf("column %q: %s is before the %s of the row above; rows must be in the order of arrival",
-			t.parser.columns[0], f.values[0], t.above)
+			t.parser.columns[0], f.values[0], t.lastText)
 	}
-	t.any, t.last, t.above = true, at, append(t.above[:0], f.values[0]...)
+	t.any, t.last, t.lastText = true, at, append(t.lastText[:0], f.values[0]...)
 
 	r.Shared = 0
 	if r.Prompt, err = t.parser.tokens(1, f.values[1]); err != nil {

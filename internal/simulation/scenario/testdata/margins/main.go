@@ -113,13 +113,13 @@ func read(file string) (used, heldOut []point, err error) {
 }
 
 func (p point) load() string {
-	how := fmt.Sprintf("%d at once", p.Requests)
+	load := fmt.Sprintf("%d at once", p.Requests)
 	if p.Clients > 0 {
-		how = fmt.Sprintf("%d clients", p.Clients)
+		load = fmt.Sprintf("%d clients", p.Clients)
 	} else if p.Rate > 0 {
-		how = fmt.Sprintf("%g/s", p.Rate)
+		load = fmt.Sprintf("%g/s", p.Rate)
 	}
-	return fmt.Sprintf("%s on %d x %s, %s of %d + %d", strings.TrimSpace(p.Model+" "+p.Weights), p.Workers, p.GPU, how,
+	return fmt.Sprintf("%s on %d x %s, %s of %d + %d", strings.TrimSpace(p.Model+" "+p.Weights), p.Workers, p.GPU, load,
 		p.Prompt, p.Output)
 }
 
@@ -127,7 +127,7 @@ func (p point) load() string {
 type quantity struct {
 	name      string // all, token or first
 	published float64
-	of        func(r *sim.Result) float64
+	simulated func(r *sim.Result) float64
 }
 
 func (p point) quantities(requests int) (all []quantity) {
@@ -148,9 +148,9 @@ func (p point) quantities(requests int) (all []quantity) {
 	return all
 }
 
-// simulate simulates a point with vLLM's defaults. times multiplies the times of iterations; first is the
-// server's own time until the first token, in ms.
-func (p point) simulate(times, first float64) (*sim.Result, []quantity, error) {
+// simulate simulates a point with vLLM's defaults. It multiplies the time of every iteration by factor. firstToken is
+// the server's own time until the first token, in ms.
+func (p point) simulate(factor, firstToken float64) (*sim.Result, []quantity, error) {
 	n := cmp.Or(p.Requests, max(20, 8*p.Clients))
 	plan, err := scenario.Open(scenario.Scenario{Machine: scenario.Machine{Model: p.Model, GPU: p.GPU,
 		Workers: p.Workers, Engine: cost.VLLM, Weights: p.Weights},
@@ -160,7 +160,7 @@ func (p point) simulate(times, first float64) (*sim.Result, []quantity, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", p.load(), err)
 	}
-	r, err := plan.Within(times, first/1000).Run(context.Background(), nil, nil)
+	r, err := plan.Within(factor, firstToken/1000).Run(context.Background(), nil, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", p.load(), err)
 	}
@@ -172,10 +172,11 @@ func (p point) light() bool {
 	return p.Workers == 1 && (0 < p.Clients && p.Clients <= 8 || 0 < p.Rate && p.Rate <= 8)
 }
 
-// minRatios is the number of ratios with which a GPU has a margin of its own.
+// minRatios is the minimum number of ratios from which the margin of a GPU is computed. A GPU with fewer has the margin
+// of all GPUs.
 const minRatios = 4
 
-// ratios are published times divided by simulated ones.
+// ratios has published times divided by simulated times.
 type ratios struct {
 	all        []float64
 	publishers []string
@@ -195,25 +196,25 @@ func marginsOf(points []point) (cost.Margins, error) {
 		}
 		for _, q := range quantities {
 			if q.name == "first" && p.light() {
-				firsts[p.Publisher] = append(firsts[p.Publisher], 1000*(q.published-q.of(r)))
+				firsts[p.Publisher] = append(firsts[p.Publisher], 1000*(q.published-q.simulated(r)))
 			}
 			if q.name == "first" || p.Excluded != "" || p.Weights != "" {
 				continue
 			}
-			for _, on := range []string{p.GPU, ""} {
-				s := cmp.Or(servers[on], &ratios{})
-				s.all = append(s.all, q.published/q.of(r))
+			for _, gpu := range []string{p.GPU, ""} {
+				s := cmp.Or(servers[gpu], &ratios{})
+				s.all = append(s.all, q.published/q.simulated(r))
 				if !slices.Contains(s.publishers, p.Publisher) {
 					s.publishers = append(s.publishers, p.Publisher)
 				}
-				servers[on] = s
+				servers[gpu] = s
 			}
 		}
 	}
 	m := cost.Margins{GPUs: map[string]cost.Margin{}, First: firstToken(firsts), Elsewhere: servers[""].margin()}
-	for on, r := range servers {
-		if on != "" && len(r.all) >= minRatios {
-			m.GPUs[on] = r.margin()
+	for gpu, r := range servers {
+		if gpu != "" && len(r.all) >= minRatios {
+			m.GPUs[gpu] = r.margin()
 		}
 	}
 	return m, nil
@@ -235,7 +236,7 @@ func firstToken(firsts map[string][]float64) (f cost.FirstToken) {
 }
 
 func report(m cost.Margins, points []point) error {
-	within, all := 0, 0
+	inRange, all := 0, 0
 	for _, p := range points {
 		if p.Excluded != "" {
 			continue
@@ -253,15 +254,15 @@ func report(m cost.Margins, points []point) error {
 			return err
 		}
 		for _, q := range quantities {
-			least, most := q.of(fast), q.of(slow)
+			low, high := q.simulated(fast), q.simulated(slow)
 			fmt.Printf("%s, %s: %s %.4g s, simulated %.4g to %.4g s\n", p.Publisher, p.load(), q.name,
-				q.published, least, most)
+				q.published, low, high)
 			all++
-			if least <= q.published && q.published <= most {
-				within++
+			if low <= q.published && q.published <= high {
+				inRange++
 			}
 		}
 	}
-	fmt.Printf("%d of %d quantities are within\n", within, all)
+	fmt.Printf("%d of %d quantities are within\n", inRange, all)
 	return nil
 }
