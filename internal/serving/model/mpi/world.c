@@ -77,42 +77,42 @@ static int finish(MPI_Request *requests, int n, double limit) {
   }
 }
 
-int world_reduce(float *x, float *other, int n, double limit) {
+int world_reduce(float *x, float *buffer, int n, double limit) {
   for (int distance = 1; distance < size; distance *= 2) {
     int partner = rank ^ distance;
     MPI_Request both[2];
-    if (MPI_Irecv(other, n, MPI_FLOAT, partner, TAG_SUM, MPI_COMM_WORLD, &both[0]) != MPI_SUCCESS ||
+    if (MPI_Irecv(buffer, n, MPI_FLOAT, partner, TAG_SUM, MPI_COMM_WORLD, &both[0]) != MPI_SUCCESS ||
         MPI_Isend(x, n, MPI_FLOAT, partner, TAG_SUM, MPI_COMM_WORLD, &both[1]) != MPI_SUCCESS)
       return FAILED;
     int r = finish(both, 2, limit);
     if (r != DONE) return r;
     /* The sum of two numbers does not depend on their order. */
-    for (int i = 0; i < n; i++) x[i] += other[i];
+    for (int i = 0; i < n; i++) x[i] += buffer[i];
   }
   return DONE;
 }
 
-int world_send(const void *data, int n, int to, double limit) {
+int world_send(const void *data, int n, int receiver, double limit) {
   MPI_Request one;
-  if (MPI_Isend(data, n, MPI_BYTE, to, TAG_DATA, MPI_COMM_WORLD, &one) != MPI_SUCCESS) return FAILED;
+  if (MPI_Isend(data, n, MPI_BYTE, receiver, TAG_DATA, MPI_COMM_WORLD, &one) != MPI_SUCCESS) return FAILED;
   return finish(&one, 1, limit);
 }
 
-int world_next(int from, int *n, double limit) {
+int world_next(int sender, int *n, double limit) {
   Wait w = begin_wait(limit, 1);
   for (;;) {
     int there;
     MPI_Status status;
-    if (MPI_Iprobe(from, TAG_DATA, MPI_COMM_WORLD, &there, &status) != MPI_SUCCESS) return FAILED;
+    if (MPI_Iprobe(sender, TAG_DATA, MPI_COMM_WORLD, &there, &status) != MPI_SUCCESS) return FAILED;
     if (there) return MPI_Get_count(&status, MPI_BYTE, n) == MPI_SUCCESS ? DONE : FAILED;
     int r = go_on(&w);
     if (r != DONE) return r;
   }
 }
 
-int world_receive(void *data, int n, int from, double limit) {
+int world_receive(void *data, int n, int sender, double limit) {
   MPI_Request one;
-  if (MPI_Irecv(data, n, MPI_BYTE, from, TAG_DATA, MPI_COMM_WORLD, &one) != MPI_SUCCESS) return FAILED;
+  if (MPI_Irecv(data, n, MPI_BYTE, sender, TAG_DATA, MPI_COMM_WORLD, &one) != MPI_SUCCESS) return FAILED;
   return finish(&one, 1, limit);
 }
 

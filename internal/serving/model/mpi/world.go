@@ -95,8 +95,8 @@ func (w *World) AllReduce(_ int, x []float32) error {
 	if len(x) == 0 {
 		return nil
 	}
-	other := w.buffer(len(x))
-	return w.check(C.world_reduce((*C.float)(&x[0]), (*C.float)(&other[0]), C.int(len(x)), w.seconds()))
+	received := w.buffer(len(x))
+	return w.check(C.world_reduce((*C.float)(&x[0]), (*C.float)(&received[0]), C.int(len(x)), w.seconds()))
 }
 
 // Gather implements model.Group.
@@ -110,11 +110,11 @@ func (w *World) Gather(_ int, dst []float32, stride int, part []float32, columns
 	rows := len(part) / (local.End - local.Start)
 	for sender := 1; sender < w.size; sender++ {
 		c := columns[sender]
-		other := w.buffer(rows * (c.End - c.Start))
-		if err := w.receive(sender, bytes(other)); err != nil {
+		received := w.buffer(rows * (c.End - c.Start))
+		if err := w.receive(sender, bytes(received)); err != nil {
 			return err
 		}
-		c.CopyFrom(other, dst, stride)
+		c.CopyFrom(received, dst, stride)
 	}
 	return nil
 }
