@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/attention"
 )
 
-// Check returns an error that wraps ErrRequest if a row continues a request whose tables are not known.
+// ErrRequest means that a row continues a request whose tables are not known. Check returns an error that wraps it.
 var ErrRequest = errors.New("unknown request")
 
 // Requests keeps the block tables of requests, which the scheduler changes from step to step. It lays out the tables of

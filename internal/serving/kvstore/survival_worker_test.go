@@ -37,7 +37,7 @@ type v1 struct {
 type request struct {
 	tokens []int32 // prompt and answer
 	prompt int
-	said   map[int][]float32 // logits by position
+	logits map[int][]float32 // logits by position
 	tables [][]int32
 	forked bool
 }
@@ -63,7 +63,7 @@ func (e *v1) add(tokens []int32, answer int) {
 		return
 	}
 	e.ids = append(e.ids, id)
-	e.requests[id] = &request{tokens: slices.Clone(tokens), prompt: len(tokens), said: map[int][]float32{}}
+	e.requests[id] = &request{tokens: slices.Clone(tokens), prompt: len(tokens), logits: map[int][]float32{}}
 }
 
 // runStep runs a step: first the copies, then write and attention in each layer, then sampling.
@@ -163,7 +163,7 @@ func (e *v1) batch() *batch {
 func (e *v1) verify(q *request, row sched.Row, drafts []int32, logits [][]float32) []int32 {
 	known := row.NumScheduledTokens - row.NumDraftTokens
 	for i := range known {
-		q.said[row.NumComputedTokens+i] = logits[i]
+		q.logits[row.NumComputedTokens+i] = logits[i]
 	}
 	if row.NumComputedTokens+known < len(q.tokens) {
 		return nil
@@ -174,7 +174,7 @@ func (e *v1) verify(q *request, row sched.Row, drafts []int32, logits [][]float3
 			e.rejected += len(drafts) - i
 			break
 		}
-		q.said[row.NumComputedTokens+known+i] = logits[known+i]
+		q.logits[row.NumComputedTokens+known+i] = logits[known+i]
 		got = append(got, argmax(logits[known+i]))
 	}
 	return got
@@ -215,7 +215,7 @@ func (e *v1) fork() {
 	q := e.requests[id]
 	computed, n, err := e.Monitor.NumComputedTokens(id)
 	require.NoError(e.t, err)
-	child := &request{tokens: slices.Clone(q.tokens), prompt: q.prompt, said: map[int][]float32{}, forked: true}
+	child := &request{tokens: slices.Clone(q.tokens), prompt: q.prompt, logits: map[int][]float32{}, forked: true}
 	last := int32(-1)
 	if n > q.prompt && computed < n {
 		last = int32(e.r.IntN(20))
@@ -266,11 +266,11 @@ func continuation(t *transformer, d attention.DType, tokens []int32, n int) []in
 // check compares all stored logits with one pass over contiguous memory.
 func (e *v1) check() {
 	for _, q := range slices.AppendSeq(e.done, maps.Values(e.requests)) {
-		if len(q.said) == 0 {
+		if len(q.logits) == 0 {
 			continue
 		}
 		want := onePass(e.machine.model, e.dtype, q.tokens)
-		for p, logits := range q.said {
+		for p, logits := range q.logits {
 			if p >= len(q.tokens) {
 				continue // a draft after a stop
 			}

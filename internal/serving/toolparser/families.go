@@ -83,7 +83,7 @@ func Choose(template string) Format {
 	return f
 }
 
-// has reports whether template contains all texts of one of the lists in sets.
+// matches reports whether template contains all texts of one of the lists in sets.
 func matches(template string, sets [][]string) bool {
 	return slices.ContainsFunc(sets, func(all []string) bool {
 		return !slices.ContainsFunc(all, func(text string) bool { return !strings.Contains(template, text) })

@@ -111,7 +111,7 @@ func (t *taggedCall) named() progress {
 	return unfinished
 }
 
-// between reads a tag outside parameters.
+// readTag reads a tag outside parameters.
 func (t *taggedCall) readTag() progress {
 	t.held = bytes.TrimLeft(t.held, " \t\r\n")
 	switch text := string(t.held); {

@@ -94,7 +94,7 @@ func (b *builder) elements(a *arrays, i int, starts, ends []grammar.Node) {
 		b.value(starts[satisfied], ends[satisfied], item)
 		for j, contained := range a.contains {
 			if satisfied>>j&1 == 0 {
-				b.value(starts[satisfied], ends[satisfied|1<<j], b.and(item, contained))
+				b.value(starts[satisfied], ends[satisfied|1<<j], b.merge(item, contained))
 			}
 		}
 	}
@@ -103,13 +103,13 @@ func (b *builder) elements(a *arrays, i int, starts, ends []grammar.Node) {
 // members is an object under construction.
 type members struct {
 	*builder
-	o        *objects
-	listed   []string
-	values   []conjunction
-	required []int // places of required names among listed, ascending
-	rest     unlisted
-	others   *grammar.Terminal // the names of rest, if it is plain
-	end      grammar.Node
+	o             *objects
+	listed        []string
+	values        []conjunction
+	required      []int // places of required names among listed, ascending
+	unlistedNames unlisted
+	others        *grammar.Terminal // reads unlisted names, if unlistedNames.plain is set
+	end           grammar.Node
 }
 
 // objects adds edges between two nodes for the objects of an alternative.
@@ -122,15 +122,15 @@ func (b *builder) objects(source, target grammar.Node, o *objects) {
 		}
 	}
 	var err error
-	if m.rest, err = b.unlisted(o, m.listed); !b.ok(err) {
+	if m.unlistedNames, err = b.unlisted(o, m.listed); !b.ok(err) {
 		return
 	}
-	if m.rest.plain {
+	if m.unlistedNames.plain {
 		m.others = b.otherNames(slices.Concat(m.listed, o.absent))
 	}
 	// Unlisted names can be equal, and JSON parsers keep only one of several members with the same name. So
 	// at most one unlisted member counts for minProperties.
-	if o.min > len(m.required)+1 && m.rest.exist() {
+	if o.min > len(m.required)+1 && m.unlistedNames.exist() {
 		b.ok(refuse(o.counted, "minProperties", "only one more than the required members is supported where other names than those of properties are possible"))
 		return
 	}
@@ -175,7 +175,7 @@ func (m *members) nextRequired(i int) int {
 // top. If more than top members are allowed, edges in the last layer lead back to that layer.
 func (m *members) grow(first grammar.Node, minimum, top int) {
 	n := len(m.listed)
-	kinds := len(m.rest.kinds)
+	kinds := len(m.unlistedNames.kinds)
 	// At nameNodes[i], one of the names from index i on may come next. At valueNodes[i], the value of the listed name
 	// i comes next. At valueNodes[n+k], the value of an unlisted name of kind k comes next.
 	nameNodes := []grammar.Node{first}
@@ -191,7 +191,7 @@ func (m *members) grow(first grammar.Node, minimum, top int) {
 			m.value(valueNodes[i], afterValue[i+1], m.values[i])
 		}
 		for kind := range kinds {
-			m.value(valueNodes[n+kind], afterValue[n], m.rest.kinds[kind])
+			m.value(valueNodes[n+kind], afterValue[n], m.unlistedNames.kinds[kind])
 		}
 		for i := range afterValue {
 			m.read(afterValue[i], next[i], ",")
@@ -229,13 +229,13 @@ func (m *members) names(source grammar.Node, i int, valueNodes []grammar.Node) {
 		})
 		m.g.Read(source, t, valueNodes[i:stop]...)
 	}
-	if others && m.rest.plain {
+	if others && m.unlistedNames.plain {
 		m.g.Read(source, m.others, valueNodes[n])
 		return
 	}
-	if others && !m.rest.dfa.Empty() {
+	if others && !m.unlistedNames.dfa.Empty() {
 		t := grammar.LazyTerminal(func(alive func(int32) bool) *lexeme.Lexeme {
-			return m.spaced(lexeme.Name("", m.rest.dfa.Retag(func(tag int32) int32 {
+			return m.spaced(lexeme.Name("", m.unlistedNames.dfa.Retag(func(tag int32) int32 {
 				if alive(tag) {
 					return tag
 				}

@@ -139,7 +139,7 @@ func (b *builder) scalars(source, target grammar.Node, s *shape) {
 	for _, word := range []struct {
 		allowed bool
 		text    string
-	}{{s.null, "null"}, {s.no, "false"}, {s.yes, "true"}} {
+	}{{s.hasNull, "null"}, {s.hasFalse, "false"}, {s.hasTrue, "true"}} {
 		if word.allowed {
 			b.read(source, target, word.text)
 		}

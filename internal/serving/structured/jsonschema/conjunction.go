@@ -38,7 +38,7 @@ func (c *compiler) id(v *value) int32 {
 	return id
 }
 
-// just returns the conjunction of one schema.
+// conjunctionOf returns the conjunction of one schema.
 func (c *compiler) conjunctionOf(v *value) conjunction {
 	if v.kind == boolTrue || v.kind == object && len(v.names) == 0 {
 		return nil
@@ -46,7 +46,7 @@ func (c *compiler) conjunctionOf(v *value) conjunction {
 	return conjunction{{schema: v}}
 }
 
-func (c *compiler) and(all ...conjunction) conjunction {
+func (c *compiler) merge(all ...conjunction) conjunction {
 	var out conjunction
 	for _, one := range all {
 		if len(out) == 0 {
@@ -67,7 +67,7 @@ func (c *compiler) and(all ...conjunction) conjunction {
 	return unique
 }
 
-// not returns the negation of a conjunction as a list of alternatives. Each alternative is one of the terms,
+// negations returns the negation of a conjunction as a list of alternatives. Each alternative is one of the terms,
 // negated.
 func (c *compiler) negations(all conjunction) []conjunction {
 	var out []conjunction
@@ -174,7 +174,7 @@ func (c *compiler) knownEmpty(all conjunction) (bool, error) {
 }
 
 func (c *compiler) emptyShape(s *shape) (bool, error) {
-	if s.null || s.no || s.yes {
+	if s.hasNull || s.hasFalse || s.hasTrue {
 		return false, nil
 	}
 	for i := range s.numbers {

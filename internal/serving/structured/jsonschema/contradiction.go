@@ -21,9 +21,9 @@ func Contradiction(source []byte, budget *automaton.Budget) error {
 }
 
 // demand is one requirement of a schema. It is a keyword, a group of keywords that have a meaning only together (see
-// readTogether), or a negated schema.
+// readTogether), a negated schema, or a schema that is true or false.
 type demand struct {
-	term         // has only these keywords
+	term         // has only these keywords, if there are any
 	words string // names the keywords
 }
 

@@ -49,11 +49,11 @@ const (
 
 // digits is the state of a digitMachine after the characters of a number that have been read so far.
 type digits struct {
-	phase  digitPhase
-	minus  bool
-	broken bool // a decimal is not 0
-	limits [maxLimits]comparison
-	rests  [maxMultiples]rest
+	phase      digitPhase
+	minus      bool
+	broken     bool // a decimal is not 0
+	limits     [maxLimits]comparison
+	remainders [maxMultiples]remainder
 }
 
 type digitPhase byte
@@ -73,8 +73,8 @@ type comparison struct {
 	place int16 // digits read, before or after the point; it stops after the last digit of the bound
 }
 
-// rest is the state of a division by a step of multipleOf: the remainder, and the number of decimals read.
-type rest struct {
+// remainder is the state of a division by a step of multipleOf: its value so far, and the number of decimals read.
+type remainder struct {
 	value  int32
 	places int16
 	broken bool // a decimal after the last one that a multiple can have is not 0
@@ -155,7 +155,7 @@ func (m *digitMachine) step(s digits, r rune) (digits, bool) {
 		}
 	}
 	for i, step := range m.steps {
-		s.rests[i].read(step, d, decimal)
+		s.remainders[i].read(step, d, decimal)
 	}
 	return s, true
 }
@@ -189,7 +189,7 @@ func (c comparison) whole(b bound) int8 {
 	return c.order
 }
 
-func (r *rest) read(m modulus, d int, decimal bool) {
+func (r *remainder) read(m modulus, d int, decimal bool) {
 	if decimal {
 		if int(r.places) == m.places {
 			r.broken = r.broken || d > 0
@@ -210,7 +210,7 @@ func (m *digitMachine) accept(s digits) int32 {
 		}
 	}
 	for i, step := range m.steps {
-		r := s.rests[i]
+		r := s.remainders[i]
 		for ; int(r.places) < step.places; r.places++ {
 			r.value = int32(int64(r.value) * 10 % step.modulus)
 		}

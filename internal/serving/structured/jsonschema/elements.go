@@ -82,5 +82,5 @@ func (c *compiler) element(a *arrays, i int) conjunction {
 			all = append(all, layer.items)
 		}
 	}
-	return c.and(all...)
+	return c.merge(all...)
 }

@@ -58,7 +58,7 @@ func typeShape(c *compiler, schema *value, name string, v *value) (*shape, error
 	}
 	s := &shape{}
 	if n := schema.get("nullable"); n != nil && n.kind == boolTrue { // as descriptions of APIs write it
-		s.null = true
+		s.hasNull = true
 	}
 	for _, item := range list {
 		one := &shape{}
@@ -67,9 +67,9 @@ func typeShape(c *compiler, schema *value, name string, v *value) (*shape, error
 		}
 		switch item.text {
 		case "null":
-			one.null = true
+			one.hasNull = true
 		case "boolean":
-			one.no, one.yes = true, true
+			one.hasFalse, one.hasTrue = true, true
 		case "number":
 			one.numbers = []numbers{{}}
 		case "integer":
@@ -123,11 +123,11 @@ func constShape(c *compiler, schema *value, name string, v *value) (*shape, erro
 func (c *compiler) constant(schema, v *value) (*shape, error) {
 	switch v.kind {
 	case null:
-		return &shape{null: true}, nil
+		return &shape{hasNull: true}, nil
 	case boolFalse:
-		return &shape{no: true}, nil
+		return &shape{hasFalse: true}, nil
 	case boolTrue:
-		return &shape{yes: true}, nil
+		return &shape{hasTrue: true}, nil
 	case text:
 		return &shape{strings: []strings_{{max: unlimited, listed: true, list: []string{v.text}}}}, nil
 	case number:

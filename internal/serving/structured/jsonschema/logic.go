@@ -38,11 +38,11 @@ func anyOfShape(c *compiler, schema *value, name string, v *value) (*shape, erro
 	if err != nil {
 		return nil, err
 	}
-	return c.either(slices.Collect(slices.Chunk(list, 1))...)
+	return c.unionOf(slices.Collect(slices.Chunk(list, 1))...)
 }
 
-// either returns the values that any of the conjunctions allows.
-func (c *compiler) either(all ...conjunction) (*shape, error) {
+// unionOf returns the values that any of the conjunctions allows.
+func (c *compiler) unionOf(all ...conjunction) (*shape, error) {
 	shapes := make([]*shape, len(all))
 	for i, one := range all {
 		var err error
@@ -63,17 +63,17 @@ func oneOfShape(c *compiler, schema *value, name string, v *value) (*shape, erro
 	types := c.typeOrEnum(schema)
 	for i := range list {
 		for j := range i {
-			disjoint, err := c.knownEmpty(c.and(list[i:i+1], list[j:j+1], types))
+			disjoint, err := c.knownEmpty(c.merge(list[i:i+1], list[j:j+1], types))
 			if err != nil {
 				return nil, err
 			}
 			if !disjoint {
-				all[i] = c.and(all[i], conjunction{{list[j].schema, true}})
-				all[j] = c.and(all[j], conjunction{{list[i].schema, true}})
+				all[i] = c.merge(all[i], conjunction{{list[j].schema, true}})
+				all[j] = c.merge(all[j], conjunction{{list[i].schema, true}})
 			}
 		}
 	}
-	return c.either(all...)
+	return c.unionOf(all...)
 }
 
 // typeOrEnum returns a conjunction of one schema that has a single keyword of the given schema: type or, if there is no
@@ -101,14 +101,14 @@ func ifShape(c *compiler, schema *value, name string, v *value) (*shape, error) 
 	if thenSchema == nil && elseSchema == nil || c.doc.draft < 7 {
 		return nil, nil
 	}
-	yes, no := conjunction{{schema: v}}, conjunction{{v, true}}
+	matching, failing := conjunction{{schema: v}}, conjunction{{v, true}}
 	if thenSchema != nil {
-		yes = c.and(yes, c.conjunctionOf(thenSchema))
+		matching = c.merge(matching, c.conjunctionOf(thenSchema))
 	}
 	if elseSchema != nil {
-		no = c.and(no, c.conjunctionOf(elseSchema))
+		failing = c.merge(failing, c.conjunctionOf(elseSchema))
 	}
-	return c.either(yes, no)
+	return c.unionOf(matching, failing)
 }
 
 // dependentShape evaluates dependentRequired, dependentSchemas and dependencies. Each member named by such a keyword
@@ -143,9 +143,9 @@ func dependentShape(c *compiler, schema *value, name string, v *value) (*shape, 
 		default:
 			return nil, refuse(schema, name, "it is not a map of lists")
 		}
-		either := everything()
-		either.objects = append(absent.objects, present.objects...)
-		if s, err = intersect(s, either, c.budget); err != nil {
+		alternatives := everything()
+		alternatives.objects = append(absent.objects, present.objects...)
+		if s, err = intersect(s, alternatives, c.budget); err != nil {
 			return nil, err
 		}
 	}

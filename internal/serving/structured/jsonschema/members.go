@@ -117,7 +117,7 @@ func (c *compiler) member(o *objects, name string) conjunction {
 			all = append(all, layer.additional)
 		}
 	}
-	return c.and(all...)
+	return c.merge(all...)
 }
 
 // listed returns the names that the schemas list, in the order of their first occurrence.
@@ -169,7 +169,7 @@ func (c *compiler) unlisted(o *objects, listed []string) (unlisted, error) {
 		patterns += len(o.layers[i].patterns)
 	}
 	if patterns == 0 && len(o.names) == 0 {
-		return unlisted{plain: true, kinds: []conjunction{c.and(base...)}}, nil
+		return unlisted{plain: true, kinds: []conjunction{c.merge(base...)}}, nil
 	}
 	if patterns > 20 {
 		return unlisted{}, refuse(o.source, "patternProperties", "more than 20 patterns in one place are not supported")
@@ -231,7 +231,7 @@ func (c *compiler) kinds(o *objects, d *automaton.DFA) unlisted {
 					all = append(all, o.layers[i].additional)
 				}
 			}
-			u.kinds = append(u.kinds, c.and(all...))
+			u.kinds = append(u.kinds, c.merge(all...))
 		}
 		return id
 	})

@@ -9,7 +9,7 @@ import (
 // negate returns the values outside a shape. For each type, these are the values that no alternative allows.
 func (c *compiler) negate(s *shape, schema *value) (*shape, error) {
 	out := everything()
-	out.null, out.no, out.yes = !s.null, !s.no, !s.yes
+	out.hasNull, out.hasFalse, out.hasTrue = !s.hasNull, !s.hasFalse, !s.hasTrue
 	var err error
 	if out.numbers, err = subtract(c, out.numbers, s.numbers, schema, notNumbers); err != nil {
 		return nil, err

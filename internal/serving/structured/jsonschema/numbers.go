@@ -84,7 +84,7 @@ func (n *numbers) allows(r *big.Rat) bool {
 	return !n.listed || slices.ContainsFunc(n.list, func(x constant) bool { return x.Cmp(r) == 0 })
 }
 
-func (n numbers) and(o numbers) (numbers, bool) {
+func (n numbers) intersect(o numbers) (numbers, bool) {
 	if n.free() {
 		return o, true
 	}

@@ -11,11 +11,11 @@ import (
 
 // shape is a set of JSON values. A value is in the set if an alternative of its type allows it.
 type shape struct {
-	null, no, yes bool
-	numbers       []numbers
-	strings       []strings_
-	arrays        []arrays
-	objects       []objects
+	hasNull, hasFalse, hasTrue bool
+	numbers                    []numbers
+	strings                    []strings_
+	arrays                     []arrays
+	objects                    []objects
 }
 
 // unlimited as an upper limit means that there is none.
@@ -81,8 +81,8 @@ type pattern struct {
 
 // alternative is implemented by numbers, strings_, arrays and objects.
 type alternative[T any] interface {
-	free() bool      // whether it allows every value of its type
-	and(T) (T, bool) // what both allow; false if that is nothing
+	free() bool            // whether it allows every value of its type
+	intersect(T) (T, bool) // what both allow; false if that is nothing
 }
 
 func everything() *shape {
@@ -106,7 +106,7 @@ func (o objects) free() bool {
 func union(shapes ...*shape) *shape {
 	out := &shape{}
 	for _, s := range shapes {
-		out.null, out.no, out.yes = out.null || s.null, out.no || s.no, out.yes || s.yes
+		out.hasNull, out.hasFalse, out.hasTrue = out.hasNull || s.hasNull, out.hasFalse || s.hasFalse, out.hasTrue || s.hasTrue
 		out.numbers = append(out.numbers, s.numbers...)
 		out.strings = append(out.strings, s.strings...)
 		out.arrays = append(out.arrays, s.arrays...)
@@ -147,7 +147,7 @@ func (s *shape) joinLists() {
 
 // intersect returns the values that are in both shapes.
 func intersect(a, b *shape, budget *automaton.Budget) (*shape, error) {
-	out := &shape{null: a.null && b.null, no: a.no && b.no, yes: a.yes && b.yes}
+	out := &shape{hasNull: a.hasNull && b.hasNull, hasFalse: a.hasFalse && b.hasFalse, hasTrue: a.hasTrue && b.hasTrue}
 	var err error
 	if out.numbers, err = meet(a.numbers, b.numbers, budget); err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func meet[T alternative[T]](a, b []T, budget *automaton.Budget) ([]T, error) {
 	var out []T
 	for _, x := range a {
 		for _, y := range b {
-			if both, ok := x.and(y); ok {
+			if both, ok := x.intersect(y); ok {
 				out = append(out, both)
 			}
 		}
@@ -189,7 +189,7 @@ func lower(a, b int) int {
 	return a
 }
 
-func (s strings_) and(o strings_) (strings_, bool) {
+func (s strings_) intersect(o strings_) (strings_, bool) {
 	if s.free() {
 		return o, true
 	}
@@ -272,7 +272,7 @@ func (s *strings_) texts(budget *automaton.Budget) (texts, error) {
 	return automaton.Limit(d, s.min, s.max, budget)
 }
 
-func (a arrays) and(b arrays) (arrays, bool) {
+func (a arrays) intersect(b arrays) (arrays, bool) {
 	a.min, a.max, a.limited = max(a.min, b.min), lower(a.max, b.max), cmp.Or(b.limited, a.limited)
 	a.layers = slices.Concat(a.layers, b.layers)
 	a.contains = slices.Concat(a.contains, b.contains)
@@ -282,7 +282,7 @@ func (a arrays) and(b arrays) (arrays, bool) {
 	return a, a.max == unlimited || a.min <= a.max
 }
 
-func (o objects) and(p objects) (objects, bool) {
+func (o objects) intersect(p objects) (objects, bool) {
 	o.source, o.limited = cmp.Or(o.source, p.source), cmp.Or(p.limited, o.limited)
 	if p.min > o.min {
 		o.min, o.counted = p.min, p.counted

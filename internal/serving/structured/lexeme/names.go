@@ -71,18 +71,18 @@ func Strings(list []string) *Lexeme {
 }
 
 func newMembers(additional int32, colon bool) *members {
-	m := &members{additional: additional, rest: text{dfa: automaton.All(), form: Quoted, colon: true}, colon: colon}
+	m := &members{additional: additional, unlistedText: text{dfa: automaton.All(), form: Quoted, colon: true}, colon: colon}
 	m.nodes = []node{{tag: None, extra: State{phase: inText}}}
 	return m
 }
 
-// members is the machine of a list of names. A trie has the bytes of the listed names. If names outside the
-// list are possible, rest reads the bytes of such a name from the first byte that is not in the trie.
+// members is the machine of a list of names. A trie has the bytes of the listed names. If names outside the list are
+// possible, unlistedText reads such a name, beginning with the first byte that is not in the trie.
 type members struct {
-	nodes      []node
-	additional int32 // the tag of names that are not listed, or None if they are not possible
-	rest       text
-	colon      bool // whether a colon follows the name
+	nodes        []node
+	additional   int32 // the tag of names that are not listed, or None if they are not possible
+	unlistedText text
+	colon        bool // whether a colon follows the name
 }
 
 type node struct {
@@ -90,7 +90,7 @@ type node struct {
 	child, sibling int32
 	listed         bool  // a name of the list ends here
 	tag            int32 // of this name, or None if it is not possible
-	extra          State // of rest, after the same bytes
+	extra          State // of unlistedText, after the same bytes
 }
 
 func (m *members) add(name string, tag int32) {
@@ -99,7 +99,7 @@ func (m *members) add(name string, tag int32) {
 		child := m.child(parent, b)
 		if child == 0 {
 			child = int32(len(m.nodes))
-			extra, _ := m.rest.step(m.nodes[parent].extra, b)
+			extra, _ := m.unlistedText.step(m.nodes[parent].extra, b)
 			m.nodes = append(m.nodes, node{b: b, sibling: m.nodes[parent].child, tag: None, extra: extra})
 			m.nodes[parent].child = child
 		}
@@ -152,7 +152,7 @@ func (m *members) step(s State, b byte) (State, bool) {
 
 // unlisted reads a byte of a name that is not listed.
 func (m *members) unlisted(s State, b byte) (State, bool) {
-	s, ok := m.rest.step(s, b)
+	s, ok := m.unlistedText.step(s, b)
 	switch {
 	case !ok:
 		return s, false
