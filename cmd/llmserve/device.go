@@ -137,8 +137,8 @@ func (l *loaded) planEngine(o *modelOptions, weightBytes int) (c engine.Config, 
 // that the GPU has enough memory.
 const unknownWeights = -1
 
-// kvGiven reports whether a flag, or the demo, sets the memory for keys and values. Otherwise it is what
-// --gpu-memory-utilization leaves.
+// kvGiven reports whether a flag, or the demo, sets the memory for keys and values. Without such a setting, keys and
+// values get the memory that --gpu-memory-utilization leaves.
 func (o *modelOptions) kvGiven() bool { return o.kvFixed || o.device.given.Changed("kv-cache-gb") }
 
 // kernels names the kind of processor or GPU. Answers computed on another kind can differ in their last bits.
@@ -174,7 +174,8 @@ func (l *loaded) loadOn(o *modelOptions, pool *parallel.Pool) model.Option {
 	})
 }
 
-// slowAfter is the time after which a start says what it waits for. Tests change it.
+// slowAfter is how long a part of the start may take before llmserve prints that it waits for this part. Tests change
+// it.
 var slowAfter = 30 * time.Second
 
 // slow says on standard error that a part of the start takes longer than slowAfter, unless the timer is stopped before.
@@ -211,7 +212,7 @@ func (l *loaded) deviceFailure(e *engine.Engine, limit time.Duration) <-chan err
 }
 
 // abandonDevice gives up a failed device without closing it. The end of the process closes it. If the device still
-// reports errors, the engine gets a short time to stop. In this time it writes blocks to the tiers.
+// reports errors, the engine gets a short time to stop, in which it writes blocks to the tiers.
 func (l *loaded) abandonDevice(failure error, stopped <-chan error) {
 	if f := (*engine.DeviceFailure)(nil); !errors.As(failure, &f) || !f.Stalled {
 		select {

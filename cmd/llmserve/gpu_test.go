@@ -79,7 +79,7 @@ func TestAGPUServesOverHTTP(t *testing.T) {
 	s.end(t)
 }
 
-// Ensure that each of 64 requests gets the same bits beside the others as alone.
+// Ensure that each of 64 requests gets the same bits whether it runs together with the others or alone.
 func TestAGPUServesManyRequestsAsEachAlone(t *testing.T) {
 	emulated(t, 64)
 	s := serveHere(t, tinyFile(t), "--kv-cache-gb", kvOfBlocks(300), "--max-num-seqs", "64", "--max-num-batched-tokens", "256")

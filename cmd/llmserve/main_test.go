@@ -28,9 +28,9 @@ import (
 // The test binary is the command if this is set.
 const asCommand = "LLMSERVE_TEST_COMMAND"
 
-// The test binary that is the command reads these environment variables. The value of hangingGPU is the path of an
-// emulated GPU, which the command then uses. The value of hangingCall is the name of a function of its driver that
-// never returns.
+// When the test binary runs as the command, it reads these environment variables. The value of hangingGPU is the path
+// of an emulated GPU, which the command then uses. The value of hangingCall is the name of a function of its driver
+// that never returns.
 const hangingGPU, hangingCall = "LLMSERVE_TEST_GPU", "LLMSERVE_TEST_HANG"
 
 func TestMain(m *testing.M) {

@@ -45,8 +45,8 @@ func waitFor(t *testing.T, tab context.Context, script string) {
 		50*time.Millisecond, script)
 }
 
-// Ensure that the page shows which requests share blocks. It must stay at a step chosen by the user. Its block tables
-// must be gone after the end of the requests.
+// Ensure that the page shows which requests share blocks. If the user chooses a step, the page must stay at this step.
+// When the requests have ended, the page must no longer show their block tables.
 func TestTheMemoryPageShowsWhatRequestsShare(t *testing.T) {
 	in := browsertest.Start(t)
 	s := serveDemo(t)

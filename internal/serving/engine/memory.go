@@ -38,8 +38,12 @@ type MemoryState struct {
 	Cached           []int32        // free blocks that are in the prefix cache
 }
 
-// AnswerBlocks are the blocks of one answer in one group of layers. Index is a*n+g. Here a is the index of the answer
-// among the answers to the request, n is the number of groups, and g is the index of the group.
+// AnswerBlocks are the blocks of one answer in one group of layers. Index is
+//
+//	a*n + g
+//
+// where a is the index of the answer among the answers to the request, n is the number of groups, and g is the index of
+// the group.
 type AnswerBlocks struct {
 	Request, Index int
 	Tokens         int     // computed tokens

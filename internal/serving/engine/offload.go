@@ -232,8 +232,8 @@ func (o *offload) load(l sched.Loading) {
 		})
 }
 
-// end reports the end of a load to the scheduler. tokens is the number of tokens that were loaded. missing are the
-// blocks of the request's table that were not loaded.
+// end reports the end of a load to the scheduler. The parameter tokens is the number of tokens that were loaded. The
+// parameter missing has the blocks of the request's table that were not loaded.
 func (o *offload) end(id sched.ID, q *sequence, tokens int, missing []int32) {
 	e := o.engine
 	e.mu.Lock()
@@ -250,10 +250,12 @@ func (o *offload) end(id sched.ID, q *sequence, tokens int, missing []int32) {
 	e.changed.Signal()
 }
 
-// store offers to the tiers the blocks that step s has filled. next is the step that was scheduled meanwhile,
-// or nil. The loop calls store without the engine's lock. If a request is cancelled while store copies its
-// blocks, the blocks become free, but no other request gets them before store returns, because only the loop
-// schedules. With a Remote, the loop must not call store while a step is in flight (see workers.move).
+// store offers to the tiers the blocks that step s has filled. The parameter next is the step that was scheduled
+// meanwhile, or nil.
+//
+// The loop calls store without the engine's lock. If a request is cancelled while store copies its blocks, the blocks
+// become free. No other request gets these blocks before store returns, because only the loop schedules. With a Remote,
+// the loop must not call store while a step is in flight (see workers.move).
 func (o *offload) store(s, next *step) {
 	if o == nil || !o.Stores() {
 		return

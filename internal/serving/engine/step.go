@@ -143,8 +143,8 @@ func (s *step) nextLogits(maxRows int) bool {
 	return s.last > s.first
 }
 
-// advance waits until s is computed, and samples and delivers its tokens. Meanwhile it schedules and launches the next
-// step, if that is possible, and returns it.
+// advance waits until s is computed, and samples and delivers its tokens. Meanwhile it schedules the next step and
+// launches it, if that is possible. It returns the next step, or nil.
 func (e *Engine) advance(s *step) (next *step) {
 	e.prepareMasks(s)
 	e.workers.awaitNearEnd()
@@ -182,7 +182,8 @@ func (e *Engine) advance(s *step) (next *step) {
 	return next
 }
 
-// sampleAll waits for the logits of s and samples from them. ended is the time when the last logits were computed.
+// sampleAll waits for the logits of s and samples from them. The result ended is the time when the last logits were
+// computed.
 func (e *Engine) sampleAll(s *step) (ended time.Time, err error) {
 	for asked := s.launched; ; {
 		var output modelOutput

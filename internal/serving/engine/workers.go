@@ -146,8 +146,8 @@ func (all workers) prepare(m *modelInput) {
 	all[0].runner.(DeviceRunner).Prepare(&m.batch)
 }
 
-// start sends an input to all workers. The caller must then call wait. If m.from is 0, it must call awaitNearEnd before
-// wait.
+// start sends an input to all workers. The caller must then call wait. If m.start is 0, the caller must call
+// awaitNearEnd before wait.
 func (all workers) start(m *modelInput) {
 	for _, w := range all {
 		if w.inputs == nil {

@@ -41,9 +41,9 @@ var blockFields = map[string][]string{
 	"tool_result": {"tool_use_id", "content", "is_error"},
 }
 
-// readContent returns the blocks of the content of a message or tool result. The content is a string or a
-// list of blocks. A block whose type is not in types is an error. In errors, field is the field of the body,
-// and name denotes the object that has the content.
+// readContent returns the blocks of the content of a message or tool result. The content is a string or a list of
+// blocks. A block whose type is not in types is an error. An error refers to field, the field of the body, and its text
+// describes with name the object that has the content.
 func readContent(field, name string, content json.RawMessage, types ...string) ([]block, error) {
 	content = bytes.TrimSpace(content)
 	if openai.IsNull(content) {

@@ -125,8 +125,8 @@ func (s *Server) countValues(data []byte) error {
 	return nil
 }
 
-// values counts the values of a JSON object. tokens are the values in the fields prompt and tokens, which take little
-// memory when they are decoded; others are all other values.
+// values counts the values of a JSON object. The result tokens is the number of values in the fields prompt and tokens,
+// which take little memory when they are decoded. The result others is the number of all other values.
 func values(data []byte) (tokens, others int) {
 	depth, key, begin := 0, true, 0 // key means that the next string at depth 1 is the name of a field
 	var field []byte

@@ -52,7 +52,7 @@ type share struct {
 	lastPiece   time.Time     // when it took the last piece
 	granted     chan struct{} // closed when the piece is granted for which the body waits; nil if it does not wait
 	waited      time.Duration
-	slow        bool // it was ended because it arrived slowly
+	slow        bool // endSlow has stopped the body, because it arrived slowly
 }
 
 func newBodyMemory(maxBody int64) *bodyMemory {
@@ -139,8 +139,8 @@ func (m *bodyMemory) grant(h *share) bool {
 	return true
 }
 
-// endSlow ends the body that has received nothing for the longest time. If that time is less than pieceTime, it ends
-// none. It considers only bodies whose memory the waiting body could use.
+// endSlow stops the body that has received nothing for the longest time, unless this time is less than pieceTime. It
+// considers only bodies whose memory the waiting body could use.
 func (m *bodyMemory) endSlow(waiting *share) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 // efforts are the values of reasoning_effort that vLLM passes to a template.
 var efforts = []string{"low", "medium", "high"}
 
-// chatJob returns the job of a chat. It also sets c.Request.ShownTokens. limit is the limit of the prompt.
+// chatJob returns the job of a chat. It also sets c.Request.ShownTokens. The parameter limit applies to the prompt.
 func (s *Server) chatJob(c *Chat, limit limit) (*job, error) {
 	j := &job{n: c.Request.N, promptField: c.MessagesField, oneCall: c.OneCall, omitReasoning: c.OmitReasoning}
 	var err error

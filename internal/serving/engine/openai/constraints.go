@@ -174,8 +174,8 @@ func (c *constraints) keep(list *[]compiled, maxLen int, one compiled) {
 	}
 }
 
-// newVocabulary leaves out tokens of maxTokenBytes or more bytes, because structured.NewVocabulary refuses long tokens.
-// An answer with a form contains none of these tokens.
+// maxTokenBytes limits the length of the tokens in answers with a form. newVocabulary leaves out tokens of this length
+// and longer ones, because structured.NewVocabulary refuses long tokens.
 const maxTokenBytes = 1024
 
 // newVocabulary returns the vocabulary of an engine's model. Special tokens can occur only at the end of an answer and

@@ -84,7 +84,7 @@ func (l limiter) take(h http.Header, now time.Time, n int) error {
 		fmt.Sprintf("The limit is %d %s in a minute; try again in %v.", l.Burst(), l.unit, wait.Round(time.Millisecond)))
 }
 
-// giveBack increases the allowance by n, but not above its limit, by taking -n.
+// giveBack takes -n from the limiter, which increases the allowance by n, but not above its limit.
 func (l limiter) giveBack(now time.Time, n int) { l.AllowN(now, -n) }
 
 func (a *allowance) report(h http.Header, now time.Time) {

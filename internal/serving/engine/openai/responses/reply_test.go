@@ -23,8 +23,8 @@ var answer = []toolparser.Event{
 
 var ids = regexp.MustCompile(`(resp|rs|msg|fc)_[0-9a-f]+`)
 
-// replied makes a response from events twice: whole is the body of the answer, and streamed has the events of
-// the same answer as a stream. An event with a response shows only the response's status. Ids are replaced by
+// replied makes a response from the same events as a body and as a stream. The result whole is the body. The result
+// streamed has the events of the stream. An event with a response shows only the response's status. Ids are replaced by
 // their prefixes.
 func replied(t *testing.T, b *body, events []toolparser.Event, finish func(openai.Reply) any) (whole string, streamed []string) {
 	text := func(value any) string {
