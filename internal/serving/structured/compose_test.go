@@ -306,8 +306,8 @@ func TestStructuralTags(t *testing.T) {
 		"properties": {"city": {"enum": ["Rome"]}}, "required": ["city"], "additionalProperties": false}}, "end": "</function>"}`
 	const time = `{"type": "tag", "begin": "<function=time>", "content": {"type": "regex", "pattern": "[0-9]+"}, "end": ["</function>", "."]}`
 	for _, test := range []struct {
-		name, tag string
-		yes, no   []string
+		name, tag          string
+		accepted, rejected []string
 	}{
 		{"the older form", `{"type": "structural_tag", "triggers": ["<f="], "structures": [{"begin": "<f=a>", "schema": {"type": "integer"},
 			"end": "</f>"}, {"begin": "<f=b>", "schema": "{\"type\": \"boolean\"}", "end": "</f>"}]}`,
@@ -353,10 +353,10 @@ func TestStructuralTags(t *testing.T) {
 			form, err := StructuralTag([]byte(test.tag))
 			require.NoError(t, err)
 			accepts := tagged(t, form)
-			for _, text := range test.yes {
+			for _, text := range test.accepted {
 				require.True(t, accepts(text), text)
 			}
-			for _, text := range test.no {
+			for _, text := range test.rejected {
 				require.False(t, accepts(text), text)
 			}
 		})

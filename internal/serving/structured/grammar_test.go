@@ -15,8 +15,8 @@ import (
 // answers.
 func TestGrammars(t *testing.T) {
 	for _, c := range []struct {
-		name, grammar string
-		yes, no       []string // no: texts that begin no answer, or that are not complete
+		name, grammar      string
+		accepted, rejected []string // no: texts that begin no answer, or that are not complete
 	}{
 		{"arithmetic, left recursive", `
 			root ::= sum # an expression
@@ -50,12 +50,12 @@ func TestGrammars(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var texts [][]byte
-			for _, text := range c.yes {
+			for _, text := range c.accepted {
 				texts = append(texts, []byte(text+" "))
 			}
 			v := smallVocabulary(t, texts...)
 			constraint := compiled(t, v, Form{Grammar: c.grammar})
-			for _, text := range c.yes {
+			for _, text := range c.accepted {
 				m := constraint.NewMatcher()
 				for _, token := range v.tokenize([]byte(text)) {
 					requireMaskIsAccepted(t, m, text)
@@ -64,7 +64,7 @@ func TestGrammars(t *testing.T) {
 				require.True(t, m.CanStop(), text)
 				requireMaskIsAccepted(t, m, text)
 			}
-			for _, text := range c.no {
+			for _, text := range c.rejected {
 				require.False(t, accepts(constraint, text), text)
 			}
 		})

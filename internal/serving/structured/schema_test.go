@@ -197,8 +197,8 @@ func TestCompactTexts(t *testing.T) {
 func TestIntegersAreWrittenWithoutFraction(t *testing.T) {
 	v := vocabularyOf(t, "1", "0", ".", "e", "2", "-", "5")
 	for _, test := range []struct {
-		schema  string
-		yes, no []string
+		schema             string
+		accepted, rejected []string
 	}{
 		{`{"type": "integer"}`, []string{"1", "-10", "0"}, []string{"1.0", "1e2"}},
 		{`{"enum": [1, 2]}`, []string{"1", "2"}, []string{"1.0", "2.0", "1e0"}},
@@ -209,10 +209,10 @@ func TestIntegersAreWrittenWithoutFraction(t *testing.T) {
 		{`{"type": "number", "maximum": 1}`, []string{"1", "1.0", "-2.0"}, []string{"2"}},
 	} {
 		c := compiled(t, v, Form{JSONSchema: []byte(test.schema)})
-		for _, text := range test.yes {
+		for _, text := range test.accepted {
 			require.True(t, accepts(c, text), "%s: %s", test.schema, text)
 		}
-		for _, text := range test.no {
+		for _, text := range test.rejected {
 			require.False(t, accepts(c, text), "%s: %s", test.schema, text)
 		}
 	}

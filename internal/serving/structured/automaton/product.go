@@ -1,27 +1,27 @@
 package automaton
 
-// Combine returns the automaton that runs a and b in parallel. The function tag computes the tag of a text from its
-// tags in a and in b. If an automaton does not accept the text, the tag in it is None.
-func Combine(a, b *DFA, tag func(a, b int32) int32, budget *Budget) (*DFA, error) {
-	d, pairs := joinClasses(a, b)
+// Combine returns the automaton that runs x and y in parallel. The function tag computes the tag of a text from its
+// tags in x and in y. If an automaton does not accept the text, the tag in it is None.
+func Combine(x, y *DFA, tag func(x, y int32) int32, budget *Budget) (*DFA, error) {
+	d, pairs := joinClasses(x, y)
 	if err := budget.Spend(len(d.starts)); err != nil {
 		return nil, err
 	}
-	type pair struct{ a, b int32 }
+	type pair struct{ x, y int32 }
 	start := pair{None, None}
-	if !a.Empty() {
-		start.a = 0
+	if !x.Empty() {
+		start.x = 0
 	}
-	if !b.Empty() {
-		start.b = 0
+	if !y.Empty() {
+		start.y = 0
 	}
-	// deadA means that the combination rejects every text that only the automaton b accepts. It then needs no state
-	// for a text after which the automaton a has no state. deadB is the same with a and b exchanged.
-	deadA, deadB := tag(None, 0) == None, tag(0, None) == None
-	accept := func(p pair) int32 { return tag(a.tagOrNone(p.a), b.tagOrNone(p.b)) }
+	// deadX means that the combination rejects every text that only y accepts. It then needs no state for a text after
+	// which x has no state. deadY is the same with x and y exchanged.
+	deadX, deadY := tag(None, 0) == None, tag(0, None) == None
+	accept := func(p pair) int32 { return tag(x.tagOrNone(p.x), y.tagOrNone(p.y)) }
 	return d, explore(d, start, func(p pair, class int) (pair, bool) {
-		next := pair{a.nextOrNone(p.a, pairs[class][0]), b.nextOrNone(p.b, pairs[class][1])}
-		return next, !(next.a == None && (deadA || next.b == None) || next.b == None && deadB)
+		next := pair{x.nextOrNone(p.x, pairs[class][0]), y.nextOrNone(p.y, pairs[class][1])}
+		return next, !(next.x == None && (deadX || next.y == None) || next.y == None && deadY)
 	}, accept, budget)
 }
 
@@ -42,26 +42,26 @@ func (d *DFA) tagOrNone(state int32) int32 {
 }
 
 // joinClasses returns an automaton that has classes but no states. Two characters are in the same class if
-// they are in the same class of a and in the same class of b. The second result has, for each class, the
-// class of a and the class of b that contain its characters.
-func joinClasses(a, b *DFA) (*DFA, [][2]int32) {
+// they are in the same class of x and in the same class of y. The second result has, for each class, the
+// class of x and the class of y that contain its characters.
+func joinClasses(x, y *DFA) (*DFA, [][2]int32) {
 	d := &DFA{}
 	ids := map[[2]int32]int32{}
 	var pairs [][2]int32
-	for i, j := 0, 0; i < len(a.starts) || j < len(b.starts); {
+	for i, j := 0, 0; i < len(x.starts) || j < len(y.starts); {
 		var start rune
 		switch {
-		case j == len(b.starts) || i < len(a.starts) && a.starts[i] < b.starts[j]:
-			start = a.starts[i]
+		case j == len(y.starts) || i < len(x.starts) && x.starts[i] < y.starts[j]:
+			start = x.starts[i]
 			i++
-		case i == len(a.starts) || b.starts[j] < a.starts[i]:
-			start = b.starts[j]
+		case i == len(x.starts) || y.starts[j] < x.starts[i]:
+			start = y.starts[j]
 			j++
 		default:
-			start = a.starts[i]
+			start = x.starts[i]
 			i, j = i+1, j+1
 		}
-		classes := [2]int32{a.class[i-1], b.class[j-1]}
+		classes := [2]int32{x.class[i-1], y.class[j-1]}
 		id, ok := ids[classes]
 		if !ok {
 			id = int32(len(pairs))
@@ -74,35 +74,33 @@ func joinClasses(a, b *DFA) (*DFA, [][2]int32) {
 	return d, pairs
 }
 
-// Intersect returns the texts that both accept, with a's tags.
-func Intersect(a, b *DFA, budget *Budget) (*DFA, error) {
-	return Combine(a, b, func(a, b int32) int32 {
-		if b == None {
+// Intersect returns the automaton of the texts that both x and y accept. Texts keep their tags in x.
+func Intersect(x, y *DFA, budget *Budget) (*DFA, error) {
+	return Combine(x, y, func(x, y int32) int32 {
+		if y == None {
 			return None
 		}
-		return a
+		return x
 	}, budget)
 }
 
-// Subtract returns the automaton of the texts that a accepts and b does not. Texts keep their tags in
-// a.
-func Subtract(a, b *DFA, budget *Budget) (*DFA, error) {
-	return Combine(a, b, func(a, b int32) int32 {
-		if b != None {
+// Subtract returns the automaton of the texts that x accepts and y does not. Texts keep their tags in x.
+func Subtract(x, y *DFA, budget *Budget) (*DFA, error) {
+	return Combine(x, y, func(x, y int32) int32 {
+		if y != None {
 			return None
 		}
-		return a
+		return x
 	}, budget)
 }
 
-// Join returns the automaton of the texts that a or b accepts. A text that both accept gets its tag in
-// a.
-func Join(a, b *DFA, budget *Budget) (*DFA, error) {
-	return Combine(a, b, func(a, b int32) int32 {
-		if a != None {
-			return a
+// Join returns the automaton of the texts that x or y accepts. A text that both accept keeps its tag in x.
+func Join(x, y *DFA, budget *Budget) (*DFA, error) {
+	return Combine(x, y, func(x, y int32) int32 {
+		if x != None {
+			return x
 		}
-		return b
+		return y
 	}, budget)
 }
 

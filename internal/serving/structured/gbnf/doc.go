@@ -5,5 +5,5 @@
 // them can be followed by *, +, ?, {n}, {n,}, {,m} or {n,m}. A comment begins with #. The rule root
 // derives the answer. Rules may be recursive in any way.
 //
-// A part without recursion becomes one lexeme. The tokens that fit a lexeme are computed once for all answers.
+// A part without recursion becomes one lexeme. The tokens that may follow in a lexeme are computed once for all answers.
 package gbnf

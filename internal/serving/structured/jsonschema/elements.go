@@ -72,7 +72,7 @@ func (a *arrays) prefix() int {
 	return n
 }
 
-// element returns what holds for an element.
+// element returns the conjunction that element i must satisfy.
 func (c *compiler) element(a *arrays, i int) conjunction {
 	var all []conjunction
 	for _, layer := range a.layers {

@@ -95,7 +95,7 @@ func propertyNamesShape(c *compiler, schema *value, name string, v *value) (*sha
 	return s, nil
 }
 
-// member returns what holds for the value of a member.
+// member returns the conjunction that the value of a member must satisfy.
 func (c *compiler) member(o *objects, name string) conjunction {
 	if slices.Contains(o.absent, name) || slices.ContainsFunc(o.names, func(d *automaton.DFA) bool { return d.Match(name) == automaton.None }) {
 		return c.conjunctionOf(nothing)
@@ -160,7 +160,7 @@ func (u *unlisted) exist() bool {
 	return (u.plain || !u.dfa.Empty()) && slices.ContainsFunc(u.kinds, func(k conjunction) bool { return !isNothing(k) })
 }
 
-// unlisted returns what holds for members that are not listed.
+// unlisted returns the kinds of the names that are not listed.
 func (c *compiler) unlisted(o *objects, listed []string) (unlisted, error) {
 	var base []conjunction
 	patterns := 0

@@ -2,5 +2,5 @@
 // strings, names of members, numbers and punctuation, with the white space before them.
 //
 // The states of a lexeme are computed when they are first reached, and each can reach the end of the lexeme. Package
-// grammar decides the lexemes that may follow. Package structured decides the tokens that fit a state.
+// grammar decides the lexemes that may follow. Package structured decides the tokens that may follow in a state.
 package lexeme

@@ -181,7 +181,7 @@ func (l *Lexeme) Open(state int32) bool {
 	return r.open == 1
 }
 
-// An Identity identifies a state among the states of all lexemes. The same tokens fit two states with equal
+// An Identity identifies a state among the states of all lexemes. The same tokens can follow in two states with equal
 // Identities. If Key is empty, the state has no Identity.
 type Identity struct {
 	Key   string

@@ -16,8 +16,8 @@ func budget() *automaton.Budget { return automaton.NewBudget(1_000_000) }
 // Ensure that each part of the syntax matches the same texts as in ECMA 262.
 func TestEachPartOfTheSyntax(t *testing.T) {
 	for _, c := range []struct {
-		name, pattern string
-		yes, no       string // texts, separated by spaces
+		name, pattern      string
+		accepted, rejected string // texts, separated by spaces
 	}{
 		{"alternatives", `a|bc|`, "a bc", "ab b c"},
 		{"star, plus, question mark", `a*b+c?`, "b aab abbc", "a ac bcc"},
@@ -46,10 +46,10 @@ func TestEachPartOfTheSyntax(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d, err := Full(c.pattern, budget())
 			require.NoError(t, err)
-			for text := range strings.SplitSeq(c.yes, " ") {
+			for text := range strings.SplitSeq(c.accepted, " ") {
 				require.NotEqual(t, int32(automaton.None), d.Match(text), text)
 			}
-			for text := range strings.SplitSeq(c.no, " ") {
+			for text := range strings.SplitSeq(c.rejected, " ") {
 				require.Equal(t, int32(automaton.None), d.Match(text), text)
 			}
 		})
