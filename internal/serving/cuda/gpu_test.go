@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/testkit/cudatest"
 )
 
-// A gpu is the emulated one.
+// A gpu is the emulated GPU of a test.
 type gpu struct {
 	*cudatest.Driver
 	t       *testing.T

@@ -62,9 +62,9 @@ func (d *Device) Kind() string {
 // memories is memory that is freed together.
 type memories []*cuda.Memory
 
-func (all memories) close() error {
+func (list memories) close() error {
 	var errs []error
-	for _, m := range all {
+	for _, m := range list {
 		errs = append(errs, m.Close())
 	}
 	return errors.Join(errs...)

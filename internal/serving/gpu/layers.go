@@ -82,7 +82,7 @@ func (r *Runner) multiply(l *linear, out, x cuda.Pointer, rows int) {
 	}
 }
 
-// multiplyTo computes a product without its bias, in float32 if wide.
+// multiplyTo computes a product without its bias. If wide is true, the outputs are float32.
 func (r *Runner) multiplyTo(l *linear, out, x cuda.Pointer, rows int, wide bool) {
 	for _, p := range l.parts {
 		plan, err := p.Plan(r.context.Device(), rows)

@@ -121,7 +121,7 @@ func (r *Runner) check(b *model.Batch) error {
 	return r.failure()
 }
 
-// A prepared is a batch whose inputs were sent.
+// prepared describes a batch whose inputs were sent to the GPU.
 type prepared struct {
 	flight *flight
 	tokens int // with those of padding

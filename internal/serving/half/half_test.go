@@ -17,9 +17,9 @@ func TestHalvesRoundToTheNearest(t *testing.T) {
 		}
 	}
 	tests := []struct {
-		name string
-		in   float32
-		want uint16
+		name  string
+		value float32
+		want  uint16
 	}{
 		{"tie to even, down", 1 + 1.0/2048, 0x3c00},
 		{"tie to even, up", 1 + 3.0/2048, 0x3c02},
@@ -31,7 +31,7 @@ func TestHalvesRoundToTheNearest(t *testing.T) {
 		{"negative", -2, 0xc000},
 	}
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.want, ToF16(test.in)) })
+		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.want, ToF16(test.value)) })
 	}
 	require.True(t, math.IsNaN(float64(FromF16(ToF16(float32(math.NaN()))))))
 	require.True(t, math.IsNaN(float64(FromBF16(ToBF16(float32(math.NaN()))))))

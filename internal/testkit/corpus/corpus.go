@@ -55,9 +55,9 @@ func parse(text string) ([]Mutant, error) {
 // Typical returns the mutants of an ordinary test run. Of the wrong mutants that the same test of the C suite must
 // detect, it takes only the first. Of the equivalent mutants, it takes every fourth. It takes all mutants that are of
 // neither kind.
-func Typical(all []Mutant) (typical []Mutant) {
+func Typical(mutants []Mutant) (typical []Mutant) {
 	expected, equivalent := map[string]bool{}, 0
-	for _, m := range all {
+	for _, m := range mutants {
 		switch {
 		case m.Kind == Equivalent:
 			equivalent++

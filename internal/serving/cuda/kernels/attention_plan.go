@@ -60,11 +60,11 @@ type sequence struct{ number, queries, length int }
 // choose selects the largest number of warps for a block of prefill that still gives every multiprocessor a
 // block. If there are too few blocks even with one warp each, the keys of long sequences are split into
 // partitions.
-func (p *AttentionPlan) choose(all []sequence, maxWarps, multiprocessors int) {
+func (p *AttentionPlan) choose(sequences []sequence, maxWarps, multiprocessors int) {
 	group := p.shape.group()
 	rows := func(warps int) int { return warps * p.shape.tiles() * attentionTile }
 	blocks := func(warps int) (n int) {
-		for _, q := range all {
+		for _, q := range sequences {
 			if q.queries*group > attentionTile {
 				n += (q.queries*group + rows(warps) - 1) / rows(warps) * p.shape.KVHeads
 			}
@@ -75,7 +75,7 @@ func (p *AttentionPlan) choose(all []sequence, maxWarps, multiprocessors int) {
 	}
 	few := blocks(p.warps) < multiprocessors
 	var split, whole, work []int32
-	for _, q := range all {
+	for _, q := range sequences {
 		if n := q.queries * group; n <= attentionTile || few && q.length > 2*AttentionPartition {
 			for row := 0; row < n; row += attentionTile {
 				start, end := p.partitions(q, row, min(row+attentionTile, n)-1)
@@ -122,7 +122,7 @@ func (p *AttentionPlan) PadDecode() (DecodeShape, bool) {
 }
 
 // partitions returns the range [start, end) of the partitions that contain a key to which one of the rows attends.
-func (p *AttentionPlan) partitions(q sequence, firstRow, lastRow int) (start, to int) {
+func (p *AttentionPlan) partitions(q sequence, firstRow, lastRow int) (start, end int) {
 	keysEnd := func(row int) int { return q.length - q.queries + row/p.shape.group() + 1 }
 	if p.window > 0 {
 		start = max(0, keysEnd(firstRow)-p.window)

@@ -17,7 +17,7 @@ import (
 //go:embed *.ptx
 var compiled embed.FS
 
-// A Type is that of elements in memory.
+// A Type is a type of elements in memory.
 type Type int
 
 // The types, as names of kernels end.
@@ -45,7 +45,7 @@ func (t Type) check(kernel string) error {
 // Bytes returns the size of an element.
 func (t Type) Bytes() int { return 2 }
 
-// A CacheType is that of keys and values in blocks.
+// A CacheType is a type of keys and values in blocks.
 type CacheType int
 
 // The types of keys and values. Numbers of 8 bits have no scales: E4M3 reaches to 448, E5M2 to 57344.
@@ -83,7 +83,7 @@ func (c CacheType) check(kernel string) error {
 	return nil
 }
 
-// in16 returns how many elements are 16 bytes.
+// in16 returns how many elements fit into 16 bytes.
 func (t Type) in16() int { return 16 / t.Bytes() }
 
 // A Set contains all kernels for a context. The driver compiles a file when one of its kernels is first launched or
@@ -97,7 +97,7 @@ type Set struct {
 	kernels map[string]*kernel
 }
 
-// A kernel is one that was launched.
+// A kernel is a kernel that the driver has compiled.
 type kernel struct {
 	*cuda.Kernel
 	shared int // bytes of dynamic shared memory that AllowShared allowed
