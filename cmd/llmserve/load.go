@@ -213,14 +213,14 @@ func oneOfMany(path string, info os.FileInfo) error {
 // threads, so that the part is in memory near the processors of these threads. After an error the caller must still
 // close l.
 func (l *loaded) loadWeights(o *modelOptions) error {
-	first, here := 0, o.workers
+	first, count := 0, o.workers
 	if ranks != nil {
-		first, here = ranks.Rank(), 1
+		first, count = ranks.Rank(), 1
 		if err := ranks.agree(l, o); err != nil {
 			return err
 		}
 	}
-	for rank := range here {
+	for rank := range count {
 		pool, err := o.pool(rank)
 		if err != nil {
 			return err

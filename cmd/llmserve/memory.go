@@ -139,8 +139,8 @@ func (m *memoryMap) page(w http.ResponseWriter, _ *http.Request) error {
 // frames answers GET /memory/frames?from=N with all frames from number N on. If there is no such frame within
 // askTime, it answers with status 204.
 func (m *memoryMap) frames(w http.ResponseWriter, r *http.Request) error {
-	from, err := strconv.Atoi(r.URL.Query().Get("from"))
-	if err != nil || from < 0 {
+	start, err := strconv.Atoi(r.URL.Query().Get("from"))
+	if err != nil || start < 0 {
 		http.Error(w, "from is the number of a frame", http.StatusBadRequest)
 		return nil
 	}
@@ -148,7 +148,7 @@ func (m *memoryMap) frames(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
 	defer context.AfterFunc(m.closing, cancel)()
-	data, err := m.live.Since(ctx, from)
+	data, err := m.live.Since(ctx, start)
 	switch {
 	case err != nil:
 		return err

@@ -48,7 +48,7 @@ func (o *parserOptions) format(t *chat.Template) (f toolparser.Format, err error
 }
 
 func (o *parserOptions) describe(f toolparser.Format, t *chat.Template) string {
-	how := func(flag string) string {
+	source := func(flag string) string {
 		if flag == "auto" {
 			return ", by the chat template"
 		}
@@ -61,7 +61,7 @@ func (o *parserOptions) describe(f toolparser.Format, t *chat.Template) string {
 	if f.Reasoning != nil {
 		reasoning = f.Reasoning.Name
 	}
-	text := fmt.Sprintf("tool calls: %s%s; reasoning: %s%s", tools, how(o.tools), reasoning, how(o.reasoning))
+	text := fmt.Sprintf("tool calls: %s%s; reasoning: %s%s", tools, source(o.tools), reasoning, source(o.reasoning))
 	if !t.Mentions("tools") {
 		text += "; the chat template does not show tools to the model"
 	}

@@ -25,9 +25,9 @@ func (o *modelOptions) pool(rank int) (*parallel.Pool, error) {
 		threads = min(threads, len(cpus))
 	}
 	if o.workers > o.processes() {
-		from, to := threads*rank/o.workers, threads*(rank+1)/o.workers
-		if threads = to - from; cpus != nil {
-			cpus = cpus[from:to]
+		start, end := threads*rank/o.workers, threads*(rank+1)/o.workers
+		if threads = end - start; cpus != nil {
+			cpus = cpus[start:end]
 		}
 		if threads == 0 && cpus == nil {
 			threads = 1 // more workers than threads
@@ -41,12 +41,12 @@ func (o *modelOptions) pool(rank int) (*parallel.Pool, error) {
 
 func parseCPUs(list string) (cpus []int, err error) {
 	for part := range strings.SplitSeq(list, ",") {
-		from, to, isRange := strings.Cut(part, "-")
+		low, high, isRange := strings.Cut(part, "-")
 		if !isRange {
-			to = from
+			high = low
 		}
-		first, err1 := strconv.Atoi(from)
-		last, err2 := strconv.Atoi(to)
+		first, err1 := strconv.Atoi(low)
+		last, err2 := strconv.Atoi(high)
 		if err1 != nil || err2 != nil || first < 0 || last < first || last >= 1<<16 {
 			return nil, fmt.Errorf("%q is neither a processor nor a range like 0-3", part)
 		}

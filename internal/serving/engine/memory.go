@@ -156,13 +156,13 @@ func (e *Engine) noteRow(r *row, planned *sched.Row) {
 		c.Prefills = append(c.Prefills, p)
 		return
 	}
-	at, known := c.begun[q.stream.number]
+	index, known := c.begun[q.stream.number]
 	if !known {
-		at = len(c.Decodes)
-		c.begun[q.stream.number] = at
+		index = len(c.Decodes)
+		c.begun[q.stream.number] = index
 		c.Decodes = append(c.Decodes, serve.Decode{ID: q.stream.number, Seqs: q.stream.unfinished()})
 	}
-	c.Decodes[at].Context = max(c.Decodes[at].Context, r.computed+n)
+	c.Decodes[index].Context = max(c.Decodes[index].Context, r.computed+n)
 }
 
 // noteLeft adds the request s to e.change.Left if all its answers have ended.

@@ -80,8 +80,8 @@ func (w *worker) lead() {
 	defer alive.Stop()
 	for {
 		select {
-		case m, more := <-w.inputs:
-			if !more {
+		case m, open := <-w.inputs:
+			if !open {
 				send(message{Kind: endSteps})
 				return
 			}

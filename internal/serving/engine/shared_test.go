@@ -39,14 +39,14 @@ func TestALongSharedPromptIsReadOnceWithTheSameBits(t *testing.T) {
 		want = append(want, transcript(t, alone, r))
 	}
 	together := startWorkers(t, 1, nil, nil)
-	for _, with := range [][]engine.Request{requests, append(requests, stranger)} {
-		got := make([]string, len(with))
+	for _, batch := range [][]engine.Request{requests, append(requests, stranger)} {
+		got := make([]string, len(batch))
 		var wait sync.WaitGroup
-		for i, r := range with {
+		for i, r := range batch {
 			wait.Go(func() { got[i] = transcript(t, together, r) })
 		}
 		wait.Wait()
-		for i := range with {
+		for i := range batch {
 			require.True(t, strings.HasPrefix(got[i], want[i]), "request %d", i)
 		}
 	}
@@ -64,8 +64,8 @@ func (c *captured) Active() bool { return c.state == nil }
 
 func (c *captured) Memory(m *engine.MemoryChange) bool {
 	state := m.State()
-	few := func(a engine.AnswerBlocks) bool { return a.Tokens < c.tokens }
-	if c.state == nil && len(state.Answers) == c.n && !slices.ContainsFunc(state.Answers, few) {
+	isShort := func(a engine.AnswerBlocks) bool { return a.Tokens < c.tokens }
+	if c.state == nil && len(state.Answers) == c.n && !slices.ContainsFunc(state.Answers, isShort) {
 		c.state = state
 	}
 	return true

@@ -22,9 +22,9 @@ const (
 func lookup(tokens []int32, n int) []int32 {
 	for size := min(longestLookup, len(tokens)-1); size >= shortestLookup; size-- {
 		end := tokens[len(tokens)-size:]
-		for at := len(tokens) - size - 1; at >= 0; at-- {
-			if slices.Equal(tokens[at:at+size], end) {
-				return tokens[at+size : min(at+size+n, len(tokens))]
+		for start := len(tokens) - size - 1; start >= 0; start-- {
+			if slices.Equal(tokens[start:start+size], end) {
+				return tokens[start+size : min(start+size+n, len(tokens))]
 			}
 		}
 	}

@@ -153,8 +153,8 @@ func (r *Redis) Load(ctx context.Context, blocks []blockhash.Hash, dst [][]byte)
 			return done, err
 		}
 		for i, v := range values {
-			text, there := v.(string)
-			if !there {
+			text, found := v.(string)
+			if !found {
 				return done, nil
 			}
 			if !r.decode(text, &blocks[done], dst[done]) {
@@ -177,7 +177,7 @@ func (r *Redis) decode(text string, block *blockhash.Hash, dst []byte) bool {
 // Store implements Tier.
 func (r *Redis) Store(ctx context.Context, block blockhash.Hash, m Memory) error {
 	key := r.key(&block)
-	if there, err := r.noteUse(ctx, key); err != nil || there {
+	if stored, err := r.noteUse(ctx, key); err != nil || stored {
 		return err
 	}
 	return r.client.Set(ctx, key, m.stored(&r.space, &block), r.ttl).Err()

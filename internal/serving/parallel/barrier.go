@@ -68,11 +68,11 @@ func (b *Barrier) Wait(number int) {
 }
 
 func (b *Barrier) noteProcessor(number int) {
-	here, err := processor()
+	cpu, err := processor()
 	if err != nil {
-		here = -1
+		cpu = -1
 	}
-	b.members[number].processor.Store(int64(here))
+	b.members[number].processor.Store(int64(cpu))
 }
 
 // separate must be called on the thread of the goroutine with the given number. If another goroutine of the barrier
@@ -80,12 +80,12 @@ func (b *Barrier) noteProcessor(number int) {
 // thread at most once in betweenMoves.
 func (b *Barrier) separate(number int) {
 	m := &b.members[number]
-	here := m.processor.Load()
-	if here < 0 || time.Since(m.moved) < betweenMoves {
+	cpu := m.processor.Load()
+	if cpu < 0 || time.Since(m.moved) < betweenMoves {
 		return
 	}
 	for i := range b.members {
-		if i == number || b.members[i].processor.Load() != here {
+		if i == number || b.members[i].processor.Load() != cpu {
 			continue
 		}
 		b.move()

@@ -71,12 +71,12 @@ func leaveProcessor() {
 	if unix.SchedGetaffinity(0, &allowed) != nil || allowed.Count() < 2 {
 		return
 	}
-	here, err := processor()
+	cpu, err := processor()
 	if err != nil {
 		return
 	}
 	others := allowed
-	others.Clear(here)
+	others.Clear(cpu)
 	if unix.SchedSetaffinity(0, &others) == nil {
 		_ = unix.SchedSetaffinity(0, &allowed) // cannot fail: it was the mask before
 	}

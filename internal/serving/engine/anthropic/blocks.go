@@ -130,11 +130,11 @@ func (d *drafts) add(i int, m *message) error {
 	for _, b := range blocks {
 		switch b.Type {
 		case "text":
-			to := d.withRole(m.Role)
-			to.texts = append(to.texts, b.Text)
+			draft := d.withRole(m.Role)
+			draft.texts = append(draft.texts, b.Text)
 		case "thinking":
-			to := d.withRole(m.Role)
-			to.thoughts = append(to.thoughts, b.Thinking)
+			draft := d.withRole(m.Role)
+			draft.thoughts = append(draft.thoughts, b.Thinking)
 		case "tool_use":
 			call, err := openai.ToolCall(b.ID, b.Name, string(b.Input))
 			switch {
@@ -145,8 +145,8 @@ func (d *drafts) add(i int, m *message) error {
 			case b.ID == "":
 				return openai.Invalid("messages", "A tool_use of %s has no id.", name)
 			}
-			to := d.withRole(m.Role)
-			to.ToolCalls = append(to.ToolCalls, call)
+			draft := d.withRole(m.Role)
+			draft.ToolCalls = append(draft.ToolCalls, call)
 		case "tool_result":
 			if err := d.addResult(name, &b); err != nil {
 				return err

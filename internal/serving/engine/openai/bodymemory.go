@@ -144,12 +144,12 @@ func (m *bodyMemory) grant(h *share) bool {
 func (m *bodyMemory) endSlow(waiting *share) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	own := m.clients[waiting.client] >= m.maxPieces/2 // it can only use memory of its own client
+	ownOnly := m.clients[waiting.client] >= m.maxPieces/2 // it can only use memory of its own client
 	var slowest *share
 	for h := range m.arriving {
 		switch {
 		case h.granted != nil, h.slow, time.Since(h.lastPiece) < pieceTime:
-		case own && h.client != waiting.client && h != m.exempt:
+		case ownOnly && h.client != waiting.client && h != m.exempt:
 		case slowest == nil || h.lastPiece.Before(slowest.lastPiece):
 			slowest = h
 		}
@@ -194,11 +194,11 @@ func (m *bodyMemory) giveBack(h *share) {
 
 // clientOf returns the IPv4 address of a client or its IPv6 network of 64 bits, for the limits of each client.
 func clientOf(r *http.Request) string {
-	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	address, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return "unknown"
 	}
-	addr := at.Addr().Unmap().WithZone("")
+	addr := address.Addr().Unmap().WithZone("")
 	if addr.Is4() {
 		return addr.String()
 	}

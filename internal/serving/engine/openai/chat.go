@@ -83,52 +83,52 @@ type chatMessage struct {
 // message returns message i of a request for the template. As in vLLM, tool calls and reasoning are ignored unless the
 // role is assistant, and tool_call_id is ignored unless the role is tool.
 func (m *chatMessage) message(i int) (chat.Message, error) {
-	to := chat.Message{Role: m.Role, Name: m.Name}
+	result := chat.Message{Role: m.Role, Name: m.Name}
 	if !slices.Contains(roles, m.Role) {
 		if m.Role == "" {
-			return to, invalid("messages", "Message %d has no role.", i)
+			return result, invalid("messages", "Message %d has no role.", i)
 		}
-		return to, invalid("messages", "Message %d has the role %q; system, developer, user, assistant and tool are known.",
+		return result, invalid("messages", "Message %d has the role %q; system, developer, user, assistant and tool are known.",
 			i, m.Role)
 	}
 	switch {
 	case m.FunctionCall != nil:
-		return to, invalid("messages", "Message %d has a function_call; use tool_calls.", i)
+		return result, invalid("messages", "Message %d has a function_call; use tool_calls.", i)
 	case !IsNull(m.Content):
 		var err error
-		if to.Content, err = contentText(i, m.Content); err != nil {
-			return to, err
+		if result.Content, err = contentText(i, m.Content); err != nil {
+			return result, err
 		}
 	case m.Role != "assistant": // whose content may be null in OpenAI's interface
-		return to, invalid("messages", "Message %d has no content.", i)
+		return result, invalid("messages", "Message %d has no content.", i)
 	}
 	switch m.Role {
 	case "tool":
-		to.ToolCallID = m.ToolCallID
+		result.ToolCallID = m.ToolCallID
 	case "assistant":
-		to.Reasoning = cmp.Or(m.Reasoning, m.ReasoningContent)
+		result.Reasoning = cmp.Or(m.Reasoning, m.ReasoningContent)
 		for k, text := range m.ToolCalls {
 			var fields struct {
 				ID   string `json:"id"`
 				Type string `json:"type"`
 			}
 			if err := Read("messages", fmt.Sprintf("Call %d of message %d", k, i), text, &fields); err != nil {
-				return to, err
+				return result, err
 			}
 			call, err := chat.ToolCall(text)
 			switch {
 			case err != nil:
-				return to, invalid("messages", "Call %d of message %d %v.", k, i, err)
+				return result, invalid("messages", "Call %d of message %d %v.", k, i, err)
 			case fields.Type != "" && fields.Type != "function":
-				return to, invalid("messages", "Call %d of message %d has the type %q; function is possible.", k, i, fields.Type)
+				return result, invalid("messages", "Call %d of message %d has the type %q; function is possible.", k, i, fields.Type)
 			}
 			if err := knownFields("messages", fmt.Sprintf("Call %d of message %d", k, i), text, callFields, calledFields); err != nil {
-				return to, err
+				return result, err
 			}
-			to.ToolCalls = append(to.ToolCalls, call)
+			result.ToolCalls = append(result.ToolCalls, call)
 		}
 	}
-	return to, nil
+	return result, nil
 }
 
 // contentText returns the text of the content of message i, which is a string or a list of parts. As in vLLM, the texts
@@ -244,11 +244,11 @@ func (body *chatFields) chat() (*Chat, error) {
 		return nil, err
 	}
 	for i, m := range body.Messages {
-		to, err := m.message(i)
+		message, err := m.message(i)
 		if err != nil {
 			return nil, err
 		}
-		c.Messages = append(c.Messages, to)
+		c.Messages = append(c.Messages, message)
 	}
 	return c, c.checkCalls()
 }

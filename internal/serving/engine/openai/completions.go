@@ -36,7 +36,7 @@ type prompts struct {
 func (p *prompts) UnmarshalJSON(data []byte) error {
 	var one string
 	var err error
-	inside := bytes.TrimLeft(bytes.TrimPrefix(data, []byte("[")), " \t\r\n")
+	elements := bytes.TrimLeft(bytes.TrimPrefix(data, []byte("[")), " \t\r\n")
 	tooMany := invalid("prompt", "There are more than %d prompts.", maxPrompts)
 	switch {
 	case string(data) == "null":
@@ -44,9 +44,9 @@ func (p *prompts) UnmarshalJSON(data []byte) error {
 	case data[0] == '"':
 		err = json.Unmarshal(data, &one)
 		p.texts = []string{one}
-	case data[0] == '[' && inside[0] == '"':
+	case data[0] == '[' && elements[0] == '"':
 		p.texts, err = list[string](data, maxPrompts, tooMany)
-	case data[0] == '[' && inside[0] == '[':
+	case data[0] == '[' && elements[0] == '[':
 		p.tokens, err = list[[]int32](data, maxPrompts, tooMany)
 	default:
 		p.tokens = make([][]int32, 1)

@@ -133,8 +133,8 @@ func writeError(w http.ResponseWriter, err error) {
 		w.Header().Set("Retry-After", "1")
 	}
 	var body any = errorBody{e}
-	if to, ok := w.(*response); ok && to.errors != nil {
-		body = to.errors(w.Header(), e.status, e.Message)
+	if res, ok := w.(*response); ok && res.errors != nil {
+		body = res.errors(w.Header(), e.status, e.Message)
 	}
 	writeJSON(w, e.status, body)
 }

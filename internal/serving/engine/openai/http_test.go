@@ -94,13 +94,13 @@ func TestAPathMayHaveMoreSlashes(t *testing.T) {
 // Ensure that web pages of the allowed origins can send requests and read answers and errors. A browser first asks for
 // permission, in a request without the API key.
 func TestPagesOfAllowedOriginsCanUseTheServer(t *testing.T) {
-	with := func(keys []string, origins ...string) *served {
+	startWith := func(keys []string, origins ...string) *served {
 		o, err := openai.ParseOrigins(origins)
 		require.NoError(t, err)
 		return start(t, func(c *openai.Config, _ *engine.Config) { c.Local, c.APIKeys, c.Origins = true, keys, o })
 	}
 	const page = "https://app.example"
-	some, all, none := with([]string{"secret"}, "https://App.Example", "http://localhost:3000"), with(nil, "*"), with(nil)
+	some, all, none := startWith([]string{"secret"}, "https://App.Example", "http://localhost:3000"), startWith(nil, "*"), startWith(nil)
 	for _, test := range []struct {
 		name          string
 		server        *served

@@ -53,14 +53,14 @@ type textPosition struct {
 
 // advance returns the position of a token, and moves the position to the end of the token.
 func (p *textPosition) advance(piece []byte) int {
-	at := p.offset
+	offset := p.offset
 	p.begun = append(p.begun, piece...)
 	for utf8.FullRune(p.begun) {
 		_, n := utf8.DecodeRune(p.begun)
 		p.begun = p.begun[n:]
 		p.offset++
 	}
-	return at
+	return offset
 }
 
 func (a *answer) completionLogprobs(p *part) *completionLogprobs {

@@ -35,8 +35,8 @@ func exactObject(raw json.RawMessage, fields map[string]json.RawMessage, t refle
 	types := jsonNames(t)
 	changed := false
 	for name, value := range fields {
-		if inside, ok := types[name]; ok {
-			fields[name] = exact(value, inside)
+		if fieldType, ok := types[name]; ok {
+			fields[name] = exact(value, fieldType)
 			changed = changed || !bytes.Equal(fields[name], value)
 			continue
 		}

@@ -85,21 +85,21 @@ func (s *argumentSchema) allowedTypes(schema json.RawMessage, depth int) (text, 
 		}
 		s.followed[given.Ref] = true
 	}
-	inside := append(given.AnyOf, given.OneOf...)
+	alternatives := append(given.AnyOf, given.OneOf...)
 	if name, ok := strings.CutPrefix(given.Ref, "#/$defs/"); ok {
-		inside = append(inside, s.Defs[name])
+		alternatives = append(alternatives, s.Defs[name])
 	} else if name, ok := strings.CutPrefix(given.Ref, "#/definitions/"); ok {
-		inside = append(inside, s.Definitions[name])
+		alternatives = append(alternatives, s.Definitions[name])
 	}
-	for _, one := range inside {
+	for _, one := range alternatives {
 		x, y, z := s.allowedTypes(one, depth+1)
 		text, null, other = text || x, null || y, other || z
 	}
 	for _, value := range given.Enum {
-		_, is := value.(string)
-		text, null, other = text || is, null || value == nil, other || !is && value != nil
+		_, isText := value.(string)
+		text, null, other = text || isText, null || value == nil, other || !isText && value != nil
 	}
-	if inside != nil || given.Enum != nil {
+	if alternatives != nil || given.Enum != nil {
 		return text, null, other
 	}
 	names, list := given.Type.([]any)

@@ -131,9 +131,9 @@ func (s *Server) chatPrompt(ctx context.Context, c *Chat, limit limit) (prompt, 
 		return p, err
 	}
 	if messages, changed, other := chat.WithTextArguments(c.Messages); changed && other == nil {
-		with := *c
-		with.Messages = messages
-		if p, other := s.render(ctx, &with, limit); other == nil {
+		copied := *c
+		copied.Messages = messages
+		if p, other := s.render(ctx, &copied, limit); other == nil {
 			return p, nil
 		}
 	}

@@ -38,18 +38,18 @@ type response struct {
 
 // respond answers a request, and passes its record on.
 func (s *Server) respond(w http.ResponseWriter, r *http.Request, answer http.HandlerFunc) {
-	to := &response{ResponseWriter: w, control: http.NewResponseController(w), timeout: s.config.WriteTimeout,
+	res := &response{ResponseWriter: w, control: http.NewResponseController(w), timeout: s.config.WriteTimeout,
 		record: Record{Begin: time.Now(), Client: r.RemoteAddr, Method: r.Method, Path: r.URL.EscapedPath()}}
 	defer func() {
-		if to.record.Status == 0 {
-			to.record.Status = http.StatusOK // of net/http, if a handler writes nothing or no status
+		if res.record.Status == 0 {
+			res.record.Status = http.StatusOK // of net/http, if a handler writes nothing or no status
 		}
-		to.record.Elapsed = time.Since(to.record.Begin)
+		res.record.Elapsed = time.Since(res.record.Begin)
 		if s.config.Record != nil {
-			s.config.Record(to.record)
+			s.config.Record(res.record)
 		}
 	}()
-	answer(to, r)
+	answer(res, r)
 }
 
 // extend sets the deadline for the next piece. Connections without deadlines, as in a test, are ignored.
@@ -98,14 +98,14 @@ func (w *response) checked(err error) error {
 
 // recordError records why a request was refused or failed. Only the first reason is kept.
 func recordError(w http.ResponseWriter, e *apiError) {
-	if to, ok := w.(*response); ok && to.record.Reason == "" {
-		to.record.Reason = e.Message
+	if res, ok := w.(*response); ok && res.record.Reason == "" {
+		res.record.Reason = e.Message
 	}
 }
 
 // recordUsage records the tokens of an answer.
 func recordUsage(w http.ResponseWriter, u *usage) {
-	if to, ok := w.(*response); ok {
-		to.record.PromptTokens, to.record.GenerationTokens = u.PromptTokens, u.CompletionTokens
+	if res, ok := w.(*response); ok {
+		res.record.PromptTokens, res.record.GenerationTokens = u.PromptTokens, u.CompletionTokens
 	}
 }

@@ -106,8 +106,8 @@ func New(c Config) *Server {
 func (s *Server) route(method, path string, errors ErrorForm, answer handler) {
 	handle := func(pattern string, h http.HandlerFunc) {
 		s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if to, ok := w.(*response); ok {
-				to.errors = errors
+			if res, ok := w.(*response); ok {
+				res.errors = errors
 			}
 			h(w, r)
 		})
@@ -137,12 +137,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // clean returns the request with a path without double and trailing slashes, which some clients add. Otherwise the mux
 // would redirect such a request, and many clients do not follow redirects.
 func clean(r *http.Request) *http.Request {
-	to := path.Clean("/" + r.URL.Path)
-	if to == r.URL.Path {
+	target := path.Clean("/" + r.URL.Path)
+	if target == r.URL.Path {
 		return r
 	}
 	u := *r.URL
-	u.Path = to
+	u.Path = target
 	if u.RawPath != "" {
 		u.RawPath = path.Clean("/" + u.RawPath)
 	}

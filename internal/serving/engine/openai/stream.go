@@ -23,7 +23,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, events f
 	w.Header().Set("Cache-Control", "no-cache")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would collect events until a buffer is full
 	w.WriteHeader(http.StatusOK)
-	o, to := j.output(), events(out)
+	o, writer := j.output(), events(out)
 	out.flush() // the client sees at once that the request was accepted
 	defer func() { recordUsage(w, o.usage()) }()
 	all := j.merge(r.Context())
@@ -38,15 +38,15 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, events f
 				if err != nil {
 					failed := translate(err)
 					recordError(w, failed)
-					to.failed(failed)
+					writer.failed(failed)
 					out.flush()
 					return nil
 				}
-				to.part(p)
+				writer.part(p)
 			}
 			silence.Reset(s.config.KeepAlive)
 		case <-silence.C:
-			out.write(to.keepAlive())
+			out.write(writer.keepAlive())
 		}
 		if !out.flush() {
 			return nil
@@ -56,7 +56,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, events f
 		recordError(w, errGone)
 		return nil
 	}
-	to.end(o)
+	writer.end(o)
 	out.flush()
 	return nil
 }

@@ -19,17 +19,17 @@ func timingsIn(t *testing.T, body string) map[string]float64 {
 func TestTimingsAreThoseOfLlamaCpp(t *testing.T) {
 	s := start(t, nil)
 	const fields = demo + `"prompt": "1234567812345678", "max_tokens": 5, "ignore_eos": true, `
-	for _, not := range []string{`"n": 1}`, `"timings_per_token": false}`} {
-		require.Nil(t, timingsIn(t, s.ask(t, texts, fields+not).Text))
+	for _, extra := range []string{`"n": 1}`, `"timings_per_token": false}`} {
+		require.Nil(t, timingsIn(t, s.ask(t, texts, fields+extra).Text))
 	}
 	got := timingsIn(t, s.ask(t, texts, fields+`"timings_per_token": true}`).Text)
 	require.Len(t, got, 9)
 	require.EqualValues(t, 16, got["cache_n"], "a block")
 	require.EqualValues(t, 17-16, got["prompt_n"])
 	require.EqualValues(t, 5, got["predicted_n"])
-	for _, what := range []string{"prompt", "predicted"} {
-		require.InDelta(t, got[what+"_ms"], got[what+"_per_token_ms"]*got[what+"_n"], 1e-9)
-		require.InDelta(t, 1000*got[what+"_n"], got[what+"_per_second"]*got[what+"_ms"], 1e-6)
+	for _, kind := range []string{"prompt", "predicted"} {
+		require.InDelta(t, got[kind+"_ms"], got[kind+"_per_token_ms"]*got[kind+"_n"], 1e-9)
+		require.InDelta(t, 1000*got[kind+"_n"], got[kind+"_per_second"]*got[kind+"_ms"], 1e-6)
 	}
 	for path, begin := range map[string]string{texts: fields,
 		chats: demo + `"messages": [{"role": "user", "content": "x"}], "max_tokens": 5, "ignore_eos": true, `} {

@@ -42,11 +42,11 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	from, err := s.tokenizeSource(&body, limit)
+	src, err := s.tokenizeSource(&body, limit)
 	if err != nil {
 		return err
 	}
-	prompts, err := s.prompts(r, from)
+	prompts, err := s.prompts(r, src)
 	if err != nil {
 		return err
 	}

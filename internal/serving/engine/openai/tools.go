@@ -166,9 +166,9 @@ const knownChoices = `none, auto, required, {"type": "function", "function": {"n
 // choose sets the mode of tool_choice and the tools that may be called. An empty mode means auto. Only the
 // tools with the given names may be called, or all tools if names is nil.
 func (c *Chat) choose(mode string, names []string) error {
-	at := slices.Index([]string{"none", "auto", "required"}, cmp.Or(mode, "auto"))
+	index := slices.Index([]string{"none", "auto", "required"}, cmp.Or(mode, "auto"))
 	switch {
-	case names == nil && at < 0:
+	case names == nil && index < 0:
 		return invalid("tool_choice", "tool_choice is %q; %s.", mode, knownChoices)
 	case names != nil && mode != "auto" && mode != "required":
 		return invalid("tool_choice", "The mode of allowed_tools is %q; auto and required are known.", mode)
@@ -182,8 +182,8 @@ func (c *Chat) choose(mode string, names []string) error {
 	}
 	switch {
 	case len(c.tools) > 0:
-		c.choice = toolChoice{choiceMode(at), names}
-	case choiceMode(at) == required:
+		c.choice = toolChoice{choiceMode(index), names}
+	case choiceMode(index) == required:
 		return invalid("tool_choice", "tool_choice is %q, but there are no tools.", mode)
 	}
 	return nil

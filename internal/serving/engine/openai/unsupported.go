@@ -158,14 +158,14 @@ func (t *fieldTable) problem(name string, fields map[string]json.RawMessage, ser
 		return "", true
 	}
 	f := foreignField{neutral: "{}"}
-	at := slices.IndexFunc(t.foreign, func(f foreignField) bool { return f.name == name || f.name == other })
-	if at >= 0 {
-		f = t.foreign[at]
+	index := slices.IndexFunc(t.foreign, func(f foreignField) bool { return f.name == name || f.name == other })
+	if index >= 0 {
+		f = t.foreign[index]
 	}
 	switch {
 	case f.changesNothing(fields[name]):
-		return "", at >= 0
-	case at >= 0:
+		return "", index >= 0
+	case index >= 0:
 		return f.problem(), true
 	}
 	for k := range served {
@@ -194,8 +194,8 @@ func (f *foreignField) changesNothing(raw json.RawMessage) bool {
 		return f.name == "tool_choice" || f.name == "function_call"
 	}
 	number, err := strconv.ParseFloat(value, 64)
-	neutral, none := strconv.ParseFloat(f.neutral, 64)
-	return err == nil && none == nil && number == neutral
+	neutral, neutralErr := strconv.ParseFloat(f.neutral, 64)
+	return err == nil && neutralErr == nil && number == neutral
 }
 
 // Fields are fields that a body may have besides those of the decoded struct.
