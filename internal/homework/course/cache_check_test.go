@@ -172,7 +172,7 @@ func TestAnOrderSkipsWhatIsGone(t *testing.T) {
 	nodes := make([]Sequence, 20)
 	o := c.order.forEngine(&Engine{})
 	for i := range nodes {
-		require.Equal(t, i+1, o.met(i, i, &nodes[i].Node))
+		require.Equal(t, i+1, o.record(i, i, &nodes[i].Node))
 	}
 	require.Equal(t, 0, o.distance(3, &nodes[3].Node))
 	require.Equal(t, 1, o.distance(3, &nodes[4].Node))

@@ -43,7 +43,7 @@ func (o *order) distance(guess int, n *Node) int {
 // record stores n, the next node that the search has met, as nodes[index]. The guess begins at nodes[guess]. If this
 // overwrites the first node of the guess, the guess begins one node later. record returns the index at which the guess
 // then begins, or -1 if there is no memory.
-func (o *order) met(index, guess int, n *Node) int {
+func (o *order) record(index, guess int, n *Node) int {
 	if index == len(o.nodes) {
 		if index == cap(o.nodes) && !o.grow() {
 			return -1

@@ -55,7 +55,7 @@ func (w *walk) guided(o *order) {
 			guess += skip
 			continue
 		}
-		if guess = o.met(index, guess, next); guess < 0 {
+		if guess = o.record(index, guess, next); guess < 0 {
 			// Without memory the order ends here.
 			o.nodes = o.nodes[:index]
 			w.prev, w.next = prev, next
