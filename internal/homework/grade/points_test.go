@@ -115,7 +115,8 @@ func TestACorrectFileGetsEveryPoint(t *testing.T) {
 	}
 }
 
-// Ensure that each finding in testdata/findings.json.gz quotes the broken sentence. The file also states this sentence.
+// Ensure that each finding in testdata/findings.json.gz quotes the sentence of the handout that the submission
+// violates. The file also states this sentence.
 func TestTheSentenceIsTheOneThatWasBroken(t *testing.T) {
 	f, err := os.Open("testdata/findings.json.gz") // make test-long checks and, with -update, writes them
 	require.NoError(t, err)

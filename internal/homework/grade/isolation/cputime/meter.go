@@ -23,10 +23,10 @@ const LookEvery = time.Second
 
 const (
 	maxFaults = 1 << 19               // page faults of a limit
-	fine      = 4                     // the part 1/fine of a limit may be used without ErrSlow
+	fine      = 4                     // a process that has used less than 1/fine of a limit is accepted, without ErrSlow
 	maxAsleep = 10                    // consecutive looks at which the process sleeps and has used nothing
 	maxLooks  = 300                   // at one call
-	precision = 50 * time.Millisecond // of what was used before a call
+	precision = 50 * time.Millisecond // of the usage at the beginning of a call
 )
 
 // A Limit limits the work of a process. start is the usage of the process when the limit began; work before that does
@@ -55,10 +55,10 @@ type Meter struct {
 	last          Usage
 	sampled       time.Time
 	slowness      float64
-	measured      time.Time // the slowness
-	looks         int       // at this call
-	asleep        int       // looks that found the process asleep
-	idle          int       // the last looks in a row that found it asleep and its processor time unchanged
+	measured      time.Time // when slowness was measured
+	looks         int       // looks of this call
+	asleep        int       // looks of this call that found the process asleep
+	idle          int       // the number of latest looks in a row that found it asleep and its processor time unchanged
 }
 
 // NewMeter returns a Meter for the process pid, which has just been started. process is the limit for all its work.
@@ -94,7 +94,7 @@ func (m *Meter) Close() error {
 	return m.judge(&m.process, true)
 }
 
-// Finish judges a process that has ended and used all.
+// Finish judges a process that has ended. all is its usage from start to end.
 func (m *Meter) Finish(all Usage) error {
 	m.last = all
 	return m.judge(&m.process, true)

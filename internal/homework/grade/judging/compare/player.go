@@ -46,7 +46,7 @@ type player struct {
 	heap                                // the submission's allocations
 	ends          [trace.Engines]uint64 // addresses of the end of a large pool that can be touched; 0: none
 	poolsWritable bool                  // every call may write to the pools
-	made          made                  // the sequence that the tester made last
+	made          made                  // the sequence that the grader created last
 	inited        bool                  // the submission's llm_init has made an engine
 	trouble       error                 // an error of the grader
 }

@@ -77,7 +77,7 @@ func (s *shrinker) try(candidate []trace.Op) bool {
 	return true
 }
 
-// cost returns the number of ordinary traces that take as long.
+// cost returns how much time a trace takes, as a multiple of the time of an ordinary trace.
 func cost(ops []trace.Op) int {
 	sum := 1
 	for _, op := range ops {
@@ -125,7 +125,7 @@ func (s *shrinker) simplify(field func(*trace.Op) *int32) bool {
 	return done
 }
 
-// single replaces a step of many calls that are only one.
+// single replaces a step of many calls by a single call if the step makes only one.
 func (s *shrinker) single() bool {
 	done := false
 	for i := 0; i < len(s.ops); i++ {

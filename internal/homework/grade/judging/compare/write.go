@@ -264,9 +264,9 @@ func (p *player) relocated(c oracle.Change, s *sequenceStruct, l1 *l1Table) erro
 	return nil
 }
 
-// made has the address of the sequence that the grader has created or changed last by writing to memory. With it, the
-// next change of the same sequence needs no search of the list. The address is valid until the end of the step, or
-// until a sequence is removed or renamed.
+// made has the address of the sequence that the grader has created last by writing to memory. With it, the next change
+// of the same sequence needs no search of the list. The address is valid until the end of the step, or until a sequence
+// is removed or renamed.
 type made struct {
 	engine   int
 	id       int32
