@@ -108,7 +108,7 @@ func (o *options) all(ctx context.Context, w, said io.Writer, all []class.Submis
 			continue
 		}
 		if r.Report.Score < r.Report.MaxScore || r.Report.Replay && len(r.Report.Findings) > 0 {
-			*status = less
+			*status = fewerPoints
 		}
 		progress.Clear()
 		if err := o.write(w, said, r.Report, pages != nil); err != nil {

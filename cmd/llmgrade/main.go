@@ -14,7 +14,7 @@ import (
 
 const (
 	fullMarks = iota
-	less
+	fewerPoints
 	trouble
 )
 

@@ -43,11 +43,11 @@ func newPages(dir string) (*pages, error) {
 // begin makes a row for each submission in all, which has the submissions that this run grades. The methods finished
 // and add fill the rows later. begin returns an error if a line of overrides.csv cannot be applied.
 //
-// whole has the submissions of the whole class. With --shard, this run grades only some of them. noFile is the report
-// of a student without a file. It has the maximum of the points and the version of the rules.
-func (p *pages) begin(all, whole []class.Submission, noFile *grade.Report) error {
+// wholeClass has the submissions of the whole class. With --shard, this run grades only some of them. noFile is the
+// report of a student without a file. It has the maximum of the points and the version of the rules.
+func (p *pages) begin(all, wholeClass []class.Submission, noFile *grade.Report) error {
 	var known []class.Result
-	for _, s := range whole {
+	for _, s := range wholeClass {
 		known = append(known, class.Result{Submission: s, Report: noFile})
 	}
 	unknown, err := p.overrides.Apply(known)

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func (g *game) both(write func(w *world)) {
+func (g *game) writeBoth(write func(w *world)) {
 	write(&g.ours)
 	write(&g.theirs)
 }
@@ -43,7 +43,7 @@ func (g *game) writeTable() {
 	}
 	what := rapid.IntRange(0, 6).Draw(g.T, "table write")
 	value := rapid.SampledFrom([]int32{-1, 0, 5, blocks - 1, blocks, blocks + 9, -2, -1 << 31, 1<<31 - 1}).Draw(g.T, "entry")
-	g.both(func(w *world) {
+	g.writeBoth(func(w *world) {
 		e, table := w.engines[engine], w.seqs[i].BlockTable
 		entry := &table[from][slot]
 		switch what {
@@ -96,7 +96,7 @@ func (g *game) writeCount() {
 	id := rapid.Int32Range(0, blocks-1).Draw(g.T, "block")
 	value := rapid.SampledFrom([]int32{0, 0, 1, 2, 3, -1, -1 << 31}).Draw(g.T, "count")
 	step := rapid.SampledFrom([]int32{0, 1, -1}).Draw(g.T, "step")
-	g.both(func(w *world) {
+	g.writeBoth(func(w *world) {
 		if e := w.engines[engine]; step != 0 {
 			*e.count(id) += step
 		} else {
@@ -111,15 +111,15 @@ func (g *game) writeFields() {
 	position := rapid.SampledFrom([]int32{0, 15, 16, 255, 256, 4094, 4095, 4096, -1, -1 << 31, 1<<31 - 1}).Draw(g.T, "kv_count")
 	switch what := rapid.IntRange(0, 6).Draw(g.T, "field"); what {
 	case 0:
-		g.both(func(w *world) { w.engines[engine].Free = small })
+		g.writeBoth(func(w *world) { w.engines[engine].Free = small })
 	case 1:
-		g.both(func(w *world) { w.engines[engine].Free += small % 2 })
+		g.writeBoth(func(w *world) { w.engines[engine].Free += small % 2 })
 	case 2:
 		total := rapid.SampledFrom([]int32{blocks, blocks, blocks - 5, 1, 0, -1}).Draw(g.T, "total")
-		g.both(func(w *world) { w.engines[engine].Total = total })
+		g.writeBoth(func(w *world) { w.engines[engine].Total = total })
 	case 3, 4:
 		if i >= 0 {
-			g.both(func(w *world) { w.seqs[i].KVCount = position })
+			g.writeBoth(func(w *world) { w.seqs[i].KVCount = position })
 		}
 	case 5:
 		if i >= 0 {
@@ -127,7 +127,7 @@ func (g *game) writeFields() {
 		}
 	case 6:
 		if i >= 0 && rapid.IntRange(0, 9).Draw(g.T, "drop table") == 0 {
-			g.both(func(w *world) { g.dropTables(w, w.seqs[i]) })
+			g.writeBoth(func(w *world) { g.dropTables(w, w.seqs[i]) })
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (g *game) rename(i int) {
 	if !g.wild && (g.loose[i] || g.taken(id)) {
 		return
 	}
-	g.both(func(w *world) { w.seqs[i].ID = id })
+	g.writeBoth(func(w *world) { w.seqs[i].ID = id })
 }
 
 func (g *game) taken(id int32) bool {
@@ -171,7 +171,7 @@ func (g *game) unlink(i, variant int) {
 	if n := &g.theirs.seqs[i].Node; n.Prev == nil || n.Next == nil {
 		return
 	}
-	g.both(func(w *world) {
+	g.writeBoth(func(w *world) {
 		n := &w.seqs[i].Node
 		n.Prev.Next, n.Next.Prev = n.Next, n.Prev
 		switch variant {
@@ -200,7 +200,7 @@ func (g *game) relink(i int) {
 		}
 		g.migrant[i] = true
 	}
-	g.both(func(w *world) {
+	g.writeBoth(func(w *world) {
 		before := &w.engines[engine].Active
 		if list := w.listed(engine); position < len(list) {
 			before = &list[position].Node
@@ -225,7 +225,7 @@ func (g *game) dispose(i int) {
 			g.append(1, s.ID, 1)
 		}
 	}
-	g.both(func(w *world) {
+	g.writeBoth(func(w *world) {
 		g.dropTables(w, w.seqs[i])
 		g.dropFrom(w, unsafe.Pointer(w.seqs[i]))
 		w.seqs[i] = nil
@@ -247,7 +247,7 @@ func (g *game) cut(i int) {
 	list := g.linked(engine)
 	at := slices.Index(list, i)
 	stretch := list[at:min(at+length, len(list))]
-	g.both(func(w *world) {
+	g.writeBoth(func(w *world) {
 		first, last := &w.seqs[stretch[0]].Node, &w.seqs[stretch[len(stretch)-1]].Node
 		first.Prev.Next, last.Next.Prev = last.Next, first.Prev
 	})

@@ -35,11 +35,11 @@ func calls(ops []trace.Op, condition func(op trace.Op) bool) bool {
 // tracesWithout returns the traces in which the grader does the work of one function. It does not change a trace
 // without calls of the function. A trace with such calls is omitted if the submission would then make no call in it, or
 // if the grader cannot create the submission's states.
-func (g *grading) tracesWithout(function string, traces [][]trace.Op) (left [][]trace.Op) {
+func (g *grading) tracesWithout(function string, traces [][]trace.Op) (remaining [][]trace.Op) {
 	is := func(op trace.Op) bool { return op.Kind.Function() == function }
 	for _, ops := range traces {
 		if !calls(ops, is) {
-			left = append(left, ops)
+			remaining = append(remaining, ops)
 			continue
 		}
 		given := trace.Isolate(ops, slices.DeleteFunc(slices.Clone(six), func(k trace.Kind) bool { return k.Function() == function })...)
@@ -48,10 +48,10 @@ func (g *grading) tracesWithout(function string, traces [][]trace.Op) (left [][]
 		}
 		given = slices.DeleteFunc(given, func(op trace.Op) bool { return is(op) && !op.Given }) // calls with a NULL engine remain
 		if len(g.shapes) == 0 && calls(given, func(trace.Op) bool { return true }) {
-			left = append(left, given)
+			remaining = append(remaining, given)
 		}
 	}
-	return left
+	return remaining
 }
 
 // memcheck plays the directed traces that show no difference under Memcheck.

@@ -266,16 +266,16 @@ func (o Op) check() error {
 	if o.Large() && (o.A < 0 || o.A > 1<<20 || o.B < 1 || o.B > MaxLarge) {
 		return fmt.Errorf("a large pool has 1 to %d MiB, and at most 1 MiB in bytes", MaxLarge)
 	}
-	first, n := o.several()
+	first, n := o.callRange()
 	if n < 0 || n > maxForks || first > math.MaxInt32-n {
 		return fmt.Errorf("%s makes 1 to %d calls, whose numbers are ints", o.Kind, maxForks)
 	}
 	return nil
 }
 
-// several returns the first number (a record or an id) and the number of calls for a step that makes several calls.
-// It returns 0 and 0 for other steps. If op has a number of calls below 1, n is -1.
-func (o Op) several() (first, n int32) {
+// callRange returns the calls of a step that makes several calls: the first number, which is a record or an id, and the
+// number of calls. It returns 0 and 0 for other steps. If op has a number of calls below 1, n is -1.
+func (o Op) callRange() (first, n int32) {
 	switch o.Kind {
 	case Forks, Appends:
 		first, n = o.B, o.C
@@ -294,7 +294,7 @@ func (o Op) several() (first, n int32) {
 
 // Each yields the single calls of a step that makes several calls. For any other step, it yields the step itself.
 func (o Op) Each(yield func(Op) bool) {
-	_, n := o.several()
+	_, n := o.callRange()
 	if n <= 0 {
 		yield(o)
 		return

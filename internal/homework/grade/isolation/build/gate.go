@@ -215,11 +215,11 @@ func (g *objectGate) others() {
 	}
 }
 
-func ofNumber(names []string, one, several string) string {
+func ofNumber(names []string, one, many string) string {
 	if len(names) == 1 {
 		return one
 	}
-	return several
+	return many
 }
 
 func list(names []string) string {

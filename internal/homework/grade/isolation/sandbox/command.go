@@ -47,14 +47,14 @@ func libraries(program string) []string {
 	return folders
 }
 
-// without names the layers that the launcher leaves out in tests.
-var without = "-"
+// omitted names the layers that the launcher leaves out in tests.
+var omitted = "-"
 
 func command(kind string, memory uint64, folder string, read []string, program string, args []string) (string, []string, error) {
 	launcher, err := launcherPath()
 	if err != nil {
 		return "", nil, err
 	}
-	argv := append([]string{launcher, kind, without, strconv.FormatUint(memory, 10), folder}, read...)
+	argv := append([]string{launcher, kind, omitted, strconv.FormatUint(memory, 10), folder}, read...)
 	return launcher, append(append(argv, "--", program), args...), nil
 }

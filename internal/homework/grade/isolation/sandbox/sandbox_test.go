@@ -116,7 +116,7 @@ func neighbour(t *testing.T, program string) (pid string) {
 
 const denied = "Operation not permitted"
 
-func whole(t *testing.T) {
+func requireAllLayers(t *testing.T) {
 	t.Helper()
 	layers, err := sandbox.Active()
 	require.NoError(t, err)
@@ -126,7 +126,7 @@ func whole(t *testing.T) {
 }
 
 func TestWhatASubmissionCannotDo(t *testing.T) {
-	whole(t)
+	requireAllLayers(t)
 	program := compile(t)
 	other := neighbour(t, program)
 	box := sandbox.Box{Folder: t.TempDir(), Memory: 1 << 30}
@@ -153,7 +153,7 @@ func TestWhatASubmissionCannotDo(t *testing.T) {
 }
 
 func TestWhatIsMissingIsSaid(t *testing.T) {
-	whole(t)
+	requireAllLayers(t)
 	program := compile(t)
 	other := neighbour(t, program)
 	for missing, c := range map[string]struct{ says, command, result string }{

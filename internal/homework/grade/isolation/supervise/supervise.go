@@ -71,18 +71,18 @@ func Run(cmd *exec.Cmd, attach func(pipe *os.File), patience time.Duration, keep
 		watch.Kill()
 	}
 	waitErr := cmd.Wait()
-	killed, over := watch.Stop(cmd.ProcessState)
+	killed, verdict := watch.Stop(cmd.ProcessState)
 	e.Exit = cmd.ProcessState.ExitCode()
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		e.Signal = status.Signal()
 	}
 	switch exit := (*exec.ExitError)(nil); {
-	case errors.Is(over, cputime.ErrTime):
-		e.Over = over
-	case over != nil && e.Signal == 0: // a program that a signal ended has not finished, however slow it was
-		return e, over
-	case killed && over != nil:
-		return e, over
+	case errors.Is(verdict, cputime.ErrTime):
+		e.Over = verdict
+	case verdict != nil && e.Signal == 0: // a program that a signal ended has not finished, however slow it was
+		return e, verdict
+	case killed && verdict != nil:
+		return e, verdict
 	case e.Signal == syscall.SIGKILL && !killed:
 		return e, ErrKilled
 	case waitErr != nil && !errors.As(waitErr, &exit) || e.Exit == sandbox.Failed:

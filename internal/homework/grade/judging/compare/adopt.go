@@ -78,9 +78,9 @@ func (p *player) read(i int, keep func([]oracle.SequenceState, int32) bool) (sta
 	return state, ""
 }
 
-// values copies a sequence from the submission's memory. It copies the L2 tables only if kept is set. whole is false
-// if a pointer to a table leads to no allocation.
-func (p *player) values(seq *sequenceStruct, kept bool) (s oracle.SequenceState, whole bool) {
+// values copies a sequence from the submission's memory. It copies the L2 tables only if withTables is set. whole is
+// false if a pointer to a table leads to no allocation.
+func (p *player) values(seq *sequenceStruct, withTables bool) (s oracle.SequenceState, whole bool) {
 	s.ID, s.KVCount = seq.id, seq.kvCount
 	l1 := checked[l1Table](p, seq.blockTable)
 	if l1 == nil {
@@ -94,7 +94,7 @@ func (p *player) values(seq *sequenceStruct, kept bool) (s oracle.SequenceState,
 		if l2 == nil {
 			return s, false
 		}
-		if kept {
+		if withTables {
 			table := *l2
 			s.Tables[slot] = &table
 		}

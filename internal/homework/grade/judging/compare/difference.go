@@ -97,10 +97,10 @@ func (r Result) last() *Difference {
 // Numbers, such as the id of a block, may differ.
 func (d *Difference) Same(o *Difference) bool {
 	return d.Op.Kind.Function() == o.Op.Kind.Function() && (d.Op.Engine == trace.None) == (o.Op.Engine == trace.None) &&
-		d.Channel == o.Channel && d.Shape == o.Shape && d.elsewhere() == o.elsewhere()
+		d.Channel == o.Channel && d.Shape == o.Shape && d.inOtherEngine() == o.inOtherEngine()
 }
 
-func (d *Difference) elsewhere() bool {
+func (d *Difference) inOtherEngine() bool {
 	switch d.Channel {
 	case Engine, Counts, List, Sequence, Pool:
 		return d.Op.Engine != trace.None && d.Engine != d.Op.Engine

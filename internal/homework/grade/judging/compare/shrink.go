@@ -12,7 +12,7 @@ import (
 // the result. play returns the first difference of a trace. maxPlays limits roughly how often Shrink calls play; a
 // limit of time would make the result depend on the machine.
 func Shrink(ops []trace.Op, d *Difference, play func([]trace.Op) (*Difference, error), maxPlays int) ([]trace.Op, *Difference, error) {
-	s := &shrinker{ops: slices.Clone(ops[:d.Step+1]), found: d, play: play, left: maxPlays, complete: complete(ops[:d.Step+1])}
+	s := &shrinker{ops: slices.Clone(ops[:d.Step+1]), found: d, play: play, playsLeft: maxPlays, complete: complete(ops[:d.Step+1])}
 	for again := true; again && s.err == nil; {
 		again = s.simplify(func(o *trace.Op) *int32 {
 			switch {
@@ -36,12 +36,12 @@ func Shrink(ops []trace.Op, d *Difference, play func([]trace.Op) (*Difference, e
 }
 
 type shrinker struct {
-	ops      []trace.Op
-	found    *Difference
-	play     func([]trace.Op) (*Difference, error)
-	left     int // times to play
-	complete bool
-	err      error
+	ops       []trace.Op
+	found     *Difference
+	play      func([]trace.Op) (*Difference, error)
+	playsLeft int // times to play
+	complete  bool
+	err       error
 }
 
 func complete(ops []trace.Op) bool {
@@ -61,10 +61,10 @@ func complete(ops []trace.Op) bool {
 }
 
 func (s *shrinker) try(candidate []trace.Op) bool {
-	if s.err != nil || s.left <= 0 || s.complete && !complete(candidate) {
+	if s.err != nil || s.playsLeft <= 0 || s.complete && !complete(candidate) {
 		return false
 	}
-	s.left -= cost(candidate)
+	s.playsLeft -= cost(candidate)
 	d, err := s.play(candidate)
 	if err != nil {
 		s.err = err

@@ -28,7 +28,7 @@ func (d *Difference) says(words string) string {
 		are = "is"
 	}
 	return strings.NewReplacer("{call}", d.Op.Kind.Function(), "{field}", d.Field, "{expected}", d.Expected, "{actual}", d.Actual,
-		"{why}", d.reason(), "{where}", d.place(), "{several}", d.several(), "{made}", made, "{known}", known, "{is}", verb, "{are}", are).Replace(words)
+		"{why}", d.reason(), "{where}", d.place(), "{several}", d.successes(), "{made}", made, "{known}", known, "{is}", verb, "{are}", are).Replace(words)
 }
 
 // reason returns the end of the message if the call must fail. It says that the call must fail and for which reason. If
@@ -58,7 +58,7 @@ func refusedValue(k trace.Kind) string {
 	return "NULL"
 }
 
-func (d *Difference) several() string {
+func (d *Difference) successes() string {
 	call := d.Op.Kind.Function()
 	made, _ := strconv.Atoi(d.Actual)
 	want, _ := strconv.Atoi(d.Expected)

@@ -20,7 +20,7 @@ func (p *program) pool() {
 			if !e.target.pool {
 				continue
 			}
-			b := Breach{Function: e.function.Name, Line: e.line, Task: api.task, Advice: e.elsewhere}
+			b := Breach{Function: e.function.Name, Line: e.line, Task: api.task, Advice: e.byCallee}
 			switch {
 			case e.frees:
 				b.Rule, b.Sentence = "free_pool", handout.DestroyKeepsPool
@@ -47,7 +47,7 @@ type origin struct {
 	params   uint64
 }
 
-func (o origin) both(other origin) origin {
+func (o origin) common(other origin) origin {
 	switch {
 	case o.anything:
 		return other
@@ -59,12 +59,12 @@ func (o origin) both(other origin) origin {
 
 // An effect is a memset or a free.
 type effect struct {
-	frees     bool
-	target    origin
-	function  *ctree.Function
-	line      int
-	perhaps   bool // it does not happen in every call of the function
-	elsewhere bool // a called function decides
+	frees    bool
+	target   origin
+	function *ctree.Function
+	line     int
+	optional bool // it does not happen in every call of the function
+	byCallee bool // a called function decides
 }
 
 // A summary is what callers need to know about a function.
@@ -87,7 +87,7 @@ func (r *poolReader) function(f *ctree.Function) *summary {
 	r.known[f] = s // for recursive calls
 	ctree.Stmts(f.Body, func(st *ctree.Stmt) bool {
 		if st.Kind == ctree.Return && st.Expr != nil {
-			s.returns = s.returns.both(r.value(f, st.Expr))
+			s.returns = s.returns.common(r.value(f, st.Expr))
 		}
 		return true
 	})
@@ -98,19 +98,19 @@ func (r *poolReader) function(f *ctree.Function) *summary {
 	return s
 }
 
-// stmts collects the effects of statements. perhaps means that the effects do not happen in every call. stmts also
-// sets it for the statements in an if or a switch, and for those after an if or switch that may end the function with
-// success. An if that only tests for NULL does not count.
-func (r *poolReader) stmts(f *ctree.Function, s *summary, body []*ctree.Stmt, perhaps bool) {
+// stmts collects the effects of statements. optional means that the effects do not happen in every call of the
+// function. stmts also sets it for the statements in an if or a switch, and for those after an if or switch that may
+// end the function with success. An if that only tests for NULL does not count.
+func (r *poolReader) stmts(f *ctree.Function, s *summary, body []*ctree.Stmt, optional bool) {
 	for _, st := range body {
 		for _, e := range []*ctree.Expr{st.Cond, st.Step, st.Expr} {
-			r.expr(f, s, e, perhaps)
+			r.expr(f, s, e, optional)
 		}
-		r.stmts(f, s, st.Init, perhaps)
+		r.stmts(f, s, st.Init, optional)
 		conditional := st.Kind == ctree.Switch || st.Kind == ctree.If && !guards(st.Cond)
-		r.stmts(f, s, st.Body, perhaps || conditional)
-		r.stmts(f, s, st.Else, perhaps || conditional)
-		perhaps = perhaps || conditional && ends(st.Body)
+		r.stmts(f, s, st.Body, optional || conditional)
+		r.stmts(f, s, st.Else, optional || conditional)
+		optional = optional || conditional && ends(st.Body)
 	}
 }
 
@@ -137,10 +137,10 @@ func ends(body []*ctree.Stmt) (found bool) {
 var wipes = []string{"memset", "__builtin_memset", "__memset_chk", "__builtin___memset_chk", "bzero", "explicit_bzero"}
 var releases = []string{"free", "__builtin_free", "realloc", "__builtin_realloc", "reallocarray"}
 
-func (r *poolReader) expr(f *ctree.Function, s *summary, e *ctree.Expr, perhaps bool) {
+func (r *poolReader) expr(f *ctree.Function, s *summary, e *ctree.Expr, optional bool) {
 	e.Visit(func(e *ctree.Expr) bool {
 		if e.Op == ctree.Statements {
-			r.stmts(f, s, e.Body, perhaps)
+			r.stmts(f, s, e.Body, optional)
 			return false
 		}
 		if e.Op != ctree.Call || e.Func == "" {
@@ -148,7 +148,7 @@ func (r *poolReader) expr(f *ctree.Function, s *summary, e *ctree.Expr, perhaps 
 		}
 		frees := slices.Contains(releases, e.Func)
 		if (frees || slices.Contains(wipes, e.Func)) && len(e.Args) > 0 {
-			s.effects = append(s.effects, effect{frees: frees, target: r.value(f, e.Args[0]), function: f, line: e.Line, perhaps: perhaps})
+			s.effects = append(s.effects, effect{frees: frees, target: r.value(f, e.Args[0]), function: f, line: e.Line, optional: optional})
 		}
 		if callee := r.p.functions[e.Func]; callee != nil {
 			for _, inner := range r.function(callee).effects {
@@ -156,8 +156,8 @@ func (r *poolReader) expr(f *ctree.Function, s *summary, e *ctree.Expr, perhaps 
 					inner.target = r.passed(f, e, inner.target)
 					inner.function, inner.line = f, e.Line
 				}
-				inner.elsewhere = inner.elsewhere || inner.perhaps
-				inner.perhaps = perhaps
+				inner.byCallee = inner.byCallee || inner.optional
+				inner.optional = optional
 				s.effects = append(s.effects, inner)
 			}
 		}
@@ -204,7 +204,7 @@ func (r *poolReader) value(f *ctree.Function, e *ctree.Expr) origin {
 			return origin{pool: left.pool, params: left.params}
 		}
 	case ctree.Choose:
-		return r.value(f, e.Args[1]).both(r.value(f, e.Args[2]))
+		return r.value(f, e.Args[1]).common(r.value(f, e.Args[2]))
 	case ctree.Comma:
 		if len(e.Args) > 0 {
 			return r.value(f, e.Args[len(e.Args)-1])
@@ -255,7 +255,7 @@ func (r *poolReader) variable(f *ctree.Function, v *ctree.Var) origin {
 		if a.function != f {
 			value.params = 0
 		}
-		o = o.both(value)
+		o = o.common(value)
 	}
 	if o.anything && len(r.reading) == 1 {
 		return origin{}

@@ -95,7 +95,7 @@ func TestOverTheRateLimitTheScoreBeforeStays(t *testing.T) {
 		require.Equal(t, second.Score, r.Score)
 		require.Equal(t, second.Tests, r.Tests, "what was hidden stays hidden")
 		require.Equal(t, "This submission was not graded, and the score before it stays: at most 2 within 10m are graded. "+
-			"The next one is graded when it is submitted after 2026-11-21 12:12:00 -08:00.\n"+again+second.Output, r.Output)
+			"The next one is graded when it is submitted after 2026-11-21 12:12:00 -08:00.\n"+lastResultsTitle+second.Output, r.Output)
 		require.False(t, r.Extra.Counts)
 	}
 	regraded := submit(t, dir, fullMarks, 5, done...)

@@ -120,7 +120,7 @@ func (r *run) run() (Results, error) {
 	if errors.Is(err, class.ErrUpload) {
 		r.note("%v", err)
 		out := newResults("The upload could not be graded: see the test below. It does not count against a limit on submissions.\n")
-		out.Tests = []Test{whole("upload", fmt.Sprintf("%v.\nUpload the file %s.\n", err, class.Wanted), r.points.Max())}
+		out.Tests = []Test{onlyTest("upload", fmt.Sprintf("%v.\nUpload the file %s.\n", err, class.Wanted), r.points.Max())}
 		return out, nil
 	}
 	if err != nil {
@@ -212,7 +212,7 @@ func (r *run) resultsOf(u class.Upload, report *grade.Report) Results {
 	return out
 }
 
-const again = "\nYour last graded submission:\n\n" // between a refusal and the text of the results that are kept
+const lastResultsTitle = "\nYour last graded submission:\n\n" // between a refusal and the text of the results that are kept
 
 // refuse returns the results for a submission over the rate limit. They contain a message and the results of the last
 // graded submission, so that the student's score stays the same.
@@ -236,10 +236,10 @@ func (r *run) refuse(next time.Time) Results {
 			out.Tests[i].Visibility = AfterDueDate // too late is better than too early
 		}
 	}
-	_, kept, found := strings.Cut(last.Results.Output, again)
+	_, kept, found := strings.Cut(last.Results.Output, lastResultsTitle)
 	if !found {
 		kept = last.Results.Output
 	}
-	out.Output += again + kept
+	out.Output += lastResultsTitle + kept
 	return out
 }

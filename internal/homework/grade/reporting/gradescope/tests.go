@@ -17,7 +17,7 @@ type sheet struct {
 
 func tests(r *grade.Report) []Test {
 	if r.Rejected != nil {
-		return []Test{whole("compile", r.Rejected.Text, r.MaxScore)}
+		return []Test{onlyTest("compile", r.Rejected.Text, r.MaxScore)}
 	}
 	s := sheet{r, map[string]string{}}
 	sorted := slices.Clone(r.Tests)
@@ -34,8 +34,8 @@ func tests(r *grade.Report) []Test {
 	return all
 }
 
-// whole returns the only test shown for a submission that was not run. The submission gets no points in it.
-func whole(name, output string, points float64) Test {
+// onlyTest returns the only test shown for a submission that was not run. The submission gets no points in it.
+func onlyTest(name, output string, points float64) Test {
 	return Test{Score: new(float64), MaxScore: points, Status: Failed, Name: name, Output: short(output), OutputFormat: Text, Visibility: Visible}
 }
 

@@ -132,7 +132,7 @@ func newView(s *compare.Scene, d *compare.Difference) *view {
 	return v
 }
 
-func (v *view) both(a, b int) bool { return v.states[a] != nil && v.states[b] != nil }
+func (v *view) bothExist(a, b int) bool { return v.states[a] != nil && v.states[b] != nil }
 
 // compare marks a column as changed, wrong or both.
 func (v *view) compare(c *column) {
@@ -143,14 +143,14 @@ func (v *view) compare(c *column) {
 // change marks the values that the call had to change.
 func (v *view) change(c *column) {
 	is, was := &c.cells[expected], c.cells[before]
-	if v.both(before, expected) && is.value != "" && is.value != was.value {
+	if v.bothExist(before, expected) && is.value != "" && is.value != was.value {
 		is.mark = changed
 	}
 }
 
 func (v *view) fault(c *column) {
 	is, want := &c.cells[actual], c.cells[expected]
-	if v.both(expected, actual) && is.value != "" && is.value != want.value {
+	if v.bothExist(expected, actual) && is.value != "" && is.value != want.value {
 		is.mark, is.want = wrong, want.value
 	}
 }

@@ -73,7 +73,7 @@ type row struct{ sequence, table int }
 // rows chooses at most maxRows rows. It prefers rows with differences, and then rows of the sequences that the call
 // names. It adds other rows only while there are fewer than maxRows/2 rows. rows returns the chosen rows in their
 // original order, and the number of the rows that were not chosen.
-func (v *view) rows(maxRows int) (chosen []row, left int) {
+func (v *view) rows(maxRows int) (chosen []row, omitted int) {
 	var all []row
 	for i := range v.sequences {
 		for j := range max(1, len(v.sequences[i].tables)) {
@@ -86,8 +86,8 @@ func (v *view) rows(maxRows int) (chosen []row, left int) {
 	for dull := len(sorted); dull > maxRows/2 && v.interest(sorted[dull-1]) == 0; dull-- {
 		sorted = sorted[:dull-1]
 	}
-	left = len(all) - len(sorted)
-	return slices.DeleteFunc(all, func(r row) bool { return !slices.Contains(sorted, r) }), left
+	omitted = len(all) - len(sorted)
+	return slices.DeleteFunc(all, func(r row) bool { return !slices.Contains(sorted, r) }), omitted
 }
 
 func (v *view) interest(r row) int {

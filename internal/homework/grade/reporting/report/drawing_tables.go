@@ -31,8 +31,8 @@ func (v *view) seqs() []sequence {
 	}
 	for n := range all {
 		s := &all[n]
-		s.missing = v.both(expected, actual) && s.existsAt(expected) && !s.existsAt(actual) && v.states[actual].Broken == ""
-		s.strange = v.both(expected, actual) && !s.existsAt(expected) && s.existsAt(actual)
+		s.missing = v.bothExist(expected, actual) && s.existsAt(expected) && !s.existsAt(actual) && v.states[actual].Broken == ""
+		s.strange = v.bothExist(expected, actual) && !s.existsAt(expected) && s.existsAt(actual)
 		s.tables = tables(s.found)
 		if s.existsAt(before) && s.existsAt(expected) {
 			v.change(&s.count)

@@ -44,7 +44,7 @@ func (v *view) saySequence(s *sequence) {
 	case s.strange:
 		v.mistakes = append(v.mistakes, name+" must not be in the list")
 	}
-	if v.both(before, expected) && s.existsAt(before) != s.existsAt(expected) {
+	if v.bothExist(before, expected) && s.existsAt(before) != s.existsAt(expected) {
 		v.changes = append(v.changes, name+map[bool]string{true: " is new", false: " is gone"}[s.existsAt(expected)])
 	}
 	v.sayColumn(name+": kv_count", &s.count)

@@ -101,11 +101,11 @@ func sign(s grade.Status) string {
 	}
 }
 
-func percent(part, whole float64) float64 {
-	if whole == 0 {
+func percent(part, total float64) float64 {
+	if total == 0 {
 		return 0
 	}
-	return math.Round(1000*part/whole) / 10
+	return math.Round(1000*part/total) / 10
 }
 
 // write writes a page from a template. Control characters are made visible. If the template fails, write writes

@@ -9,19 +9,19 @@ import (
 	"llmmemory/grader"
 )
 
-// own has the helpers that grader/process/tester.c does not have.
+// extraHelpers has the helpers that grader/process/tester.c does not have.
 //
 //go:embed c/helpers.c
-var own string
+var extraHelpers string
 
 var declared = regexp.MustCompile(`(?m)^static [^;(]*?(\w+)\(`)
 
-// all lists the C helper functions, each with its comment. A helper calls only helpers that come before it in the
-// list.
-var all = strings.Split(string(grader.Source("tester.c"))+own, "\n/* ")[1:]
+// helperTexts lists the C helper functions, each with its comment. A helper calls only helpers that come before it in
+// the list.
+var helperTexts = strings.Split(string(grader.Source("tester.c"))+extraHelpers, "\n/* ")[1:]
 
 func helpers(text string) (used string) {
-	for _, h := range slices.Backward(all) {
+	for _, h := range slices.Backward(helperTexts) {
 		h = "\n/* " + strings.TrimRight(h, "\n") + "\n"
 		if m := declared.FindStringSubmatch(h); m != nil && strings.Contains(text+used, m[1]+"(") {
 			used = h + used
