@@ -1,8 +1,8 @@
 package block
 
-// FirstFit returns free blocks in ascending order of id. These are the blocks that the handout's loop from 0 to total-1
-// finds if the loop runs once for each new block. FirstFit reads each count at most once. The caller must set the
-// counts of the blocks that it takes.
+// FirstFit returns free blocks in ascending order of id. The homework's handout searches from block 0 again for each
+// new block. FirstFit finds the same blocks, but reads each count at most once. The caller must set the counts of the
+// blocks that it takes.
 type FirstFit struct {
 	counts []int32
 	next   int

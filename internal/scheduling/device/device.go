@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/block"
 )
 
-// A Pair is the order to copy the contents of block Src to block Dst.
+// A Pair says that the contents of block Src must be copied to block Dst.
 type Pair struct{ Src, Dst int32 }
 
 // A Device has the blocks of one memory, with consecutive ids. It counts their references and keeps a stack of free

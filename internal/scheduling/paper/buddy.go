@@ -24,12 +24,12 @@ type chunk struct {
 }
 
 // newBuddy returns a Buddy whose blocks are split into free chunks, the largest chunks first. No chunk has more than
-// largest blocks. largest must be a power of two.
-func newBuddy(blocks, largest int) (*Buddy, error) {
-	if largest < 1 || largest&(largest-1) != 0 || blocks < 0 || blocks >= math.MaxInt32 {
-		return nil, fmt.Errorf("%w: %d blocks in chunks of at most %d: want a power of two", ErrConfig, blocks, largest)
+// maxChunk blocks. maxChunk must be a power of two.
+func newBuddy(blocks, maxChunk int) (*Buddy, error) {
+	if maxChunk < 1 || maxChunk&(maxChunk-1) != 0 || blocks < 0 || blocks >= math.MaxInt32 {
+		return nil, fmt.Errorf("%w: %d blocks in chunks of at most %d: want a power of two", ErrConfig, blocks, maxChunk)
 	}
-	b := &Buddy{chunks: make([]chunk, blocks), lists: reqtable.NewQueues(blocks, bits.Len(uint(largest)))}
+	b := &Buddy{chunks: make([]chunk, blocks), lists: reqtable.NewQueues(blocks, bits.Len(uint(maxChunk)))}
 	start := 0
 	for k := len(b.lists) - 1; k >= 0; k-- {
 		for ; start+1<<k <= blocks; start += 1 << k {

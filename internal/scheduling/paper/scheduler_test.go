@@ -115,7 +115,8 @@ func TestSwappedGroupsComeBackWhole(t *testing.T) {
 	require.NoError(t, s.Check())
 }
 
-// Ensure that a group is swapped in if the running requests and its sequences are then exactly MaxNumSeqs.
+// Ensure that a group is swapped in if the number of running requests, plus the number of sequences of the group, is
+// exactly MaxNumSeqs.
 func TestASwappedGroupMayFillTheLimitOfSequences(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 29, NumCPUBlocks: 10}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 4}, false)
 	x.add(serve.Request{ID: 1, Prompt: 4, Seqs: 4}, serve.Request{ID: 2, Prompt: 1}, serve.Request{ID: 3, Prompt: 2, Seqs: 2})

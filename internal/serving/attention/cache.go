@@ -138,9 +138,9 @@ func CheckScales(key, value float32) error {
 	return nil
 }
 
-// CheckStrides returns an error if blocks or heads share memory with each other. It also refuses strides that keep
-// neither the heads of each block nor the blocks of each head together, although blocks with such strides need not
-// share memory. Call it only after Check has succeeded.
+// CheckStrides returns an error if blocks or heads share memory with each other. It accepts only two arrangements: all
+// heads of a block are together, or all blocks of a head are together. It refuses other strides even if no memory is
+// shared. Call it only after Check has succeeded.
 func (c *Cache) CheckStrides() error {
 	row, pitch := c.headSpan(), 0 // bytes of a row, and the distance in bytes from one row to the next in LayoutFlash
 	if c.Layout == LayoutFlash {
@@ -164,10 +164,10 @@ func (c *Cache) CheckStrides() error {
 //	i·a + j·b
 //
 // If pitch is 0, a piece is contiguous. Otherwise it consists of rows of row bytes, which begin pitch bytes apart. The
-// gaps between its rows do not belong to the piece, and may contain rows of the pieces with the same i and another j.
+// gaps between its rows do not belong to the piece. Rows of other pieces with the same i may be in these gaps.
 //
-// disjoint accepts only nested arrangements: the pieces of each i are together, or the pieces of each j are together.
-// It returns false for all other arrangements, even if no pieces overlap.
+// disjoint accepts only two arrangements: all pieces with the same i are together, or all pieces with the same j are
+// together. It returns false for all other arrangements, even if no pieces overlap.
 func disjoint(a, n, b, m, row, span, pitch int) bool {
 	if pitch > 0 && b < span {
 		fits := m == 1 || b >= row && (m-1)*b+row <= pitch
@@ -200,9 +200,10 @@ func (c *Cache) CheckApart() error {
 //
 //	i·block + j·head
 //
-// The distance from a piece of a to a piece of b depends only on two differences: the head of b's piece minus the head
-// of a's piece, and likewise for the blocks. For each difference of heads, overlapping looks for the differences of
-// blocks for which the pieces are closest to each other. These are one or two, and overlapping checks no others.
+// A piece of a and a piece of b overlap if they begin less than span bytes apart. How far apart they begin depends only
+// on the difference of their heads and the difference of their blocks. overlapping tries every difference of heads. For
+// each of them, it computes the difference of blocks for which the pieces would begin at the same address. If this is
+// not an integer, the integers below and above it give the closest pieces. overlapping checks no others.
 func (c *Cache) overlapping(a, b []byte, block, head, heads, span int) bool {
 	distance := int(uintptr(unsafe.Pointer(&b[0])) - uintptr(unsafe.Pointer(&a[0])))
 	if distance >= span && distance+span <= head && block >= heads*head {

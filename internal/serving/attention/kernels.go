@@ -8,10 +8,12 @@ type kernels interface {
 	String() string
 
 	// scores multiplies queries by the 16·n keys of n tiles. rows is the number of queries, and size the number of
-	// elements of a query or a key. The products of query i begin at out[i·scoreStride], in the order of the keys. In a
-	// product of a query and a key, the products of the elements are added in their order: sumSize of them are summed at
-	// a time, and each of these sums is added to the earlier ones. sumSize is a multiple of 4. Assembly functions also
-	// prefetch the addresses in k.prefetchList.
+	// elements of a query or a key. The products of query i begin at out[i·scoreStride], in the order of the keys.
+	//
+	// The product of a query and a key has one term for each element. The terms are added in the order of the elements.
+	// sumSize terms are summed at a time, and then this sum is added to the product. sumSize is a multiple of 4.
+	//
+	// Assembly functions also prefetch the addresses in k.prefetchList.
 	scores(k *args, q []float32, rows, size, sumSize int, keys []float32, n int, out []float32)
 
 	// integerScores does what scores does, for int8 keys. q comes from quantize and keys comes from pack. Their elements
@@ -57,10 +59,13 @@ type kernels interface {
 	multiply(k *args, x, y []float32)
 
 	// values multiplies the values of n tokens by their weights, and adds the products to sums. rows is the number of
-	// rows of weights and of sums. The weights of row i begin at p[i·scoreStride], and its sums at out[i·stride]. A value
-	// consists of chunks. Parameter values has the first chunk of all values, then, panelValues floats later, the second
-	// chunk of all values, and so on. If firstSum is 0, each token is added to the sums in out directly. Otherwise
-	// firstSum tokens are summed first, then 16 tokens at a time, and each of these sums is added to out.
+	// rows of weights and of sums. The weights of row i begin at p[i·scoreStride], and its sums at out[i·stride].
+	//
+	// A token's value consists of chunks. values[0:] has the first chunk of each token, one token after the other.
+	// values[panelValues:] has the second chunk of each token, and so on.
+	//
+	// If firstSum is 0, each token is added to the sums in out directly. Otherwise firstSum tokens are summed first,
+	// then 16 tokens at a time, and each of these sums is added to out.
 	values(k *args, p []float32, rows, n int, values []float32, chunks int, out []float32, stride, firstSum int)
 
 	// combine sets each x[i] to x[i]·a + y[i]·b. len(x) is a multiple of 16.
@@ -99,17 +104,24 @@ type kernels interface {
 	// no such functions.
 	tileRows() int
 
-	// tileScores does what scores does or, for Int8, what integerScores does. It reads n tiles of keys of type d directly
-	// from the blocks. tiles points to a list of addresses: first those of the n tiles, then, if n is odd, the address of
-	// the last tile once more, and then those of at least tilesAhead tiles to prefetch. For E4M3, the results are 1/256
-	// of the products, and tileScores returns false if a number is NaN.
+	// tileScores does what scores does or, for Int8, what integerScores does. It reads n tiles of keys of type d
+	// directly from the blocks. tiles points to a list of addresses:
+	//
+	//   - the addresses of the n tiles;
+	//   - if n is odd, the address of the last tile again;
+	//   - the addresses of at least tilesAhead tiles to prefetch.
+	//
+	// For E4M3, the results are 1/256 of the products, because tileScores converts each E4M3 number to a float16 of
+	// 1/256 of its value. It returns false if an E4M3 number is NaN.
 	tileScores(k *args, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int, out []float32) (ok bool)
 
 	// tileValues does what values does. It reads the values of n tokens, which have type d and size elements, directly
 	// from the blocks. tiles points to a list of addresses: of the tiles with these tokens, then of tilesAhead tiles to
-	// prefetch. offset is the index of the first token in its tile. For F32, tileValues sums the tokens of each tile
-	// before it adds them to out. For other types, it adds each token to out directly. For E4M3, it adds 1/256 of p·v,
-	// and returns false if a number is NaN.
+	// prefetch. offset is the index of the first token in its tile.
+	//
+	// For F32, tileValues sums the tokens of each tile before it adds them to out. For other types, it adds each token
+	// to out directly. For E4M3, it adds 1/256 of p·v, because it converts each E4M3 number to a float16 of 1/256 of
+	// its value. It returns false if an E4M3 number is NaN.
 	tileValues(k *args, d DType, p []float32, rows, n, offset int, tiles *unsafe.Pointer, size int, out []float32,
 		stride int) (ok bool)
 }

@@ -133,11 +133,14 @@ func (a *assembly) values(k *args, p []float32, rows, n int, values []float32, c
 }
 
 // eachGroup divides rows into groups and calls visit for them. list has functions for different numbers of rows: the
-// first function takes the most, the last takes the fewest. Each group has as many rows as the first function takes.
-// Some rows can remain. If the last function takes at least as many, eachGroup calls visit for them with the last
-// function. Otherwise the remaining rows are one more group, which is incomplete. Parameter row of visit is the index
-// of the first row of its groups.
-func eachGroup(list []rowKernel, rows int, visit func(f *rowKernel, at, groups int)) {
+// first function takes the most, the last takes the fewest.
+//
+// Each group has as many rows as the first function takes. eachGroup calls visit once for all these groups. Some rows
+// can remain. If the last function can take all of them, eachGroup calls visit again, with the last function and one
+// group. Otherwise the remaining rows become one more group of the first call. This group is incomplete.
+//
+// The arguments of visit are the function, the index of the first row, and the number of groups.
+func eachGroup(list []rowKernel, rows int, visit func(f *rowKernel, row, groups int)) {
 	first, last := &list[0], &list[len(list)-1]
 	groups, rest := rows/first.rows, rows%first.rows
 	if rest > last.rows {
@@ -305,7 +308,8 @@ func (a *assembly) tileScores(k *args, d DType, q []float32, rows, size int, til
 	return true
 }
 
-// scoreTiles does what tileScores does, for a type that has functions in scoresTile, and for an even number of tiles.
+// scoreTiles multiplies queries by the keys of n tiles, with the functions in a.scoresTile[d]. n is even. The other
+// parameters mean the same as for tileScores.
 func (a *assembly) scoreTiles(k *args, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int,
 	out []float32) {
 	width := size
@@ -346,7 +350,8 @@ func (a *assembly) tileValues(k *args, d DType, p []float32, rows, n, offset int
 	return true
 }
 
-// valueTiles does what tileValues does, for a type that has functions in valuesTile.
+// valueTiles multiplies the values of n tokens by their weights and adds them to out, with the functions in
+// a.valuesTile[d]. The parameters mean the same as for tileValues.
 func (a *assembly) valueTiles(k *args, d DType, p []float32, rows, n, offset int, tiles *unsafe.Pointer, size int,
 	out []float32, stride int) {
 	for row := 0; row < rows; {

@@ -82,9 +82,9 @@ func (r *Runner) panelValues(w *scratch, r0, r1, part, start, end int) {
 		w.part[r0*record+recordHead:r1*record], record, firstSum)
 }
 
-// addAttended adds the p·v of the tokens to which a row attends to sums. It is used for partitions with NaN or infinite
-// values. In other partitions, the kernels also multiply the values of the tokens to which the row does not attend, by
-// the weight 0. Here such a product would be NaN.
+// addAttended computes p·v for each token to which a row attends, and adds it to the parameter sums. It is used for
+// partitions with NaN or infinite values. In other partitions, the kernels also multiply the values of the tokens to
+// which the row does not attend, by the weight 0. Here such a product would be NaN.
 func (r *Runner) addAttended(w *scratch, row *row, p []float32, part int, sums []float32) {
 	start, end := row.attendedIn(part)
 	tileSums := w.row[:len(sums)]

@@ -72,9 +72,12 @@ func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, start, end int) b
 // not a multiple of a chunk. The last chunk of each value is then only half used. unpackTails leaves the unused half in
 // w.values unchanged, because its sums are not part of the output.
 //
-// readable has the values in a type that the kernels read, and bytes is the size of a number of this type. The kernels
-// convert whole chunks. unpackTails therefore converts the values of two tokens at a time. If the number of tokens is
-// odd, it converts the last value from memory at value, one number at a time.
+// value points to the values in the block. readable points to the same values in a type that the kernels read, and
+// bytes is the size of a number of this type.
+//
+// The kernels convert whole chunks. A single value ends with half a chunk, but the values of two tokens together are
+// whole chunks. So unpackTails converts two values at a time. If the number of tokens is odd, the last value remains.
+// unpackTails reads it from the block and converts one number at a time.
 func (r *Runner) unpackTails(w *scratch, value, readable unsafe.Pointer, bytes, start, end int) {
 	c := r.cache
 	size, n := c.HeadSize, end-start

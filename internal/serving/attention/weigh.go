@@ -108,8 +108,8 @@ func (r *Runner) modifyPairs(w *scratch, row *row, x, low []float32, factor floa
 	}
 }
 
-// bias returns the row's ALiBi slope, and the factor of the slope: the distance from the row's query token to the given
-// token.
+// bias returns the two factors of the ALiBi bias of the given token: the row's slope, and the offset of the token from
+// the row's query token. Without ALiBi, both are 0.
 func (r *Runner) bias(row *row, token int) (slope, offset float32) {
 	if r.batch.AlibiSlopes == nil {
 		return 0, 0

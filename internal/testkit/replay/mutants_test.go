@@ -69,7 +69,7 @@ var mutants = []mutant{
 	{"tokens before the chunk are hit unseen", "vllm/v1/kvcache/lookup_kinds.go",
 		"n := floorTo(max(limit, 0), s.spec.Chunk) / size\n\tappendNull(s, hit, n)", "n := 0", "m13"},
 	{"hybrid registration ends at a boundary of hits", "vllm/v1/kvcache/register.go",
-		"whole = floorTo(tokens, c.Config.SchedulerBlockSize)", "whole = tokens", "m09"},
+		"whole = floorTo(numTokens, c.Config.SchedulerBlockSize)", "whole = numTokens", "m09"},
 	{"sparse retention keeps the prompt's last boundary", "vllm/v1/kvcache/retention.go",
 		"replay := r.NumPromptTokens - 1", "replay := r.NumPromptTokens", "m08 s06"},
 	{"sparse retention keeps the junction", "vllm/v1/kvcache/retention.go",

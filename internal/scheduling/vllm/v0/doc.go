@@ -11,6 +11,10 @@
 // blocks and then raises an exception.
 //
 // Encoder-decoder models, multi-step scheduling, LoRA and priorities are left out, because the recordings do not show
-// them. This package refuses what vLLM does wrongly. This is swapping or chunked prefill with prefix caching, and a
-// fork or swap of a table after its window has moved. Nothing here is safe for concurrent use.
+// them. The package returns an error where vLLM would do something wrong:
+//
+//   - if prefix caching is combined with swapping or with chunked prefill;
+//   - if a table is forked or swapped after its window has moved.
+//
+// Nothing here is safe for concurrent use.
 package v0

@@ -18,8 +18,8 @@ const (
 	Swap           // moves them to the CPU
 )
 
-// SchedulerConfig describes a Scheduler. Prefix caching cannot be combined with Swap or Chunked, because vLLM treats
-// all blocks of a prompt as computed after the first chunk.
+// SchedulerConfig describes a Scheduler. Prefix caching cannot be combined with Swap, and cannot be combined with
+// Chunked. With Chunked, vLLM would treat all blocks of a prompt as computed after the first chunk.
 type SchedulerConfig struct {
 	Manager             Config
 	MaxNumBatchedTokens int // in an iteration

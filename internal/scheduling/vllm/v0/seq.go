@@ -31,8 +31,8 @@ func (s *Seq) Unseen() int { return s.Len - s.full }
 // reset makes s a sequence without a table.
 func (s *Seq) reset() { *s = Seq{computed: s.computed[:0]} }
 
-// touched returns the number of blocks to which tokens will be written (vllm/v0/RULES.md §2). These are the unseen
-// tokens, and as many later tokens as lookahead says.
+// touched returns the number of blocks to which the unseen tokens of s, and lookahead more tokens after them, will be
+// written (vllm/v0/RULES.md §2). As in vLLM, a partly filled last block counts even if there are no such tokens.
 func (s *Seq) touched(blockSize, lookahead int) int {
 	space := blockSize - s.full%blockSize
 	return 1 + ceil(s.Unseen()+lookahead-space, blockSize)

@@ -33,15 +33,16 @@ func (m *Manager) swapNeed(group []*Seq, lookahead int) int {
 	return n
 }
 
-// SwapOut moves the tables of a group to the CPU. It appends to dst the copies that the caller must make; their ids
-// count from 0 on each device. A shared block is copied for each of its sequences, so no block of the group is shared
-// after SwapOut (vllm/v0/RULES.md §4).
+// SwapOut moves the tables of a group to the CPU. It appends to dst the copies that the caller must make. In these
+// copies, the ids of GPU blocks and the ids of CPU blocks both count from 0. A shared block is copied for each of its
+// sequences, so no block of the group is shared after SwapOut (vllm/v0/RULES.md §4).
 func (m *Manager) SwapOut(dst []device.Pair, group ...*Seq) ([]device.Pair, error) {
 	return m.swap(dst, group, &m.gpu, &m.cpu)
 }
 
-// SwapIn moves the tables of a group back to the GPU. It appends to dst the copies that the caller must make; their ids
-// count from 0 on each device. No block of the group is shared after SwapIn.
+// SwapIn moves the tables of a group back to the GPU. It appends to dst the copies that the caller must make. In these
+// copies, the ids of GPU blocks and the ids of CPU blocks both count from 0. No block of the group is shared after
+// SwapIn.
 func (m *Manager) SwapIn(dst []device.Pair, group ...*Seq) ([]device.Pair, error) {
 	return m.swap(dst, group, &m.cpu, &m.gpu)
 }

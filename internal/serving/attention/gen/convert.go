@@ -85,13 +85,14 @@ type halveKernel struct {
 }
 
 // halve generates the kernel that converts n numbers of 8 bits to float16. n is a multiple of 16. Argument input has
-// the address of the 8-bit numbers, and out has the address of the float16.
+// the address of the 8-bit numbers, and argument out has the address to which the kernel writes the results.
 //
 // The bits of an E5M2 number are the upper 8 bits of the same number in float16. For an E4M3 number, the kernel copies
 // sign, exponent and fraction to their places in a float16. The exponent bias of float16 is 15 and that of E4M3 is 7,
-// so the float16 is 2^-8 of the E4M3 number. An E4M3 NaN becomes a finite float16, because the largest exponent of E4M3
-// is not the largest exponent of float16. For E4M3, the kernel therefore sets flag to 0 if no number is NaN, and to
-// another value otherwise.
+// so the float16 is 2^-8 of the E4M3 number.
+//
+// An E4M3 NaN becomes a finite float16, because the largest exponent of E4M3 is not the largest exponent of float16.
+// For E4M3, the kernel therefore sets flag: to 0 if no number is NaN, and to another value otherwise.
 func halve(g *gen, name string) {
 	g.begin("halve" + name)
 	k := halveKernel{gen: g, e4m3: name == "E4M3", x: 0, bits: 1, mask: 2, nan: 3, magnitude: 4}
@@ -130,8 +131,9 @@ func halve(g *gen, name string) {
 	g.end()
 }
 
-// halve emits the code that converts 8-bit numbers at address input to float16 and writes them to address out. It
-// converts as many numbers as one of registers has float16. lower has the lower halves of registers, in the same order.
+// halve emits the code that converts 8-bit numbers at address input to float16 and writes them to address out. The code
+// uses the given registers. It converts as many numbers as fill one of these registers with float16. lower[i] is the
+// lower half of registers[i].
 func (k *halveKernel) halve(input, out operand.Mem, registers, lower []reg.VecPhysical) {
 	g, x := k.gen, registers[k.x]
 	if k.e4m3 {

@@ -72,7 +72,7 @@ func (g *gen) tilePairs(k *scoreKernel, q *assembly.Rows) {
 }
 
 // loadPairs emits the code that loads one pair of elements of each key, as 16-bit numbers, into register keys+v. With
-// AVX-512, v is the number of the tile; with AVX2, it is the half of the tile.
+// AVX-512, the register gets the 16 keys of tile v. With AVX2, it gets 8 keys: those in half v of the tile.
 func (g *gen) loadPairs(k *scoreKernel, v, pair int) {
 	r := g.regs[k.keys+v]
 	m := operand.Mem{Base: k.key[0], Index: k.offset, Scale: 1, Disp: 2 * pair * k.line}

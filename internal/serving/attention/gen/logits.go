@@ -143,9 +143,9 @@ func (k *refineKernel) refine(out, low, tiles reg.Register, offset int) {
 	g.asm.VMOVUPS(g.regs[k.low], mem(low, offset))
 }
 
-// multiply emits the code that multiplies the query in float64 by as many keys of a tile as a register has float32. A
-// row of the tile has one element of each key. The elements of the keys to multiply begin at the given offset in bytes
-// from the beginning of the row. Register tiles points to the address of the tile.
+// multiply emits the code that multiplies the query in float64 by keys of a tile: with AVX-512 by its 16 keys, with
+// AVX2 by 8 of them. A row of the tile has one element of each key. The elements of the keys to multiply begin offset
+// bytes after the beginning of the row. Register tiles points to the address of the tile.
 func (k *refineKernel) multiply(tiles reg.Register, offset int) {
 	g := k.gen
 	for i := range 4 {

@@ -154,8 +154,11 @@ func (g *gen) addRows(n int, out reg.Register) {
 
 // products emits the code that adds products to the sums of n rows. For each row, the code loads the number at the
 // given offset in bytes, multiplies it by registers vector and vector+1, and adds the products to the two registers
-// with the row's sums. It loads the numbers of successive rows into different registers: it uses the bcastCount
-// registers from bcast on in rotation.
+// with the row's sums. It loads the number of row i into register
+//
+//	bcast + i mod bcastCount
+//
+// so that successive rows use different registers.
 func (g *gen) products(n int, rows *assembly.Rows, offset, vector, bcast, bcastCount int) {
 	for row := range n {
 		b := g.regs[bcast+row%bcastCount]

@@ -93,31 +93,33 @@ func (g *gen) tileCount(done string) {
 	g.asm.MOVQ(count, g.argMem(atCount))
 }
 
-// passes emits a loop that adds p·v for all elements of a tile's values. Each iteration computes as many elements as
-// k.vecs registers have.
+// passes emits a loop that adds p·v for all elements of a tile's values. Each iteration computes the elements that fit
+// into k.vecs vector registers.
 func (k *valueKernel) passes() {
-	g, elements, out := k.gen, k.arg(atSize), k.arg(atOut)
+	g, elementCount, out := k.gen, k.arg(atSize), k.arg(atOut)
 	pass := g.label("pass")
 	g.asm.Label(pass)
 	if g.wide() {
-		k.setMasks(elements)
+		k.setMasks(elementCount)
 	}
-	k.pass(out, elements)
+	k.pass(out, elementCount)
 	bytes := k.vecs * g.lanes * k.d.bytes
 	for _, p := range []reg.Register{k.values, k.next, k.far} {
 		g.asm.ADDQ(operand.I32(bytes), p)
 	}
 	g.asm.ADDQ(operand.I32(k.vecs*g.bytes()), out)
-	g.asm.SUBQ(operand.I32(k.vecs*g.lanes), elements)
+	g.asm.SUBQ(operand.I32(k.vecs*g.lanes), elementCount)
 	g.asm.JGT(operand.LabelRef(pass))
 }
 
-// setMasks emits the code that sets the masks for the remaining elements. At least 16 elements remain.
-func (k *valueKernel) setMasks(elements reg.Register) {
+// setMasks emits the code that sets the masks for the next call of pass. Register elementCount has the number of
+// elements that are not computed yet, a multiple of 16. They fill at least the first vector register, so this register
+// needs no mask. In the masks of the other registers, the bits of elements beyond this number become 0.
+func (k *valueKernel) setMasks(elementCount reg.Register) {
 	g, bits, rest := k.gen, k.asm.GP64(), k.asm.GP64()
 	g.asm.MOVQ(operand.I32(64), rest)
-	g.asm.CMPQ(elements, rest)
-	g.asm.CMOVQLT(elements, rest)
+	g.asm.CMPQ(elementCount, rest)
+	g.asm.CMOVQLT(elementCount, rest)
 	g.asm.XORQ(bits, bits)
 	g.asm.NOTQ(bits)
 	g.asm.BZHIQ(rest, bits, bits)
@@ -131,9 +133,10 @@ func (k *valueKernel) setMasks(elements reg.Register) {
 	}
 }
 
-// pass emits the code that adds p·v for the elements in up to k.vecs registers, over all tokens of a tile. Register
-// elements has the number of remaining elements. The code skips vector registers without an element.
-func (k *valueKernel) pass(out, elements reg.Register) {
+// pass emits the code that adds p·v over all tokens of a tile, for as many elements as fit into k.vecs vector
+// registers. Register elementCount has the number of elements that are not computed yet. If they fit into the first two
+// vector registers, the code does not multiply the numbers in the others.
+func (k *valueKernel) pass(out, elementCount reg.Register) {
 	g, n := k.gen, k.n
 	if k.d.name == "F32" { // the tokens of the tile are summed separately, and their sum is added to out
 		g.zeros(k.vecs * n)
@@ -152,7 +155,7 @@ func (k *valueKernel) pass(out, elements reg.Register) {
 		k.multiply(0, p, offset)
 		if k.vecs > 2 {
 			skip := g.label("skip")
-			g.asm.CMPQ(elements, operand.I32(2*g.lanes))
+			g.asm.CMPQ(elementCount, operand.I32(2*g.lanes))
 			g.asm.JLE(operand.LabelRef(skip))
 			k.multiply(2, p, offset)
 			g.asm.Label(skip)
@@ -206,8 +209,9 @@ func (k *valueKernel) eachSum(out reg.Register, emit func(...operand.Op)) {
 	}
 }
 
-// loadFloats emits the code that loads the numbers of register v as float32 into r. Numbers whose bit in the
-// register's mask is 0 become 0.
+// loadFloats emits the code that loads numbers of type d from m, as float32, into register r. The parameter v counts
+// the registers that a pass loads, from 0. With AVX-512, each register after the first has a mask: numbers whose bit in
+// k.masks[v-1] is 0 become 0.
 func (k *valueKernel) loadFloats(d dtype, m operand.Mem, v int, r reg.Register) {
 	if v == 0 || !k.wide() {
 		assembly.LoadFloats(k.asm, d.name, m, r)

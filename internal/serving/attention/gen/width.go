@@ -2,8 +2,8 @@ package main
 
 import "github.com/mmcloughlin/avo/reg"
 
-// A width is an instruction set and its registers. The generators choose the numbers of vector registers themselves.
-// avo might give a register above 15 to an instruction that cannot use it.
+// A width is an instruction set and its registers. The generators choose which vector register an instruction uses. If
+// they left this choice to package avo, it might give a register above 15 to an instruction that cannot use it.
 type width struct {
 	name, suffix string
 	lanes        int // float32 per register

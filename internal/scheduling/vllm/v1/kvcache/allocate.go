@@ -113,7 +113,7 @@ func (c *Cache) grow(r *Request, a *Alloc) bool {
 }
 
 // A demand is an Alloc with the numbers that the rules compute from it. Each of the first five fields is a number of
-// tokens from the beginning of the request to the end of a part of the diagram at Alloc.
+// tokens, counted from the beginning of the request.
 type demand struct {
 	*Alloc
 	local    int // the computed tokens and the hit

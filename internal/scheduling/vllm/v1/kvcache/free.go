@@ -32,10 +32,11 @@ func (c *Cache) Release(r *Request, reason Release, step uint64) {
 	}
 }
 
-// free frees the blocks of r. If step is 0, it frees the blocks of r's tails first, and then each group's table from
-// the last block to the first (vllm/v1/RULES.md §2.4, §7). If step is not 0, EndStep frees all these blocks in one call
-// when that step has run. In this case, the tables come first, from the last block to the first, and the tails come
-// last (§2.6).
+// free frees the blocks of r in vLLM's order. In a table, the last block is freed first. If step is 0, the blocks of
+// r's tails are freed before the tables (vllm/v1/RULES.md §2.4, §7).
+//
+// If step is not 0, EndStep frees the blocks in one call when that step has run. It frees the tails after the tables
+// (§2.6).
 func (c *Cache) free(r *Request, step uint64) {
 	kept := c.forgetTails(r)
 	var deferred []int32
@@ -165,8 +166,9 @@ func (c *Cache) deferFree(ids []int32, step uint64) {
 }
 
 // leaveWindows frees the blocks of r that are before the windows of their groups. settled is the number of computed
-// tokens without those of steps in flight, which still read their windows. In each group it frees the blocks from the
-// last to the first (vllm/v1/RULES.md §8).
+// tokens, without the tokens of steps in flight. The windows of the tokens in flight keep their blocks, because the
+// steps still read these blocks. In each group, leaveWindows frees the blocks from the last to the first
+// (vllm/v1/RULES.md §8).
 func (c *Cache) leaveWindows(r *Request, settled int) {
 	if !c.recycles {
 		return

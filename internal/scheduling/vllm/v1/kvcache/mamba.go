@@ -101,10 +101,15 @@ func (c *Cache) extendAligned(r *Request, i int, d *demand, blocks []int32) {
 	t.ids = append(t.ids, blocks...)
 }
 
-// settlePartial copies the state in entry t.partial of the table to block dst. In a first allocation, this is the state
-// of the hit, and dst replaces the hit's block in the table. In a later allocation, it is the request's own state at
-// the end of its prompt. In this case dst gets the keys and keeps the state in the cache. The request continues in its
-// own block, because the worker's block table cannot change.
+// settlePartial copies the state in entry t.partial of the table to block dst. So the state stays in the cache when the
+// request computes more tokens.
+//
+// In a first allocation, the state is that of the hit. dst replaces the hit's block in the table, and the request
+// overwrites the state in dst.
+//
+// In a later allocation, the state is the request's own state at the end of its prompt. dst gets the keys of the
+// request's block, so a lookup finds the state in dst. The request's block stays in the table, because the worker's
+// block table cannot change.
 func (c *Cache) settlePartial(r *Request, i int, dst int32, first bool) {
 	g, t := &c.groups[i], &r.tables[i]
 	if first {
@@ -149,13 +154,16 @@ func (c *Cache) leaveState(g *group, t *table, settled int) {
 }
 
 // registerStates adds to justStored the keys of the states that r has just stored: the states in the blocks that were
-// registered after the first oldRegistered blocks. In align mode, it also gives the running state a key if
-// registerPromptState allows it and this step computes no later token.
-func (c *Cache) registerStates(r *Request, i, oldRegistered, tokens, end int) {
+// registered after the first oldRegistered blocks.
+//
+// In align mode, registerPromptState can also give a key to the running state. registerStates calls it if numTokens,
+// the number of registered tokens, is equal to end, the number of tokens that are computed when the step has run.
+// Otherwise the running state is not the state after the registered tokens.
+func (c *Cache) registerStates(r *Request, i, oldRegistered, numTokens, end int) {
 	g, t := &c.groups[i], &r.tables[i]
 	registered := t.registered
-	if g.Align && tokens == end {
-		if key, ok := c.registerPromptState(r, i, tokens); ok {
+	if g.Align && numTokens == end {
+		if key, ok := c.registerPromptState(r, i, numTokens); ok {
 			g.justStored = append(g.justStored, key)
 		}
 	}

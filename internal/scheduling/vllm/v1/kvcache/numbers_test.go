@@ -56,8 +56,9 @@ func TestTokensThatAGroupDoesNotReadAnyMore(t *testing.T) {
 	}
 }
 
-// Ensure that MaxBlocks is the largest number of blocks of a group, with 6 tokens in flight. Admission counts this
-// number (vllm/v1/RULES.md §6). The keys of the map are the expected numbers of blocks.
+// Ensure that MaxBlocks returns the largest number of blocks that a request of 64 tokens can have in a group if 6 of
+// the tokens are in flight. Admission does not require more free blocks than this for the group (vllm/v1/RULES.md §6).
+// The keys of the map are the expected results.
 func TestAdmissionCountsWhatAGroupCanHold(t *testing.T) {
 	for want, g := range map[int]Group{
 		4:  {Kind: SlidingWindow, BlockSize: 4, Window: 7},              // 12 tokens, and one block more
@@ -70,10 +71,14 @@ func TestAdmissionCountsWhatAGroupCanHold(t *testing.T) {
 	}
 }
 
-// Ensure that no block is freed while a step in flight reads it. With 16 computed tokens the new token needs another
-// block, and with 17 it fits into the table. In both cases the last 8 computed tokens are in flight. The window has 5
-// tokens, so the first token in flight, at position 8 or 9, reads no token before position 4 or 5. Only the first
-// block, with tokens 0 to 3, may be freed (vllm/v1/RULES.md §15).
+// Ensure that no block is freed while a step in flight reads it (vllm/v1/RULES.md §15). The window has 5 tokens, and
+// the last 8 computed tokens are in flight.
+//
+// With 16 computed tokens, the first token in flight is at position 8 and reads no token before position 4. So only the
+// first block, with tokens 0 to 3, may be freed. The new token needs another block.
+//
+// With 17 computed tokens, again only the first block may be freed. The last block of the table has space for the new
+// token.
 func TestWindowsWaitForTokensInFlight(t *testing.T) {
 	for _, tokens := range []int{16, 17} {
 		c := newHybrid(t, nil, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
@@ -211,9 +216,9 @@ func TestTheCopyOfAHitTakesABlock(t *testing.T) {
 	c.StartStep(0)
 	r, hit := found(t, c, counting(14))
 	require.Equal(t, 12, hit.NumTokens)
-	// The allocation needs four free blocks. Two are for copies, of the attention block and of the Mamba state inside
-	// which the hit ends. One is for the running Mamba state. One is the free block of the hit: it leaves the free
-	// queue when the request adopts it.
+	// The allocation needs four free blocks. Two are for copies, because the hit ends inside a block of each group: a
+	// copy of the attention block, and a copy of the Mamba state. One is for the running Mamba state. One is the free
+	// block of the hit: it leaves the free queue when the request adopts it.
 	requireNeed(t, c, r, Alloc{NumNewTokens: 2, Hit: &hit}, 4)
 }
 

@@ -2,38 +2,40 @@ package kvcache
 
 import "fmt"
 
-// register gives keys to the full blocks of the first tokens of a request. With several groups, it rounds tokens down
-// to a length that a hit can have. An EAGLE group registers one block more, because its hits need the block after their
-// end (vllm/v1/RULES.md §10). end is the number of tokens that are computed when the step has run. It is larger than
-// tokens if the step computes tokens that are not sampled yet.
-func (c *Cache) register(r *Request, tokens, end int) {
-	whole := tokens
+// register gives keys to the full blocks of the first numTokens tokens of a request. With several groups, it rounds
+// numTokens down to a length that a hit can have. An EAGLE group registers one block more, because its hits need the
+// block after their end (vllm/v1/RULES.md §10).
+//
+// end is the number of tokens that are computed when the step has run. If the step computes tokens that are not sampled
+// yet, end is larger than numTokens.
+func (c *Cache) register(r *Request, numTokens, end int) {
+	whole := numTokens
 	if len(c.groups) > 1 && !c.partialHits {
-		whole = floorTo(tokens, c.Config.SchedulerBlockSize)
+		whole = floorTo(numTokens, c.Config.SchedulerBlockSize)
 	}
 	for i := range c.groups {
 		n := whole
 		if c.groups[i].eagle && whole > 0 {
-			n = min(tokens, whole+c.groups[i].BlockSize)
+			n = min(numTokens, whole+c.groups[i].BlockSize)
 		}
 		c.registerGroup(r, i, n, end)
 	}
 }
 
-func (c *Cache) registerGroup(r *Request, i, tokens, end int) {
+func (c *Cache) registerGroup(r *Request, i, numTokens, end int) {
 	g, t := &c.groups[i], &r.tables[i]
 	oldRegistered := t.registered
-	if tokens >= (t.registered+1)*g.BlockSize {
-		full := tokens / g.BlockSize
+	if numTokens >= (t.registered+1)*g.BlockSize {
+		full := numTokens / g.BlockSize
 		mask := c.retained(r, g, t.registered, full)
 		c.pool.Register(&r.content, t.ids, t.registered, full, g.BlockSize, g.id, mask)
 		t.registered = full
 		t.tracked = true
 	}
 	if g.Kind == Mamba {
-		c.registerStates(r, i, oldRegistered, tokens, end)
+		c.registerStates(r, i, oldRegistered, numTokens, end)
 	} else if g.Kind == Full && g.BlockSize != c.Config.HashBlockSize {
-		c.registerTail(r, i, tokens)
+		c.registerTail(r, i, numTokens)
 	}
 }
 

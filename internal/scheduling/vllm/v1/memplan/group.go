@@ -128,8 +128,9 @@ func unifyPages(layers []Layer, list []int) (int, error) {
 	return largest, nil
 }
 
-// split divides the layers in list into groups of equal layers. All groups have about the same number of layers. A kind
-// is all layers that are equal. Usually a group has at most as many layers as the smallest kind.
+// split divides the layers in list into groups. Layers are of the same kind if they are equal in all fields except
+// Eagle. All layers of a group are of one kind. All groups have about the same number of layers: usually at most as
+// many as the smallest kind has.
 //
 // If the largest kind has less than 1.5 times as many layers as the smallest, each kind is one group. With the usual
 // limit, a larger kind would be divided into two groups that are about half full.
@@ -235,10 +236,10 @@ func (l *Layer) resize(n int) {
 	}
 }
 
-// canPromote reports whether group may call promote without FullAllocation, for layers whose pages cannot be made
-// equally large. Some layer with full attention must store only keys. Some layer must have a sliding window, and all
-// layers with windows must store keys and values, as in a draft model. No layer may have chunks or hidden states
-// (vLLM's _try_get_full_allocation_fallback_groups).
+// canPromote reports whether promote may be applied to layers whose pages cannot be made equally large, although
+// FullAllocation is false. Some layer with full attention must store only keys. Some layer must have a sliding window,
+// and all layers with windows must store keys and values, as in a draft model. No layer may have chunks or hidden
+// states (vLLM's _try_get_full_allocation_fallback_groups).
 func canPromote(layers []Layer) bool {
 	keys, window := false, false
 	for i := range layers {

@@ -99,7 +99,8 @@ func TestEqualPagesAreNotPacked(t *testing.T) {
 	require.Equal(t, tensors(36864*10, []int{0, 1, 2}), p.Tensors)
 }
 
-// The expected numbers are those of vLLM's _approximate_gcd, also where two numbers pad equally.
+// The expected results are those of vLLM's _approximate_gcd. If several numbers of layers need the least padding, it
+// returns the largest.
 func TestTheNumberOfLayersThatPadsLeast(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

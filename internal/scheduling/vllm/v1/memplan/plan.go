@@ -32,7 +32,7 @@ type Layer struct {
 	//
 	//	BlockSize × KVHeads × HeadSize × ElementBytes
 	//
-	// and as many bytes again if keys and values are different numbers. A Page with padding is larger (vLLM's
+	// The values take as many bytes again, unless KeysOnly or Hidden is true. A Page with padding is larger (vLLM's
 	// page_size_padded, alignment). If tokens are compressed or quantized, Page can be smaller or larger
 	// (compress_ratio, state_content_bytes).
 	Page int

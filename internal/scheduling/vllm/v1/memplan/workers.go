@@ -83,8 +83,8 @@ func modelOrder(layers []Layer, workers []Worker) ([]int, error) {
 	return order, nil
 }
 
-// project returns the plan of one worker, with its own layers of each group (vLLM's _project_kv_cache_groups_to_worker
-// and get_kv_cache_config_from_groups).
+// project returns the plan of worker w. In this plan, each group has only those of its layers that w computes (vLLM's
+// _project_kv_cache_groups_to_worker and get_kv_cache_config_from_groups).
 func project(groups []Group, w Worker, sizes []int, packed bool, blocks int) (*Plan, error) {
 	if len(groups) == 0 {
 		return &Plan{NumGPUBlocks: 1}, nil // there is always a null block

@@ -56,9 +56,9 @@ func (v *Events) removed(h *blockhash.Hash, group uint32) {
 	v.List = append(v.List, Event{Kind: Removed, Group: group, hashes: span{len(v.hashes) - 1, len(v.hashes)}})
 }
 
-// recordStored adds one Stored event for the blocks [start, end) of a request, which got keys. It leaves out block i if
-// table[i] is the null block, or if mask[i-start] is false. Both table and mask can be nil. cursor is the multimodal
-// item at which the search for the items of the first block starts.
+// recordStored adds one Stored event for the blocks start to end-1 of a request. The event has the tokens of all these
+// blocks. It has the hash of block i unless table[i] is the null block, or mask[i-start] is false. table and mask can
+// be nil. The search for the multimodal items of the first block starts at the item with the index cursor.
 func (p *Pool) recordStored(c *Content, table []int32, start, end, blockSize int, group uint32, mask []bool, cursor blockhash.Cursor) {
 	v := &p.events
 	scale := blockSize / p.config.HashBlockSize

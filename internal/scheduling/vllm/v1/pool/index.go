@@ -23,8 +23,9 @@ type entry struct {
 	younger, older int32 // neighbours in the ring
 }
 
-// A slot is an element of the hash map's array. A key is searched from the slot that its tag selects onwards (linear
-// probing). Removing a key moves later keys back, so there are no tombstones.
+// A slot is an element of the hash map's array. The tag of a key selects a slot. A search for the key begins there and
+// continues with the slots that follow (linear probing). Removing a key moves later keys back, so there are no
+// tombstones.
 type slot struct {
 	tag  uint32 // 31 bits of the key, and duplicated
 	head int32  // first node of the ring, plus 1; 0: empty slot

@@ -131,9 +131,11 @@ func (p *Pool) Free(table []int32) {
 }
 
 // release removes one reference from block id. If the block becomes free and has a key, release puts it at the tail of
-// the queue. If it becomes free without a key, release puts it after block prev. prev is the last block without a key
-// that the same call of Free has put into the queue; before the first such block it is the sentinel. release returns
-// the prev for its next call.
+// the queue. If it becomes free without a key, release puts it after block prev and returns id. Otherwise release
+// returns prev.
+//
+// Free passes the result of one call as prev to the next call; the first prev is the queue's sentinel. So blocks
+// without a key are put at the head of the queue, in the order in which they become free.
 func (p *Pool) release(id, prev int32) int32 {
 	if id == Null {
 		return prev

@@ -118,8 +118,8 @@ func (s *Scheduler) run(r *request, computed, n int, padded bool) {
 	s.extensions.scheduled(r)
 }
 
-// waitingTokens returns how many tokens a waiting request r computes in its first step. computed is the number of its
-// first tokens that need not be computed. ok is false if r cannot be in this step.
+// waitingTokens returns how many tokens a waiting request r computes in its first step. The parameter computed is the
+// number of tokens before these: they were found in the cache, or are loaded. ok is false if r cannot be in this step.
 //
 // If the batch has only decodes and r needs one token, waitingTokens adds drafts to it, so that all rows have the same
 // length. padded is true in this case.
@@ -145,8 +145,8 @@ func (s *Scheduler) waitingTokens(r *request, computed int, padding bool) (n int
 	return n, padded, n > 0
 }
 
-// pad adds placeholders for drafts to the row e. Their number is NumSpeculativeTokens, but less than e.tokens, because
-// one token of the row is no draft.
+// pad adds placeholders for drafts to the row e. It adds NumSpeculativeTokens placeholders, but at most e.tokens-1,
+// because one token of the row is no draft.
 func (s *Scheduler) pad(e *entry) {
 	e.draft, e.drafts = int32(len(s.batch.drafts)), min(int32(s.config.NumSpeculativeTokens), e.tokens-1)
 	for range e.drafts {

@@ -15,10 +15,11 @@ type Connector struct {
 	Consumer bool // requests can load; if several steps are in flight, blocks are freed late (RULES.md §19)
 	Producer bool // blocks of finished requests can be sent
 
-	// BestEffort means that the producer sends to a cache; blocks may be missing there. Without BestEffort, a consumer
-	// waits for the blocks, so every finished request must have blocks to send. A preempted request has lost its blocks
-	// and must not finish before it has computed them again. The tokens that its rows in flight sample are therefore
-	// discarded (vLLM: requires_kv_delivery).
+	// BestEffort means that the producer sends to a cache, in which blocks may be missing.
+	//
+	// Without BestEffort, a consumer waits for the blocks of every finished request. A preempted request has lost its
+	// blocks, so it must not finish before it has computed them again. Its rows in flight could finish it earlier, so
+	// the tokens that they sample are discarded (vLLM: requires_kv_delivery).
 	BestEffort bool
 }
 
@@ -112,8 +113,8 @@ func (c *connector) admits(r *request) bool {
 	return true
 }
 
-// match is called for a request r without blocks. It returns how many tokens the first row of r will load. v is runs if
-// r may be admitted now. Otherwise v says why r may not be admitted.
+// match is called for a request r without blocks. It returns how many tokens the first row of r will load. If r may be
+// admitted now, the verdict v has the value runs. Otherwise v says why r may not be admitted.
 func (c *connector) match(r *request) (external int, v verdict) {
 	n, known := c.find(r)
 	switch {
@@ -155,8 +156,8 @@ func (c *connector) lost(r *request, reason kvcache.Release) {
 // aborted is called before an aborted request is finished. The rows of r in flight may never be computed. If such a row
 // loads tokens, aborted removes the keys of the blocks into which they are loaded.
 //
-// The blocks of r's cache hit may also be written only by steps in flight. So if a step is in flight, none of r's
-// tokens counts as computed.
+// The contents of r's cache hit may be missing, too, if a step in flight must still write them. So if any step is in
+// flight, none of r's tokens counts as computed.
 func (c *connector) aborted(r *request) {
 	t := &r.transfers
 	if fresh := r.inFlight - r.stale; r.status == running && fresh > 0 {
@@ -204,8 +205,9 @@ func (c *connector) holdsBlocks() bool {
 		c.s.defersFrees() && slices.ContainsFunc(c.s.running, func(r *request) bool { return r.inFlight > 0 })
 }
 
-// failing is called before the steps from the given number on are undone. A waiting request can have a cache hit on
-// tokens that these steps should compute, and load the tokens after them. failing undoes these hits and loads.
+// failing is called before the step with the given number, and all later steps, are undone. A waiting request can have
+// a cache hit on tokens that one of these steps should compute. It can also load the tokens after the hit. failing
+// undoes such hits and loads.
 func (c *connector) failing(step uint64) {
 	for _, r := range c.s.allWaiting() {
 		if r.transfers.hitIn >= step && (r.transfers.loading || r.kv.NumComputedTokens > 0) {

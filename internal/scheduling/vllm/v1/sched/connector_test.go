@@ -203,8 +203,8 @@ func TestARequestWaitsForAnAnswer(t *testing.T) {
 	require.Equal(t, 64, stats.Queries)
 }
 
-// Ensure that a Match stays valid until the request was scheduled with it. If this step fails, the next step uses the
-// same Match again. After a failed load, the request asks for a new Match.
+// Ensure that a request keeps its Match if the step in which it is admitted fails: the next step uses the same Match.
+// After a failed load, the request asks for a new Match.
 func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		c := transferConfig(100)

@@ -101,8 +101,8 @@ func TestAStepWithoutRowsCopiesNothing(t *testing.T) {
 	}
 }
 
-// leaveState leaves the state after 12 tokens of a prompt in the cache. It runs a request until these tokens are
-// computed, and aborts it during the next step.
+// leaveState puts a Mamba state into the cache: the state after the first 12 tokens of a prompt. It runs a request
+// until these tokens are computed, and aborts it during the next step.
 func leaveState(h *host, prompt []int32) {
 	id := add(h.t, h.Scheduler, Spec{Tokens: prompt})
 	h.run(1)

@@ -1,10 +1,10 @@
 package sched
 
 // An extension is a feature that changes what is scheduled: the connector, Mamba states, the encoder, adapters and
-// zeroing. Methods that only the connector or only the encoder has are called directly, without this interface.
+// zeroing. Methods that only the connector or only the encoder has are not in this interface. They are called directly.
 //
-// Some of these methods are called even if the scheduler has no connector or no encoder. Their receiver is nil in this
-// case. They return at once, because no request has transfers or multimodal items.
+// Some of the methods that are called directly are also called if the scheduler has no connector or no encoder. Their
+// receiver is nil in this case. They then do nothing, because no request has transfers or multimodal items.
 type extension interface {
 	startPass()                           // a pass begins; a step can take several
 	startAdmission() bool                 // the running requests are scheduled; returns false if no request may be admitted

@@ -186,8 +186,9 @@ func (c *connector) findSetbacks(f *failure, notInFlight func(*request, *entry) 
 	}
 }
 
-// take records in f.taken that r will compute its failed blocks again. It returns the lowest index in r's tables of a
-// failed block that was not in f.taken before. It returns -1 if earlier requests compute all failed blocks of r.
+// take adds the failed blocks of r to f.taken, because r will compute them again. A block that is in f.taken already is
+// computed by an earlier request. take looks at the blocks that it has added, and returns the lowest index of such a
+// block in r's tables. It returns -1 if it has added none.
 func (c *connector) take(r *request, f *failure) int {
 	first := -1
 	for g := range c.s.groups {

@@ -1,8 +1,11 @@
 package sched
 
-// This file has vLLM's behaviour after failed loads (Config.AsVLLM; vllm/v1/RULES.md §19). Blocks keep their keys,
-// blocks that void rows write count as valid, and if requests share a failed block, only one of them computes it
-// again.
+// This file has vLLM's behaviour after failed loads (Config.AsVLLM; vllm/v1/RULES.md §19). The main differences from
+// load_failed.go are:
+//
+//   - The failed blocks of running requests keep their keys.
+//   - If the sampled tokens of a row are ignored, the blocks that the row has written are still treated as valid.
+//   - If running requests share a failed block, the first one computes it again, and the others continue.
 
 // findVoidRowsAsVLLM finds the rows that read missing blocks. If a request was preempted after its row was scheduled,
 // vLLM does not treat this row as void, and delivers its tokens.

@@ -52,8 +52,8 @@ type Row struct {
 	NumExternalTokens  int // the last tokens of NumComputedTokens, to be loaded before the row is computed
 }
 
-// A Copy asks the worker to copy block Src to block Dst. Unless Config.AsVLLM is true, the request ID has a row in the
-// step.
+// A Copy asks the worker to copy block Src to block Dst, for the request with this ID. Unless Config.AsVLLM is true,
+// the request has a row in the step.
 type Copy struct {
 	Src, Dst int32
 	Group    int

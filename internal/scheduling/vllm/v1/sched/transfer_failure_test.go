@@ -215,9 +215,9 @@ func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 	}
 }
 
-// LoadFailed names a block of a waiting request after its load was over. Usually, the request keeps its blocks and
-// computes the failed block again. Ensure that the request loses its blocks if another request shares the failed block,
-// because it must not write to a shared block (vllm/v1/RULES.md §19).
+// After the load for a waiting request is over, the host calls LoadFailed with one of the request's blocks. Usually,
+// the request keeps its blocks and computes the failed block again. Ensure that the request loses its blocks if another
+// request shares the failed block, because it must not write to a shared block (vllm/v1/RULES.md §19).
 func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
 	for _, tc := range []struct {
 		shared, asVLLM bool

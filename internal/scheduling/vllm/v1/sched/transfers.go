@@ -60,7 +60,8 @@ func (x Transfers) Sent(ids ...ID) error {
 }
 
 // changeAll calls change for each of the requests. If an id is unknown or occurs twice, or if canChange returns false
-// for one of the requests, changeAll changes nothing. It then returns an error with a text that ends in problem.
+// for one of the requests, changeAll changes nothing. It then returns an error that ends with the id, followed by the
+// text in parameter problem.
 func (s *Scheduler) changeAll(ids []ID, canChange func(*request) bool, problem string, change func(*request)) error {
 	for i, id := range ids {
 		if r := s.requests.Get(uint64(id)); r == nil || !canChange(r) || slices.Contains(ids[:i], id) {

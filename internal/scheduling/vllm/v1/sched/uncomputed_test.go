@@ -75,8 +75,9 @@ func TestMinTokensThatCannotBeAreRefused(t *testing.T) {
 }
 
 // A request that has one token to compute joins a step of decodes with drafts. Ensure that its row is padded to the
-// number of tokens of a decode, or to LongPrefillTokenThreshold if this is smaller. The request must wait if the padded
-// row exceeds the budget or the longest sequence (vllm/v1/RULES.md §14.3).
+// number of tokens of a decode, or to LongPrefillTokenThreshold if this is smaller. The request must wait if the step's
+// budget has too few tokens for the padded row, or if the padded sequence would be longer than MaxModelLen
+// (vllm/v1/RULES.md §14.3).
 func TestPaddingUpToTheLimits(t *testing.T) {
 	for _, test := range []struct {
 		name      string

@@ -50,9 +50,11 @@ func (s *Scheduler) StepFailed() error {
 	return nil
 }
 
-// undo undoes the row e of r in batch b. The newest row of r is undone first, and the stale rows are the oldest. So the
-// row is stale if r has only stale tokens in flight. The tokens of a stale row are not in NumComputedTokens any more,
-// so undo only stops counting them as in flight.
+// undo undoes the row e of r in batch b. The caller undoes the rows of r from the newest to the oldest.
+//
+// Rows that were scheduled before r lost its blocks, or before it went back to earlier tokens, are stale. They are
+// older than the other rows of r. So e is stale if all tokens of r in flight are tokens of stale rows. The tokens of a
+// stale row are not in NumComputedTokens any more, so undo only stops counting them as in flight.
 func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 	stale := r.inFlight <= r.stale
 	tokens, drafts := int(e.tokens), int(e.drafts)

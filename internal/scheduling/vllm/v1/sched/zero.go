@@ -38,8 +38,8 @@ func (z *zeroing) write(step *Step) {
 }
 
 // writeUnlisted moves the blocks of z.unlisted that belong to a row of the step to step.ZeroBlocks. Blocks of requests
-// without a row stay in z.unlisted. Blocks that belong to no request are removed from z.unlisted: a request that gets
-// such a block later gets it as a new block.
+// without a row stay in z.unlisted. Blocks that belong to no request are removed from z.unlisted. When a request gets
+// such a block, the block is recorded as new again.
 func (z *zeroing) writeUnlisted(step *Step) {
 	s := z.s
 	clear(z.held)
@@ -68,8 +68,11 @@ func (z *zeroing) note(r *request, row bool) {
 }
 
 // loading adds to z.skip the blocks to which a load for r writes: the blocks of the tokens [start, end), and blocks of
-// Mamba states. When a block of a state is new, it is not added to z.unlisted. But failed can have added the block to
-// z.unlisted, if it had keys and values in the failed step. (In vLLM no step fails.)
+// Mamba states.
+//
+// Usually z.unlisted has no block of a Mamba state, because new blocks of Mamba groups are not zeroed. But after a
+// failed step, z.unlisted has the blocks that this step should have zeroed, and the load can write Mamba states to
+// these blocks. (In vLLM no step fails, so vLLM does not skip blocks of Mamba states.)
 func (z *zeroing) loading(r *request, start, end int) {
 	for g, size := range z.s.blockSizes {
 		table := r.kv.Table(g)

@@ -176,8 +176,8 @@ func TestABlockThatWasLostInTheStepIsNotZeroed(t *testing.T) {
 	require.Equal(t, h.table(id)[1:], h.step.ZeroBlocks)
 }
 
-// Ensure that the host of a producer gets the block with a copy of the Mamba state at the end of a prompt, after the
-// copy was made.
+// A step copies the Mamba state at the end of a prompt to another block. Ensure that step.Tails has this block if the
+// scheduler is a producer.
 func TestAProducerGetsTheBlockOfTheStateAtTheEndOfAPrompt(t *testing.T) {
 	c := transferConfig(24)
 	c.Connector = Connector{Producer: true}
