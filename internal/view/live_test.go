@@ -62,7 +62,7 @@ func TestDescribeTellsWhatStepsDid(t *testing.T) {
 	tests := []struct {
 		name          string
 		before, after view.Frame
-		it            serve.Iteration
+		iter          serve.Iteration
 		left          []int
 		want          string
 	}{
@@ -75,7 +75,7 @@ func TestDescribeTellsWhatStepsDid(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			require.Equal(t, test.want, strings.Join(r.Describe(&test.before, &test.after, &test.it, test.left, nil), " "))
+			require.Equal(t, test.want, strings.Join(r.Describe(&test.before, &test.after, &test.iter, test.left, nil), " "))
 		})
 	}
 }

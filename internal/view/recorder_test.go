@@ -47,22 +47,22 @@ func (w *watched) Add(r serve.Request) error {
 	return err
 }
 
-func (w *watched) Step(it *serve.Iteration) error {
-	stuck := w.Scheduler.Step(it)
-	for _, id := range it.Ignored {
+func (w *watched) Step(iter *serve.Iteration) error {
+	stuck := w.Scheduler.Step(iter)
+	for _, id := range iter.Ignored {
 		delete(w.live, id)
 	}
-	for _, p := range it.Prefills {
+	for _, p := range iter.Prefills {
 		w.tokens[p.ID] = p.Start + p.Tokens
 	}
-	for _, d := range it.Decodes {
+	for _, d := range iter.Decodes {
 		w.tokens[d.ID] = d.Context
 	}
 	w.now++
-	require.NoError(w.t, w.rec.Observe(w.now, it))
+	require.NoError(w.t, w.rec.Observe(w.now, iter))
 	f := w.check()
-	require.True(w.t, slices.Equal(it.SwapIn, f.SwapIn) && slices.Equal(it.SwapOut, f.SwapOut), "swaps")
-	require.True(w.t, slices.Equal(append(w.copies, it.Copies...), f.Copies), "copies, behind those of beams")
+	require.True(w.t, slices.Equal(iter.SwapIn, f.SwapIn) && slices.Equal(iter.SwapOut, f.SwapOut), "swaps")
+	require.True(w.t, slices.Equal(append(w.copies, iter.Copies...), f.Copies), "copies, behind those of beams")
 	w.copies = nil
 	return stuck
 }
@@ -150,11 +150,11 @@ func TestRecordsSOSP(t *testing.T) {
 }
 
 func (w *watched) refork(s *paper.Scheduler) func(it *serve.Iteration, id, child, parent int) error {
-	return func(it *serve.Iteration, id, child, parent int) error {
-		err := s.Refork(it, id, child, parent)
+	return func(iter *serve.Iteration, id, child, parent int) error {
+		err := s.Refork(iter, id, child, parent)
 		if err == nil {
-			w.rec.Reforked(id, child, parent, it.Copies...)
-			w.copies = append(w.copies, it.Copies...)
+			w.rec.Reforked(id, child, parent, iter.Copies...)
+			w.copies = append(w.copies, iter.Copies...)
 		}
 		return err
 	}
@@ -286,11 +286,11 @@ func TestARecordingBeginsAndEndsAtItsLimits(t *testing.T) {
 	x := newTape(t, s, r, view.Limits{From: 5, Frames: 3})
 	x.add(serve.Request{ID: 7, Prompt: 6, Seqs: 2})
 	for now := range 8 {
-		require.NoError(t, x.scheduler.Step(&x.it))
-		require.NoError(t, x.rec.Observe(float64(now), &x.it))
+		require.NoError(t, x.scheduler.Step(&x.iter))
+		require.NoError(t, x.rec.Observe(float64(now), &x.iter))
 		require.Equal(t, now == 7, x.rec.Full())
 	}
-	require.ErrorIs(t, x.rec.Observe(8, &x.it), view.ErrFull)
+	require.ErrorIs(t, x.rec.Observe(8, &x.iter), view.ErrFull)
 	require.Len(t, r.Frames, 3)
 	require.EqualValues(t, 5, r.Frames[0].Now)
 	require.Equal(t, "The recording begins here.", r.Frames[0].Said[0])

@@ -27,7 +27,7 @@ func drive(t testing.TB, s serve.Scheduler, r *view.Recording, limits view.Limit
 	require.NoError(t, err)
 	rng := rand.New(rand.NewSource(3))
 	left := map[int]int{} // tokens to generate, by request
-	var it serve.Iteration
+	var iter serve.Iteration
 	now := 0.0
 	for next := 0; !rec.Full(); now += 0.03 {
 		for len(left) < l.requests {
@@ -44,9 +44,9 @@ func drive(t testing.TB, s serve.Scheduler, r *view.Recording, limits view.Limit
 			}
 			next++
 		}
-		require.NoError(t, s.Step(&it))
-		require.NoError(t, rec.Observe(now, &it))
-		for _, id := range it.Ignored {
+		require.NoError(t, s.Step(&iter))
+		require.NoError(t, rec.Observe(now, &iter))
+		for _, id := range iter.Ignored {
 			delete(left, id)
 		}
 		var done []int
@@ -55,12 +55,12 @@ func drive(t testing.TB, s serve.Scheduler, r *view.Recording, limits view.Limit
 				done = append(done, id)
 			}
 		}
-		for _, p := range it.Prefills {
+		for _, p := range iter.Prefills {
 			if p.Last {
 				token(p.ID)
 			}
 		}
-		for _, d := range it.Decodes {
+		for _, d := range iter.Decodes {
 			token(d.ID)
 		}
 		answered, err := s.Finish(nil, done...)

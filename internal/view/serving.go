@@ -135,7 +135,7 @@ type storyteller struct {
 	story           *servingStory
 	scheduler       serve.Scheduler
 	rec             *Recorder
-	it              serve.Iteration
+	iter            serve.Iteration
 	iteration, next int
 	remaining       map[int]int // tokens still to generate, by request
 	times           []int       // times of the frames
@@ -157,15 +157,15 @@ func (p *storyteller) step() error {
 		}
 		p.remaining[id] = q.Output
 	}
-	if err := p.scheduler.Step(&p.it); err != nil {
+	if err := p.scheduler.Step(&p.iter); err != nil {
 		return err
 	}
-	if p.it.Idle() { // nothing runs between requests
+	if p.iter.Idle() { // nothing runs between requests
 		p.iteration++
 		return nil
 	}
 	seconds := 0.03 * float64(p.iteration)
-	if err := p.rec.Observe(seconds, &p.it); err != nil {
+	if err := p.rec.Observe(seconds, &p.iter); err != nil {
 		return err
 	}
 	p.times = append(p.times, 10*p.iteration)
@@ -175,12 +175,12 @@ func (p *storyteller) step() error {
 			done = append(done, id)
 		}
 	}
-	for _, f := range p.it.Prefills {
+	for _, f := range p.iter.Prefills {
 		if f.Last {
 			token(f.ID)
 		}
 	}
-	for _, d := range p.it.Decodes {
+	for _, d := range p.iter.Decodes {
 		token(d.ID)
 	}
 	if err := p.refork(); err != nil {
@@ -206,11 +206,11 @@ func (p *storyteller) refork() error {
 		if f.Step != p.iteration {
 			continue
 		}
-		var it serve.Iteration
-		if err := p.scheduler.(serve.GroupScheduler).Refork(&it, f.Request, f.Child, f.Parent); err != nil {
+		var iter serve.Iteration
+		if err := p.scheduler.(serve.GroupScheduler).Refork(&iter, f.Request, f.Child, f.Parent); err != nil {
 			return err
 		}
-		p.rec.Reforked(f.Request, f.Child, f.Parent, it.Copies...)
+		p.rec.Reforked(f.Request, f.Child, f.Parent, iter.Copies...)
 	}
 	return nil
 }

@@ -324,11 +324,11 @@ func blocks(ids []int32) string {
 	return "blocks " + listed(parts)
 }
 
-func plural(n int, one, several string) string {
+func plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return fmt.Sprintf("%d %s", n, several)
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -15,7 +15,7 @@ type tape struct {
 	scheduler serve.Scheduler
 	recording *view.Recording
 	rec       *view.Recorder
-	it        serve.Iteration
+	iter      serve.Iteration
 	now       float64
 }
 
@@ -31,8 +31,8 @@ func (x *tape) add(r serve.Request) { require.NoError(x, x.scheduler.Add(r)) }
 func (x *tape) last() *view.Frame { return &x.recording.Frames[len(x.recording.Frames)-1] }
 
 func (x *tape) step() *view.Frame {
-	require.NoError(x, x.scheduler.Step(&x.it))
-	require.NoError(x, x.rec.Observe(x.now, &x.it))
+	require.NoError(x, x.scheduler.Step(&x.iter))
+	require.NoError(x, x.rec.Observe(x.now, &x.iter))
 	x.now++
 	return x.last()
 }

@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// Save writes the cost file. It is never incomplete.
+// Save writes the cost file. It replaces an existing file atomically.
 func (c *Calibration) Save(path, name, source string) error {
 	text, err := json.MarshalIndent(cost.Measured{Name: name, Source: source, LLM: c.Model, Linear: c.Linear,
 		Spread: c.Spread, Fit: c.Fit}, "", "\t")

@@ -98,7 +98,7 @@ func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err e
 		}
 		rate /= fineStep
 	}
-	return 0, nil, k.short(begin)
+	return 0, nil, k.shortError(begin)
 }
 
 // reported returns the runs at a rate, one for each seed of the search, and whether all of these runs meet the
@@ -149,7 +149,7 @@ func (k *confirmation) threshold(rate float64) (float64, error) {
 	}
 	for steps := 0; !lasts; steps++ {
 		if steps == maxDown {
-			return 0, k.short(begin)
+			return 0, k.shortError(begin)
 		}
 		rate /= confirmStep
 		if lasts, err = k.majority(rate); err != nil {
@@ -159,7 +159,7 @@ func (k *confirmation) threshold(rate float64) (float64, error) {
 	return rate, nil
 }
 
-func (k *confirmation) short(rate float64) error {
+func (k *confirmation) shortError(rate float64) error {
 	return fmt.Errorf("%w: %.4g requests/s hold for a short time, and no such rate for %.0f s", ErrShort, rate,
 		k.seconds)
 }

@@ -56,12 +56,12 @@ type Capacity struct {
 	// one step of 3 % below Most. With a trace, it begins at Most. Rate is 0 if even a single request misses the
 	// objective.
 	Rate      float64 `json:"rate"`
-	Low       float64 `json:"low"`  // least of the seeds
-	High      float64 `json:"high"` // greatest of the seeds
+	Low       float64 `json:"low"`  // lowest of the seeds
+	High      float64 `json:"high"` // highest of the seeds
 	Precision float64 `json:"precision"`
 	Seeds     []Seed  `json:"seeds"`
 	Confirmed []Point `json:"confirmed,omitempty"` // whole runs at Rate, under the seeds of the search
-	Most      float64 `json:"most,omitempty"`      // lasts under most of the seeds; 3 % more does not
+	Most      float64 `json:"most,omitempty"`      // highest rate of a grid with 3 % steps that holds under most seeds
 	// Tried is the number of seeds that Confirm took: those of the search, and the further ones that it drew. Held is
 	// how many of them meet the objective at Rate or at a higher rate.
 	Held  int    `json:"held,omitempty"`

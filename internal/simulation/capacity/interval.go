@@ -19,9 +19,12 @@ type statistic struct {
 	count           int
 }
 
-// minRequests returns the number of values that a run needs for a confidence interval of every objective, but at
-// least 100. At least one of n values exceeds a quantile q with the probability 1 - qⁿ. For a quantile, n is the
-// least number for which this probability is 97.5 %.
+// minRequests returns the number of values that a run needs for a confidence interval of every objective, but at least
+// 100. With n values, the probability that at least one of them exceeds the quantile at level q is
+//
+//	1 - qⁿ
+//
+// For an objective on a quantile, minRequests takes the smallest n for which this probability is at least 97.5 %.
 func (s SLO) minRequests() int {
 	n := 100
 	for _, o := range s {

@@ -16,7 +16,7 @@ type process struct {
 	name     string
 	fill     func(rng *rand.Rand, values []float64)
 	mean     float64
-	quantile func(level float64) float64 // quantile
+	quantile func(level float64) float64
 }
 
 // waits generates the waiting times of an M/M/1 queue in steady state, with a mean service time of 1 s
@@ -101,16 +101,16 @@ func TestIntervalsContainTheTruthAsOftenAsTheySay(t *testing.T) {
 	level.SkipQuick(t)
 	for _, p := range []struct {
 		process
-		enough bool // 3,600 values say enough
-		quick  bool
+		enoughValues bool // 3,600 values are enough for an interval that is not rough
+		quick        bool
 	}{{lognormal(0), true, false}, {lognormal(0.9), true, true}, {waits(0.5), true, true}, {waits(0.8), false, false},
 		{waits(0.9), false, true}} {
 		if !p.quick && !level.Long() {
 			continue
 		}
 		for _, n := range []int{400, 3600, 18_000} {
-			if n == 18_000 && !p.enough && !level.Long() {
-				continue // only that there are few which miss, as with fewer values
+			if n == 18_000 && !p.enoughValues && !level.Long() {
+				continue // it would only show again that few intervals miss the true value
 			}
 			t.Run(fmt.Sprintf("%s, %d values", p.name, n), func(t *testing.T) {
 				runs := 200
@@ -120,10 +120,10 @@ func TestIntervalsContainTheTruthAsOftenAsTheySay(t *testing.T) {
 				for i, c := range cover(p.process, n, runs) {
 					t.Logf("level %v: %.3f inside, %.3f stated, %.3f stated and missed", levels[i], c.covering, c.stated, c.missed)
 					require.LessOrEqual(t, c.missed, 0.08, "level %v", levels[i])
-					if p.enough && n >= 3600 {
+					if p.enoughValues && n >= 3600 {
 						require.GreaterOrEqual(t, c.covering, 0.95, "level %v", levels[i])
 					}
-					if p.enough && n == 18_000 {
+					if p.enoughValues && n == 18_000 {
 						require.GreaterOrEqual(t, c.stated, 0.9, "level %v", levels[i])
 					}
 				}

@@ -36,7 +36,7 @@ func (l *Load) Knee(ctx context.Context, p *scenario.Plan, slo SLO, parts []floa
 				return err
 			}
 		}
-		return searches[i].settle(ctx, searches[i].estimate, 2) // one of them may have failed below
+		return searches[i].settle(ctx, searches[i].estimate, 2) // a rate of the curve may have missed the objective
 	})
 	if err != nil {
 		return Capacity{}, err

@@ -85,7 +85,7 @@ const (
 )
 
 const (
-	maxSeconds  = 20 * 3600 // of arrivals, unless the least number of requests needs more time
+	maxSeconds  = 20 * 3600 // of arrivals, unless the minimum number of requests needs more time
 	maxRequests = 5 << 20   // of a run
 	margin      = 1.25      // allows for mean answers that become longer during the run
 )
@@ -143,7 +143,7 @@ type run struct {
 
 	requests    []workload.Request // drawn so far
 	next        int
-	several     int     // requests so far with answers of more than one token
+	multiToken  int     // requests so far with answers of more than one token
 	fit         int     // sequences of mean length that can run at once
 	lastArrival float64 // s; the end of arrivals, which enoughArrived may raise
 	ended       bool    // all requests of a trace have arrived
@@ -234,7 +234,7 @@ func (w *run) Next(r *workload.Request) error {
 	w.next++
 	w.waiting++
 	if r.Output > 1 {
-		w.several++
+		w.multiToken++
 	}
 	if w.overloaded() {
 		w.verdict, w.reason = fails, overload
@@ -252,7 +252,7 @@ func (w *run) enoughArrived(arrival float64) bool {
 	w.lastArrival = max(w.lastArrival, min(margin*w.horizon.Answers*w.answer(arrival), max(maxSeconds, w.minSeconds())))
 	count := w.next
 	if w.slo.limits(TPOT) {
-		count = w.several
+		count = w.multiToken
 	}
 	return arrival >= w.lastArrival && float64(count)*(1-warmUp) > 1.05*float64(w.measured())+10 || w.next >= maxRequests
 }

@@ -78,9 +78,9 @@ func (s *search) cut(rate float64) bool {
 	return slices.ContainsFunc(s.points, func(p Point) bool { return p.Rate == rate && p.Cut })
 }
 
-// short returns ErrShort if the run at the rate high, just above the capacity, failed only because it has too
-// few requests.
-func (s *search) short(high float64) error {
+// shortError returns an error that wraps ErrShort if the run at the rate high, just above the capacity, failed only
+// because it has too few requests.
+func (s *search) shortError(high float64) error {
 	i := slices.IndexFunc(s.points, func(p Point) bool { return p.Rate == high && p.Short })
 	if i < 0 {
 		return nil
@@ -107,7 +107,7 @@ func (s *search) settle(ctx context.Context, start, step float64) error {
 			}
 			continue
 		case low > 0 && high <= low*(1+s.precision) || high <= lowest:
-			return s.short(high)
+			return s.shortError(high)
 		case low == 0 && math.IsInf(high, 1):
 			next = start
 		case math.IsInf(high, 1):

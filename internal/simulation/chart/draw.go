@@ -284,7 +284,7 @@ func (f *frame) setGroups(names []string) {
 func (f *frame) addBar(x, width, height float64, fill color.Color, below *plotter.BarChart) *plotter.BarChart {
 	bar := &plotter.BarChart{Values: plotter.Values{height}, XMin: x, Color: fill, LineStyle: plotter.DefaultLineStyle,
 		Width: vg.Length(width) * f.width / vg.Length(f.X.Max-f.X.Min)}
-	if below == nil && f.panel.Y.Log { // whose axis has no 0
+	if below == nil && f.panel.Y.Log { // a logarithmic axis has no 0
 		low, _ := decades(f.minimum, f.minimum)
 		below = &plotter.BarChart{Values: plotter.Values{low}, XMin: x}
 		bar.Values[0] -= low

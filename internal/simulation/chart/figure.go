@@ -84,7 +84,7 @@ type Data interface {
 	draw(*frame)
 }
 
-// A Value is a number and the paper's.
+// A Value is one of our numbers, with the paper's number for the same quantity.
 type Value struct {
 	Mean  float64
 	SD    float64 // standard deviation over the seeds
@@ -130,7 +130,7 @@ type Lines []Line
 // A Line is one series.
 type Line struct {
 	Name   string
-	Points []Point // x rises
+	Points []Point // X increases
 }
 
 // A Point is a value at an x.

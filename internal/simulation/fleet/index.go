@@ -25,9 +25,9 @@ type event struct {
 	kind    pool.EventKind
 }
 
-// short returns the first 64 bits of a hash. The probability that any two of a billion blocks agree in these
-// bits is 3 %.
-func short(h *blockhash.Hash) uint64 { return binary.LittleEndian.Uint64(h[:8]) }
+// first64 returns the first 64 bits of a hash. The probability that any two of a billion blocks agree in these bits is
+// 3 %.
+func first64(h *blockhash.Hash) uint64 { return binary.LittleEndian.Uint64(h[:8]) }
 
 func newIndex(delay float64, replicas int) index {
 	return index{delay: delay, holders: map[uint64]uint64{}, queues: make([][]event, replicas)}
@@ -43,7 +43,7 @@ func (x *index) note(replica int, now float64) {
 		}
 		hashes := x.events.Hashes(e)
 		for k := range hashes {
-			*q = append(*q, event{now, short(&hashes[k]), e.Kind})
+			*q = append(*q, event{now, first64(&hashes[k]), e.Kind})
 		}
 	}
 }

@@ -112,7 +112,7 @@ func (r *router) hash(q *workload.Request) {
 	for at := r.block; at <= common; at += r.block {
 		var sum blockhash.Hash
 		sim.BlockHash.Sum(&sum, &parent, r.tokens[at-r.block:at], nil)
-		r.hashes = append(r.hashes, short(&sum))
+		r.hashes = append(r.hashes, first64(&sum))
 		parent = sum
 	}
 }

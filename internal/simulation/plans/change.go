@@ -36,7 +36,7 @@ type trial struct {
 	setup      cost.Setup
 	server     sim.Server
 	slo        capacity.SLO
-	rateFactor float64 // factor for the rate that is found
+	rateFactor float64 // by which the rate that the search finds is multiplied
 
 	// If iterationFactor is not 0, the time of every iteration is multiplied by it, and firstToken (in s) replaces the
 	// cost model's FirstToken.
@@ -132,21 +132,21 @@ func (s *sizer) changes(ctx context.Context, trials []trial) ([]Change, error) {
 			return err
 		}
 	}
-	return all, together(ctx, tasks...)
+	return all, concurrently(ctx, tasks...)
 }
 
 // change finds the capacity of one trial. If the trial cannot be run, change returns the reason in
 // Change.Trouble, and no error.
 func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
 	c := t.Change
-	found := s.short
+	found := s.byShortRuns
 	if !c.Base {
 		plan, err := s.plan.With(t.setup, t.server)
 		if err == nil && t.iterationFactor > 0 {
 			plan = plan.Within(t.iterationFactor, t.firstToken)
 		}
 		if err == nil {
-			found, err = s.load.Find(ctx, plan, t.slo, s.options(capacity.CompareHorizon, s.short.Rates()))
+			found, err = s.load.Find(ctx, plan, t.slo, s.options(capacity.CompareHorizon, s.byShortRuns.Rates()))
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -167,7 +167,7 @@ func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
 	for i := range c.rates {
 		c.rates[i] *= t.rateFactor
 	}
-	c.Gain, c.GainLow, c.GainHigh = gains(c.rates, s.short.Rates())
+	c.Gain, c.GainLow, c.GainHigh = gains(c.rates, s.byShortRuns.Rates())
 	return c, nil
 }
 
@@ -195,7 +195,7 @@ func (s *sizer) scale(c *Change) {
 func (s *sizer) scaled(rates []float64) []float64 {
 	all := make([]float64, len(rates))
 	for i := range rates {
-		all[i] = rates[i] * s.confirmed.Rate / s.short.Rate
+		all[i] = rates[i] * s.confirmed.Rate / s.byShortRuns.Rate
 	}
 	return all
 }

@@ -5,7 +5,7 @@
 //	report, err := plans.Size(ctx, plans.Question{Scenario: s, SLO: slo})
 //	report.Write(os.Stdout)
 //
-// To find the limit and better settings, it changes one thing at a time. For each change, it searches for the
+// To find the limit and better settings, the package changes one thing at a time. For each change, it searches for the
 // capacity again, with the same requests. A change counts if it gains more than the precision of the search under
 // every seed.
 //

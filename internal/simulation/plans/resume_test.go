@@ -72,7 +72,7 @@ func TestTheFirstErrorStopsTheOthers(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	err := together(context.Background(), waits, func(context.Context) error { return full }, waits)
+	err := concurrently(context.Background(), waits, func(context.Context) error { return full }, waits)
 	require.Equal(t, full, err)
-	require.NoError(t, together(context.Background(), func(context.Context) error { return nil }))
+	require.NoError(t, concurrently(context.Background(), func(context.Context) error { return nil }))
 }

@@ -31,7 +31,7 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 	for i := range all {
 		s.scale(&all[i])
 	}
-	r.asIs = s.scaled(s.short.Rates())
+	r.asIs = s.scaled(s.byShortRuns.Rates())
 	limits, sizes := len(s.limits()), len(s.blockSizes())
 	r.Limits = ranked(all[:limits])
 	r.BlockSizes = all[limits:][:sizes]
@@ -66,7 +66,7 @@ func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 		s.tick(1)
 		return nil, nil
 	}
-	return changes, together(ctx,
+	return changes, concurrently(ctx,
 		func(ctx context.Context) error {
 			err := s.load.Confirm(ctx, s.plan, s.SLO, s.Lasts, s.pool, &s.confirmed)
 			if err == nil {
@@ -76,9 +76,9 @@ func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 			return err
 		},
 		func(ctx context.Context) (err error) {
-			if s.short = s.found; s.load.Own == 0 { // runs of a trace have one length
+			if s.byShortRuns = s.found; s.load.Own == 0 { // runs of a trace have one length
 				start := s.options(capacity.CompareHorizon, s.found.Rates())
-				if s.short, err = s.load.Find(ctx, s.plan, s.SLO, start); err != nil {
+				if s.byShortRuns, err = s.load.Find(ctx, s.plan, s.SLO, start); err != nil {
 					return err
 				}
 			}
@@ -95,9 +95,9 @@ func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 	)
 }
 
-// together calls functions concurrently and waits for all. It returns the first error, after which the
-// context of the other functions is canceled.
-func together(ctx context.Context, tasks ...func(ctx context.Context) error) error {
+// concurrently runs the tasks at the same time and waits for all. It returns the first error. When a task fails, the
+// context of the others is canceled.
+func concurrently(ctx context.Context, tasks ...func(ctx context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var wait sync.WaitGroup

@@ -111,16 +111,16 @@ type Change struct {
 // sizer is the state of Size.
 type sizer struct {
 	Question
-	plan      *scenario.Plan
-	load      *capacity.Load
-	pool      capacity.Pool
-	found     capacity.Capacity // the search's result, with runs of capacity.SearchHorizon
-	short     capacity.Capacity // the same with runs of capacity.CompareHorizon, which changes are compared with
-	confirmed capacity.Capacity // found, after confirmation by long runs: the report's capacity
-	others    []otherServer     // with other numbers of GPUs; nil before otherServers
-	lock      sync.Mutex
-	done      int
-	total     int
+	plan        *scenario.Plan
+	load        *capacity.Load
+	pool        capacity.Pool
+	found       capacity.Capacity // the search's result, with runs of capacity.SearchHorizon
+	byShortRuns capacity.Capacity // the same with runs of capacity.CompareHorizon, which changes are compared with
+	confirmed   capacity.Capacity // found, after confirmation by long runs: the report's capacity
+	others      []otherServer     // with other numbers of GPUs; nil before otherServers
+	lock        sync.Mutex
+	done        int
+	total       int
 }
 
 // Size answers a question. It returns an error if a name, a trace or a setting is invalid, or if ctx is canceled.

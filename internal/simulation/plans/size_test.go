@@ -98,7 +98,7 @@ func based(t *testing.T, q Question) *sizer {
 	require.NoError(t, err)
 	s.confirmed, err = s.load.Find(context.Background(), s.plan, q.SLO, s.options(capacity.CompareHorizon, nil))
 	require.NoError(t, err)
-	s.short, s.found = s.confirmed, s.confirmed
+	s.byShortRuns, s.found = s.confirmed, s.confirmed
 	return s
 }
 
@@ -233,10 +233,10 @@ func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 		Load: scenario.Load{Workload: "alpaca"}, Server: sim.Server{MaxNumSeqs: 4}})
 	q.Precision = 0.05
 	z := based(t, q)
-	z.confirmed.Rate = 0.9 * z.short.Rate // as confirmed
+	z.confirmed.Rate = 0.9 * z.byShortRuns.Rate // as confirmed
 	for _, c := range []struct {
 		name              string
-		multiple          float64 // the answer
+		multiple          float64 // the target divided by the answer
 		holds, near       bool
 		blocks, maxBlocks int
 		says              string
@@ -266,12 +266,12 @@ func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 func TestAChangeThatGainsNothingIsDrawnAsTheServer(t *testing.T) {
 	found := capacity.Capacity{Rate: 2.2, Low: 2.1, High: 2.3, Seeds: []capacity.Seed{{Seed: 1, Rate: 2.1},
 		{Seed: 2, Rate: 2.3}}}
-	s := &sizer{short: found, confirmed: found}
+	s := &sizer{byShortRuns: found, confirmed: found}
 	s.confirmed.Rate = 2
-	unchanged := Change{Name: "the same", Kind: KVMemory, rates: s.short.Rates()}
+	unchanged := Change{Name: "the same", Kind: KVMemory, rates: s.byShortRuns.Rates()}
 	s.scale(&unchanged)
 	r := &Report{Capacity: s.confirmed, Setup: "x", Load: Load{Seeds: []uint64{1, 2}}, Limits: []Change{unchanged},
-		asIs: s.scaled(s.short.Rates())}
+		asIs: s.scaled(s.byShortRuns.Rates())}
 	bars := r.bars("n", "t", "x", r.Limits, "as it is").Panels[0].Data.(chart.Bars)
 	require.Equal(t, []string{"as it is", "the same"}, bars.Groups)
 	require.Equal(t, bars.Series[0].Values[0], bars.Series[0].Values[1])

@@ -33,8 +33,8 @@ type Target struct {
 	Note    string   `json:"note,omitempty"`
 }
 
-// A Server describes a server with Workers GPUs in each pipeline stage, and the number of such servers that
-// sustain the target rate.
+// A Server describes a server with Workers GPUs in each pipeline stage. Replicas is the number of such servers that
+// together sustain the target rate.
 type Server struct {
 	Workers   int     `json:"workers"`
 	Rate      float64 `json:"rate"`      // capacity of one server
@@ -197,11 +197,12 @@ func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return s.load.Holds(ctx, plan, s.SLO, s.Question.Target*s.short.Low/s.confirmed.Rate, s.pool)
+	return s.load.Holds(ctx, plan, s.SLO, s.Question.Target*s.byShortRuns.Low/s.confirmed.Rate, s.pool)
 }
 
-// blocks finds Target.Blocks by bisection. If the server sustains the target, it searches between the blocks that the
-// longest request needs and the server's blocks; otherwise between the server's blocks and MaxBlocks.
+// blocks finds Target.Blocks by bisection. If the server sustains the target, blocks searches between the number of
+// blocks that the longest request needs and the server's number. If the server does not sustain it, blocks searches
+// between the server's number and MaxBlocks.
 func (s *sizer) blocks(ctx context.Context, t *Target) (int, error) {
 	v := s.plan.Scenario.Server
 	if s.plan.System.Memory == sim.Static {

@@ -2,13 +2,13 @@ package sim
 
 func (r *run) refork() error {
 	r.reforks.Copies = r.reforks.Copies[:0]
-	for i := range r.it.Prefills {
-		if err := r.reforkOne(r.it.Prefills[i].ID); err != nil {
+	for i := range r.iter.Prefills {
+		if err := r.reforkOne(r.iter.Prefills[i].ID); err != nil {
 			return err
 		}
 	}
-	for i := range r.it.Decodes {
-		if err := r.reforkOne(r.it.Decodes[i].ID); err != nil {
+	for i := range r.iter.Decodes {
+		if err := r.reforkOne(r.iter.Decodes[i].ID); err != nil {
 			return err
 		}
 	}

@@ -17,22 +17,22 @@ func (r *run) iterate() error {
 }
 
 func (r *run) begin() (seconds float64, err error) {
-	if err := r.scheduler.Step(&r.it); err != nil {
+	if err := r.scheduler.Step(&r.iter); err != nil {
 		return 0, fmt.Errorf("%s at %.3f s: %w", r.kind.Name, r.now, err)
 	}
 	if r.observer != nil {
-		if err := r.observer.Observe(r.now, &r.it); err != nil {
+		if err := r.observer.Observe(r.now, &r.iter); err != nil {
 			return 0, err
 		}
 	}
-	if r.it.Idle() {
+	if r.iter.Idle() {
 		return 0, fmt.Errorf("%w: %d prompts wait forever in %s at %.3f s", ErrStuck, r.requests.live, r.kind.Name, r.now)
 	}
-	for _, id := range r.it.Ignored {
+	for _, id := range r.iter.Ignored {
 		r.drop(int32(id))
 	}
 	seconds = r.config.Cost.Iteration(r.r.Iterations, r.work())
-	if r.drafts != nil && len(r.it.Decodes) > 0 {
+	if r.drafts != nil && len(r.iter.Decodes) > 0 {
 		seconds += r.config.Decoding.DraftTime
 	}
 	r.r.Iterations++
@@ -55,7 +55,7 @@ func (r *run) end() error {
 // work returns the work of the iteration r.it for the cost model. It also updates the lengths of requests and
 // the counts of the result.
 func (r *run) work() cost.Work {
-	it := &r.it
+	it := &r.iter
 	var w cost.Work
 	for _, p := range it.Preempted {
 		r.requests.setResident(&r.requests.all[p.ID], false)
@@ -136,20 +136,20 @@ func (r *run) measure(seconds float64) {
 func (r *run) generate() error {
 	r.done = r.done[:0]
 	before := r.r.Generated
-	for i := range r.it.Prefills {
-		if p := &r.it.Prefills[i]; p.Last {
+	for i := range r.iter.Prefills {
+		if p := &r.iter.Prefills[i]; p.Last {
 			r.token(p.ID, 1)
 		}
 	}
-	for i := range r.it.Decodes {
-		d := &r.it.Decodes[i]
+	for i := range r.iter.Decodes {
+		d := &r.iter.Decodes[i]
 		n := 1
 		if d.Drafts > 0 {
 			n += r.accepted(d)
 		}
 		r.token(d.ID, n)
 	}
-	return r.checkProgress(r.r.Generated > before || len(r.it.Ignored) > 0)
+	return r.checkProgress(r.r.Generated > before || len(r.iter.Ignored) > 0)
 }
 
 // checkProgress returns an error if too many iterations in a row generated no token. This happens if requests

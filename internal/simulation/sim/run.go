@@ -109,7 +109,7 @@ type run struct {
 	step  ample.Step
 	ended []int32
 
-	it       serve.Iteration
+	iter     serve.Iteration
 	reforks  serve.Iteration // block copies of beams after an iteration
 	done     []int
 	answered []int

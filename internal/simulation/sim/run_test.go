@@ -292,7 +292,7 @@ func TestAnIterationCostsWhatIsInIt(t *testing.T) {
 	}
 	r.requests.setResident(&r.requests.all[5], true)
 	r.reforks.Copies = make([]device.Pair, 2)
-	r.it = serve.Iteration{
+	r.iter = serve.Iteration{
 		Prefills: []serve.Prefill{
 			{ID: 0, Tokens: 30, Seqs: 3},
 			{ID: 1, Start: 10, Tokens: 20, Cached: 4, Seqs: 3, Last: true},

@@ -54,4 +54,4 @@ func (m *marginal) level(x float64) float64 {
 func normal(z float64) float64 { return 0.5 * math.Erfc(-z/math.Sqrt2) }
 func score(u float64) float64  { return -math.Sqrt2 * math.Erfcinv(2*u) }
 
-func whole(x float64) int { return max(1, int(math.Floor(x+0.5))) }
+func toLength(x float64) int { return max(1, int(math.Floor(x+0.5))) }

@@ -13,7 +13,7 @@ type alpaca struct{}
 
 func (alpaca) Draw(r *rand.Rand) (prompt, output int) {
 	const mean, sigma = 19.31, 0.6
-	prompt = max(3, whole(logNormal(mean, sigma, r.NormFloat64())))
+	prompt = max(3, toLength(logNormal(mean, sigma, r.NormFloat64())))
 	return prompt, min(2000, 1+int(57.95*r.ExpFloat64()))
 }
 
@@ -29,9 +29,9 @@ type alpacaInputs struct{ alpaca }
 func (a alpacaInputs) Draw(r *rand.Rand) (prompt, output int) {
 	_, output = a.alpaca.Draw(r)
 	if r.Float64() < 0.4 {
-		return max(3, whole(logNormal(28.8, 0.5, r.NormFloat64()))), output
+		return max(3, toLength(logNormal(28.8, 0.5, r.NormFloat64()))), output
 	}
-	return max(3, whole(13+float64(3*r.NormFloat64()))), output
+	return max(3, toLength(13+float64(3*r.NormFloat64()))), output
 }
 
 func logNormal(mean, sigma, z float64) float64 {
@@ -47,7 +47,7 @@ func (wmt16) Draw(r *rand.Rand) (prompt, output int) {
 	const english, german, sigma, rho = 30, 35, 0.5, 0.9
 	a := r.NormFloat64()
 	b := float64(rho*a) + float64(math.Sqrt(1-rho*rho)*r.NormFloat64())
-	return whole(logNormal(english, sigma, a)), whole(logNormal(german, sigma, b))
+	return toLength(logNormal(english, sigma, a)), toLength(logNormal(german, sigma, b))
 }
 
 // chat draws the requests of the paper's chatbot (Fig. 17). The prompt is the last 1,024 tokens of a

@@ -35,7 +35,7 @@ func (c *copula) Draw(r *rand.Rand) (prompt, output int) {
 		// The conversions forbid fused multiply-add, which would change the requests on some machines.
 		a := r.NormFloat64()
 		b := float64(c.rho*a) + float64(math.Sqrt(1-c.rho*c.rho)*r.NormFloat64())
-		prompt, output = whole(c.prompt.quantile(normal(a))), whole(c.output.quantile(normal(b)))
+		prompt, output = toLength(c.prompt.quantile(normal(a))), toLength(c.output.quantile(normal(b)))
 		if prompt+output < c.limit {
 			return prompt, output
 		}
@@ -93,7 +93,7 @@ func (c *copula) fitted(targets []float64, m, partner *marginal) []float64 {
 		for k := range points {
 			t := (float64(k) + 0.5) / points
 			u := m.levels[i] + t*(m.levels[i+1]-m.levels[i])
-			longest := float64(c.limit-whole(m.interpolate(i, t))) - 0.5 // values of the other one below this are kept
+			longest := float64(c.limit-toLength(m.interpolate(i, t))) - 0.5 // values of the other one below this are kept
 			z := score(partner.level(longest))
 			kept += normal((z - c.rho*score(u)) / math.Sqrt(1-c.rho*c.rho))
 		}
