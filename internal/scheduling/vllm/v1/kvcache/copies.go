@@ -22,8 +22,8 @@ type Pending struct {
 	Copies    []Copy
 }
 
-// Take sets dst to the work that was recorded since the last call of Take (vLLM: take_new_block_ids). It replaces the
-// lists in dst, except NewBlocks: there it appends. A recorded copy keeps a reference to each of its two blocks. If
+// Take sets dst to the work that was recorded since the last call of Take (vLLM: take_new_block_ids). It appends to
+// dst.NewBlocks and replaces the other lists in dst. A recorded copy keeps a reference to each of its two blocks. If
 // step is 0, Take drops these references. Otherwise EndStep drops them when that step has run.
 func (c *Cache) Take(dst *Pending, step uint64) {
 	for i := range c.newBlocks {
@@ -92,8 +92,8 @@ func (c *Cache) copyOnWrite(r *Request, i, index int, dst int32) {
 }
 
 // shared reports whether another table names the block, so that a write needs a copy (internal/README.md, "Where is it
-// decided"). References that are not entries of a table do not count: those of pending copies and of tails, and those
-// that EndStep will remove.
+// decided"). Pending copies, tails and deferrals also have references to blocks. These references do not count, because
+// they are not entries of a table.
 func (c *Cache) shared(id int32) bool {
 	return id != pool.Null && block.Shared(c.Pool.Count(id)-c.pins[id]-c.held[id])
 }
@@ -109,9 +109,10 @@ func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {
 	return n
 }
 
-// unshare gives r its own copies of the shared blocks that sharedSlots has counted. Each of them is replaced in the
-// table by the next block of the parameter blocks, and unshare records a copy. Only the first of the shared blocks has
-// tokens of r. The others are copied, too, because the copies tell the worker which entries of the table have changed.
+// unshare gives r its own copies of the shared blocks that sharedSlots has counted. The parameter blocks has the new
+// blocks. unshare replaces each shared block in the table by the next new block, and records a copy. Only the first of
+// the shared blocks has tokens of r. The others are copied, too, because the copies tell the worker which entries of
+// the table have changed.
 func (c *Cache) unshare(r *Request, i int, d *demand, blocks []int32) {
 	g := &c.groups[i]
 	ids := r.tables[i].ids

@@ -156,9 +156,9 @@ func (c *Cache) leaveState(g *group, t *table, settled int) {
 // registerStates adds to justStored the keys of the states that r has just stored: the states in the blocks that were
 // registered after the first oldRegistered blocks.
 //
-// In align mode, registerPromptState can also give a key to the running state. registerStates calls it if numTokens,
-// the number of registered tokens, is equal to end, the number of tokens that are computed when the step has run.
-// Otherwise the running state is not the state after the registered tokens.
+// numTokens is the number of registered tokens, and end is the number of tokens that are computed when the step has
+// run. In align mode, if these numbers are equal, registerStates also calls registerPromptState for the running state.
+// If they differ, the running state is not the state after the registered tokens.
 func (c *Cache) registerStates(r *Request, i, oldRegistered, numTokens, end int) {
 	g, t := &c.groups[i], &r.tables[i]
 	registered := t.registered

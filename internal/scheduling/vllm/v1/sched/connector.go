@@ -156,8 +156,8 @@ func (c *connector) lost(r *request, reason kvcache.Release) {
 // aborted is called before an aborted request is finished. The rows of r in flight may never be computed. If such a row
 // loads tokens, aborted removes the keys of the blocks into which they are loaded.
 //
-// The contents of r's cache hit may be missing, too, if a step in flight must still write them. So if any step is in
-// flight, none of r's tokens counts as computed.
+// The blocks of r's cache hit may be incomplete, too, if a step in flight must still write to them. So if any step is
+// in flight, none of r's tokens counts as computed.
 func (c *connector) aborted(r *request) {
 	t := &r.transfers
 	if fresh := r.inFlight - r.stale; r.status == running && fresh > 0 {

@@ -208,9 +208,9 @@ func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 	require.Equal(t, []int{0, 0}, []int{h.Monitor.Load().Running, h.Monitor.Load().Waiting})
 }
 
-// Two requests have the encoder output of their first picture and wait for space for that of the second. A third
-// request is the only one that can run, and it needs blocks of these two. Ensure that the two requests lose their
-// blocks.
+// Two requests have the encoder output of their first picture, and wait for space for the encoder output of their
+// second picture. A third request is the only one that can run, and it needs blocks of these two. Ensure that the two
+// requests lose their blocks.
 func TestRequestsThatWaitForOutputsGiveUpBlocks(t *testing.T) {
 	for _, tc := range []struct {
 		name          string

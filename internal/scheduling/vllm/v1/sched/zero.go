@@ -71,8 +71,8 @@ func (z *zeroing) note(r *request, row bool) {
 // Mamba states.
 //
 // Usually z.unlisted has no block of a Mamba state, because new blocks of Mamba groups are not zeroed. But after a
-// failed step, z.unlisted has the blocks that this step should have zeroed, and the load can write Mamba states to
-// these blocks. (In vLLM no step fails, so vLLM does not skip blocks of Mamba states.)
+// failed step, z.unlisted has the blocks that this step should have zeroed. The load can write a Mamba state to such a
+// block. (In vLLM no step fails, so vLLM does not skip blocks of Mamba states.)
 func (z *zeroing) loading(r *request, start, end int) {
 	for g, size := range z.s.blockSizes {
 		table := r.kv.Table(g)
