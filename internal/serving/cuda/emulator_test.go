@@ -79,11 +79,11 @@ func TestShuffles(t *testing.T) {
 	got := g.words(out)
 	for lane := range uint32(32) {
 		require.Equal(t, 100+(lane^5), got[lane], "shfl_xor")
-		down := lane + 3
-		if down > 31 {
-			down = lane
+		source := lane + 3
+		if source > 31 {
+			source = lane
 		}
-		require.Equal(t, 100+down, got[32+lane], "shfl_down")
+		require.Equal(t, 100+source, got[32+lane], "shfl_down")
 		require.Equal(t, uint32(107), got[64+lane], "shfl")
 	}
 }
@@ -119,18 +119,18 @@ func TestAMissingBarrierIsSeenInSomeOrder(t *testing.T) {
 		kernel       string
 		threads, far int
 	}{{"no_barrier", 64, 32}, {"no_warp_barrier", 32, 1}} {
-		wrong := 0
+		mistakes := 0
 		for order := range 2 {
 			g.Order(order)
 			out := g.blank(c.threads)
 			require.NoError(t, g.run(c.kernel, cuda.Shape{Threads: c.threads}, out))
 			for i, got := range g.words(out) {
 				if got != uint32((i+c.far)%c.threads) {
-					wrong++
+					mistakes++
 				}
 			}
 		}
-		require.Positive(t, wrong, c.kernel)
+		require.Positive(t, mistakes, c.kernel)
 	}
 }
 

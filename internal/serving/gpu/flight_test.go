@@ -115,11 +115,11 @@ func TestALargerBatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
 	d := openDevice(t)
 	m, w := load(t, d, openSmall(small))
 	r, reference := onGPU(t, m, w), onGPU(t, m, w)
-	few, many := chunk{randomTokens(1, 2, m.VocabSize), 0, []int32{1}}, chunk{randomTokens(2, 60, m.VocabSize), 0, []int32{2, 3, 4, 5}}
-	first, second := batchOf(few), batchOf(many)
+	short, many := chunk{randomTokens(1, 2, m.VocabSize), 0, []int32{1}}, chunk{randomTokens(2, 60, m.VocabSize), 0, []int32{2, 3, 4, 5}}
+	first, second := batchOf(short), batchOf(many)
 	require.NoError(t, r.Forward(first))
 	require.NoError(t, r.Forward(second))
-	require.Equal(t, step(t, reference, few), logitsOf(t, r, first))
+	require.Equal(t, step(t, reference, short), logitsOf(t, r, first))
 	require.Equal(t, step(t, reference, many), logitsOf(t, r, second))
 }
 
@@ -139,8 +139,8 @@ func TestBatchesThatCannotBeLaunched(t *testing.T) {
 	require.ErrorIs(t, err, model.ErrBatch, "the batch after it has replaced its activations")
 	require.ErrorIs(t, r.ForwardPrepared(b), model.ErrBatch, "it is not prepared")
 	for _, p := range []model.Placeholder{{Token: 2}, {Token: -1}, {Logits: -1}, {Logits: engine.MaxLogits}} {
-		wrong := *b
-		wrong.Placeholders = []model.Placeholder{p}
-		require.ErrorIs(t, r.Forward(&wrong), model.ErrBatch, "%+v", p)
+		refused := *b
+		refused.Placeholders = []model.Placeholder{p}
+		require.ErrorIs(t, r.Forward(&refused), model.ErrBatch, "%+v", p)
 	}
 }

@@ -309,14 +309,14 @@ func TestLogitsDependOnTheSequenceAlone(t *testing.T) {
 		r := onGPU(t, m, w)
 		tokens, other := randomTokens(1, 35, m.VocabSize), randomTokens(2, 9, m.VocabSize)
 		table := []int32{5, 3, 9}
-		alone := step(t, r, chunk{tokens, 0, table})
+		want := step(t, r, chunk{tokens, 0, table})
 		var chunks [][]float32
 		table = []int32{7, 2, 11}
-		beside := chunk{other, 0, []int32{8}}
+		otherChunk := chunk{other, 0, []int32{8}}
 		for _, ends := range [][2]int{{0, 17}, {17, 33}, {33, 34}, {34, 35}} {
-			logits := step(t, r, beside, chunk{tokens[ends[0]:ends[1]], ends[0], table})
+			logits := step(t, r, otherChunk, chunk{tokens[ends[0]:ends[1]], ends[0], table})
 			chunks = append(chunks, logits[len(other):]...)
 		}
-		require.Equal(t, alone, chunks, tiny.Name)
+		require.Equal(t, want, chunks, tiny.Name)
 	}
 }

@@ -135,10 +135,10 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 func requireSameAnswers(t *testing.T, d *gpu.Device, config model.Config, blocks int64, requests []engine.Request) {
 	t.Helper()
 	m, w := load(t, d, openSmall(config))
-	alone := start(t, m, w, nil, func(c *engine.Config) { c.NoPrefixCaching, c.NoAsyncScheduling = true, true })
+	reference := start(t, m, w, nil, func(c *engine.Config) { c.NoPrefixCaching, c.NoAsyncScheduling = true, true })
 	var want []string
 	for _, r := range requests {
-		want = append(want, transcript(t, alone, r))
+		want = append(want, transcript(t, reference, r))
 	}
 	counts := &counter{}
 	cramped := start(t, m, w, counts, func(c *engine.Config) {
@@ -182,7 +182,7 @@ func TestGreedyTokensAreThoseOfTheCPU(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, onHost.Close()) })
 	r := requests()[3]
-	same := 0
+	numEqual := 0
 	a, b := tokensOf(t, start(t, onHost, nil, nil, nil), r), tokensOf(t, start(t, m, w, nil, nil), r)
 	for i := range a {
 		require.InDelta(t, a[i].Logprob.Value, b[i].Logprob.Value, 0.03)
@@ -191,9 +191,9 @@ func TestGreedyTokensAreThoseOfTheCPU(t *testing.T) {
 			require.Less(t, margin, 0.03)
 			break
 		}
-		same++
+		numEqual++
 	}
-	require.Greater(t, same, 4)
+	require.Greater(t, numEqual, 4)
 }
 
 func tokensOf(t *testing.T, e *engine.Engine, r engine.Request) (all []engine.Token) {

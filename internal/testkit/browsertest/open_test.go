@@ -22,7 +22,7 @@ func (w *ward) Cleanup(f func())                  { w.end = append(w.end, f) }
 func (w *ward) Errorf(format string, args ...any) { w.failures += fmt.Sprintf(format, args...) }
 
 func TestAPageThatComplainsFailsItsTest(t *testing.T) {
-	in := Start(t)
+	browser := Start(t)
 	for _, s := range []struct{ name, body, failure string }{
 		{"clean", `<p>text`, ""},
 		{"console", `<script>console.error("no")</script>`, "console: error"},
@@ -36,7 +36,7 @@ func TestAPageThatComplainsFailsItsTest(t *testing.T) {
 			file := filepath.Join(dir, "page.html")
 			require.NoError(t, os.WriteFile(file, []byte("<!doctype html><title>page</title>"+s.body), 0o644))
 			w := &ward{TB: t}
-			Evaluate[string](t, Open(w, in, file, Look{Width: 1280}), `document.title`)
+			Evaluate[string](t, Open(w, browser, file, Look{Width: 1280}), `document.title`)
 			for i := len(w.end) - 1; i >= 0; i-- {
 				w.end[i]()
 			}

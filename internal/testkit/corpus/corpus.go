@@ -38,11 +38,11 @@ func parse(text string) ([]Mutant, error) {
 			continue
 		}
 		if title, found := strings.CutPrefix(line, "== "); found {
-			id, what, found := strings.Cut(title, "  ")
+			id, description, found := strings.Cut(title, "  ")
 			if !found || slices.ContainsFunc(all, func(m Mutant) bool { return m.ID == id }) {
 				return nil, fmt.Errorf("line %d: expected a unique ID, two spaces and what is wrong", n+1)
 			}
-			all = append(all, Mutant{ID: id, What: what, hunks: make([]hunk, 1)})
+			all = append(all, Mutant{ID: id, What: description, hunks: make([]hunk, 1)})
 			continue
 		}
 		if len(all) == 0 || !all[len(all)-1].add(line) {

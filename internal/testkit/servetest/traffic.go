@@ -22,7 +22,7 @@ type System struct {
 	MaxTokens int
 	Window    int     // tokens that are attended to; 0 means all
 	Prompts   int     // tokens of the longest prompt
-	Seqs      int     // the most sequences of a request
+	Seqs      int     // the largest number of sequences of a request
 	Shared    bool    // requests have common beginnings
 	Prefix    []int32 // blocks of a prefix of all requests
 	Stuck     error   // Step may fail with this error
@@ -105,15 +105,15 @@ func (x *traffic) add(t *rapid.T) {
 // may follow one of two common beginnings, so that there are prefix hits.
 func (x *traffic) content(t *rapid.T, n int) []int32 {
 	tokens := make([]int32, n)
-	same := 0
+	common := 0
 	var beginning int32
 	if x.Shared {
-		same = rapid.IntRange(0, n).Draw(t, "same")
+		common = rapid.IntRange(0, n).Draw(t, "same")
 		beginning = -rapid.Int32Range(1, 2).Draw(t, "beginning")
 	}
 	for i := range tokens {
 		tokens[i] = int32(x.next)
-		if i < same {
+		if i < common {
 			tokens[i] = beginning
 		}
 	}

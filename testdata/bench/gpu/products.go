@@ -42,11 +42,11 @@ func (c product) prepare(b *bench) prepared {
 	p.check = func() float64 { return m.worst(contents(out, 0, out.Size()), first) }
 	p.batchInvariant = func() bool {
 		got := contents(out, 0, out.Size())
-		same := bytes.Equal(got, m.results[2*first*c.outputs:])
+		equalBits := bytes.Equal(got, m.results[2*first*c.outputs:])
 		for _, i := range checked(c.rows) {
-			same = same && bytes.Equal(m.compute(b, first+i, 1), got[2*i*c.outputs:][:2*c.outputs])
+			equalBits = equalBits && bytes.Equal(m.compute(b, first+i, 1), got[2*i*c.outputs:][:2*c.outputs])
 		}
-		return same
+		return equalBits
 	}
 	return p
 }

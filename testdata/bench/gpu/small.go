@@ -29,7 +29,7 @@ func (r rowwise) benchmark() benchmark {
 }
 
 func (r rowwise) prepare(b *bench) prepared {
-	in, inputs := b.random(r.rows * r.inputs)
+	input, inputs := b.random(r.rows * r.inputs)
 	extra, extras := b.random(max(r.extra, 8))
 	out := b.alloc(2 * r.rows * r.n)
 	p := prepared{bytes: 2 * float64(r.rows*(r.inputs+r.n)+r.extra)}
@@ -38,7 +38,7 @@ func (r rowwise) prepare(b *bench) prepared {
 	p.check = func() (worst float64) {
 		for _, i := range checked(r.rows) {
 			got := row(i)
-			want := r.want(r, func(j int) float64 { return element(in, i*r.inputs+j) }, func(j int) float64 { return element(extra, j) })
+			want := r.want(r, func(j int) float64 { return element(input, i*r.inputs+j) }, func(j int) float64 { return element(extra, j) })
 			for j := range want {
 				worst = max(worst, units(element(got, j), want[j]))
 			}

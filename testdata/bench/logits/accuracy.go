@@ -56,7 +56,7 @@ func compare(path string, n int, driver string) {
 
 // printRow prints how log probabilities differ from exact ones. Both have a row of vocab numbers for each token.
 func printRow(name string, p, exact []float64, vocab int) {
-	largest, sum, same := 0.0, 0.0, 0
+	largest, sum, numEqual := 0.0, 0.0, 0
 	for row := 0; row < len(p); row += vocab {
 		best, want := 0, 0
 		for k, v := range p[row:][:vocab] {
@@ -70,10 +70,10 @@ func printRow(name string, p, exact []float64, vocab int) {
 			}
 		}
 		if best == want {
-			same++
+			numEqual++
 		}
 	}
-	fmt.Printf("| %s | %.1e | %.1e | %.1f %% |\n", name, sum/float64(len(p)), largest, 100*float64(same*vocab)/float64(len(p)))
+	fmt.Printf("| %s | %.1e | %.1e | %.1f %% |\n", name, sum/float64(len(p)), largest, 100*float64(numEqual*vocab)/float64(len(p)))
 }
 
 // logProbs returns the log probabilities of all tokens of the vocabulary after each of the first n tokens of a text.

@@ -73,10 +73,10 @@ func (p *AttentionPlan) choose(sequences []sequence, maxWarps, multiprocessors i
 	}
 	for p.warps = maxWarps; p.warps > 1 && blocks(p.warps) < multiprocessors; p.warps /= 2 {
 	}
-	few := blocks(p.warps) < multiprocessors
+	tooFew := blocks(p.warps) < multiprocessors
 	var split, whole, work []int32
 	for _, q := range sequences {
-		if n := q.queries * group; n <= attentionTile || few && q.length > 2*AttentionPartition {
+		if n := q.queries * group; n <= attentionTile || tooFew && q.length > 2*AttentionPartition {
 			for row := 0; row < n; row += attentionTile {
 				start, end := p.partitions(q, row, min(row+attentionTile, n)-1)
 				split = append(split, int32(q.number), int32(row), int32(len(work)/2), int32(end-start))

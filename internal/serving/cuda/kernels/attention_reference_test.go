@@ -56,9 +56,9 @@ func (p *problem) weights(n numbers, s, position, head int, query []float64) (we
 		first = max(0, position+1-p.window)
 	}
 	keys := n.keys[head/(p.Heads/p.KVHeads)][s]
-	most, sum := math.Inf(-1), 0.0
+	largest, sum := math.Inf(-1), 0.0
 	if p.sinks {
-		most = n.sinks[head]
+		largest = n.sinks[head]
 	}
 	for k := first; k <= position; k++ {
 		x := 0.0
@@ -72,13 +72,13 @@ func (p *problem) weights(n numbers, s, position, head int, query []float64) (we
 		if p.slopes {
 			x += n.slopes[head] * float64(k-position)
 		}
-		weights, most = append(weights, x), max(most, x)
+		weights, largest = append(weights, x), max(largest, x)
 	}
 	if p.sinks {
-		sum = math.Exp(n.sinks[head] - most)
+		sum = math.Exp(n.sinks[head] - largest)
 	}
 	for i, x := range weights {
-		weights[i] = math.Exp(x - most)
+		weights[i] = math.Exp(x - largest)
 		sum += weights[i]
 	}
 	for i := range weights {
@@ -100,9 +100,9 @@ func (p *problem) onCPU(t *testing.T, n numbers) []float64 {
 	defer pool.Close()
 	runner := attention.NewRunner(pool)
 	for kv := range p.KVHeads {
-		block, at, heads := size*p.BlockSize*p.HeadSize, size*kv*p.BlockSize*p.HeadSize, 2*kv*group*p.HeadSize
+		block, offset, heads := size*p.BlockSize*p.HeadSize, size*kv*p.BlockSize*p.HeadSize, 2*kv*group*p.HeadSize
 		cache := attention.Cache{Shape: attention.Shape{BlockSize: p.BlockSize, NumKVHeads: 1, HeadSize: p.HeadSize, DType: p.cacheType(), Layout: attention.LayoutFlash},
-			NumBlocks: len(m.keys) / block / p.KVHeads, Key: m.keys[at:], Value: m.values[at:], BlockStride: p.KVHeads * block}
+			NumBlocks: len(m.keys) / block / p.KVHeads, Key: m.keys[offset:], Value: m.values[offset:], BlockStride: p.KVHeads * block}
 		batch := attention.Batch{NumHeads: group, Query: attention.Tensor{DType: kind, Data: query[heads:], Stride: width},
 			Out: attention.Tensor{DType: kind, Data: out[heads:], Stride: width}, QueryStart: starts, SeqLens: lens, BlockTables: m.blocks,
 			TableStride: m.stride, Scale: float32(1 / math.Sqrt(float64(p.HeadSize))), SlidingWindow: p.window, SoftCap: p.softCap}

@@ -42,8 +42,8 @@ func TestReshapeAndCacheWritesTheSlots(t *testing.T) {
 		for token, slot := range slots {
 			for head := range heads {
 				if slot >= 0 {
-					at := 2 * ((int(slot)/block*heads+head)*block + int(slot)%block) * size
-					copy(want[at:at+2*size], source[2*(token*stride+head*size):])
+					offset := 2 * ((int(slot)/block*heads+head)*block + int(slot)%block) * size
+					copy(want[offset:offset+2*size], source[2*(token*stride+head*size):])
 				}
 			}
 		}
@@ -120,9 +120,9 @@ func TestSwapBlocksOutAndIn(t *testing.T) {
 	require.NoError(t, kernels.SwapBlocks{Blocks: all, Host: host.Pointer(), Mapping: g.bytes(words(1, 2, 4, 0)).Pointer(), Pairs: 2}.Launch(g.set, g.stream))
 	require.NoError(t, g.stream.Synchronize())
 	for i := range arrays {
-		was := numbered(10000*i, 5*bytes/2)
-		require.Equal(t, was[bytes:2*bytes], host.Bytes()[(2*2+i)*bytes:][:bytes])
-		require.Equal(t, was[4*bytes:], host.Bytes()[i*bytes:][:bytes])
+		original := numbered(10000*i, 5*bytes/2)
+		require.Equal(t, original[bytes:2*bytes], host.Bytes()[(2*2+i)*bytes:][:bytes])
+		require.Equal(t, original[4*bytes:], host.Bytes()[i*bytes:][:bytes])
 		require.Equal(t, byte(0xff), host.Bytes()[(1*2+i)*bytes], "a block of the host that nothing was copied to")
 	}
 	require.NoError(t, kernels.SwapBlocks{Blocks: all, Host: host.Pointer(), Mapping: g.bytes(words(2, 0, 0, 3)).Pointer(), Pairs: 2, In: true}.Launch(g.set, g.stream))

@@ -81,10 +81,10 @@ func TestLaunchRefusesOperandsThatWouldBreakTheContext(t *testing.T) {
 // Ensure that a stride of 0 means tokens without gaps.
 func TestStridesOf0AreThoseOfTokensWithoutGaps(t *testing.T) {
 	g := newGPU(t)
-	in, table := random(kernels.F16, 1, 3*2*8), floats(random(kernels.F16, 2, 3*8)...)
+	input, table := random(kernels.F16, 1, 3*2*8), floats(random(kernels.F16, 2, 3*8)...)
 	var results [][]byte
 	for _, stride := range []int{0, 2 * 8} {
-		x, keys, values := g.encoded(kernels.F16, in), g.empty(2*16*2*8), g.empty(2*16*2*8)
+		x, keys, values := g.encoded(kernels.F16, input), g.empty(2*16*2*8), g.empty(2*16*2*8)
 		require.NoError(t, kernels.RotaryEmbedding{Query: x.Pointer(), Positions: g.bytes(words(0, 1, 2)).Pointer(), Table: g.bytes(table).Pointer(), Tokens: 3, Heads: 2,
 			HeadSize: 8, Rotated: 8, QueryStride: stride}.Launch(g.set, g.stream))
 		require.NoError(t, kernels.ReshapeAndCache{KeyCache: keys.Pointer(), ValueCache: values.Pointer(), Key: x.Pointer(), Value: x.Pointer(),

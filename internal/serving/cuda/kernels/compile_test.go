@@ -46,7 +46,7 @@ func TestThePTXIsThatOfTheSources(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, compiled, len(sources), "run make kernels")
 	installed, _ := exec.Command("clang-19", "--version").Output()
-	again := t.TempDir()
+	recompiled := t.TempDir()
 	var compile []string
 	for _, source := range sources {
 		ptx, err := os.ReadFile(strings.TrimSuffix(source, ".cu") + ".ptx")
@@ -67,11 +67,11 @@ func TestThePTXIsThatOfTheSources(t *testing.T) {
 	if len(compile) == 0 {
 		t.Skip("the clang that compiled the PTX is not installed")
 	}
-	out, err := exec.Command("./compile", append([]string{again}, compile...)...).CombinedOutput()
+	out, err := exec.Command("./compile", append([]string{recompiled}, compile...)...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, source := range compile {
 		name := strings.TrimSuffix(source, ".cu") + ".ptx"
-		want, err := os.ReadFile(filepath.Join(again, name))
+		want, err := os.ReadFile(filepath.Join(recompiled, name))
 		require.NoError(t, err)
 		got, err := os.ReadFile(name)
 		require.NoError(t, err)

@@ -35,18 +35,18 @@ func TestActivationsMatchFloat64(t *testing.T) {
 				if c.gated {
 					width = 2 * n
 				}
-				in := random(kind, 1, rows*width)
+				input := random(kind, 1, rows*width)
 				for i, x := range []float64{0, -20, 20, 60, -60} { // where the function is flat, and a factor beyond its limit
-					in[i], in[rows*width-1-i] = x, 2*x
+					input[i], input[rows*width-1-i] = x, 2*x
 				}
-				in = decode(kind, encode(kind, in))
+				input = decode(kind, encode(kind, input))
 				want := make([]float64, rows*n)
 				for i := range want {
 					row, column := i/n, i%n
-					want[i] = c.compute(in[row*width+column], in[row*width+(column+n)%width])
+					want[i] = c.compute(input[row*width+column], input[row*width+(column+n)%width])
 				}
 				out := g.empty(2 * rows * n)
-				require.NoError(t, kernels.Activation{Type: kind, Function: c.function, Out: out.Pointer(), In: g.encoded(kind, in).Pointer(), Rows: rows, N: n}.Launch(g.set, g.stream))
+				require.NoError(t, kernels.Activation{Type: kind, Function: c.function, Out: out.Pointer(), In: g.encoded(kind, input).Pointer(), Rows: rows, N: n}.Launch(g.set, g.stream))
 				requireClose(t, kind, want, decode(kind, g.read(out)))
 			})
 		}
@@ -59,18 +59,18 @@ func TestSumsMatchFloat64(t *testing.T) {
 	g := newGPU(t)
 	const rows, n, scale = 3, 2056, 0.22
 	for _, kind := range types {
-		in, other := random(kind, 1, rows*n), random(kind, 2, rows*n)
+		input, other := random(kind, 1, rows*n), random(kind, 2, rows*n)
 		bias, residual := make([]float64, rows*n), make([]float64, rows*n)
-		for i := range in {
-			bias[i] = in[i] + other[i%n]
-			residual[i] = in[i]*float64(float32(scale)) + other[i]
+		for i := range input {
+			bias[i] = input[i] + other[i%n]
+			residual[i] = input[i]*float64(float32(scale)) + other[i]
 		}
-		sum := g.encoded(kind, in)
+		sum := g.encoded(kind, input)
 		a := kernels.Add{Type: kind, Out: sum.Pointer(), In: sum.Pointer(), Other: g.encoded(kind, other).Pointer(), Rows: rows, N: n, Scale: 1}
 		require.NoError(t, a.Launch(g.set, g.stream))
 		require.Equal(t, encode(kind, bias), g.read(sum))
 		sum = g.encoded(kind, other)
-		a = kernels.Add{Type: kind, Out: sum.Pointer(), In: g.encoded(kind, in).Pointer(), Other: sum.Pointer(), Stride: n, Rows: rows, N: n, Scale: scale}
+		a = kernels.Add{Type: kind, Out: sum.Pointer(), In: g.encoded(kind, input).Pointer(), Other: sum.Pointer(), Stride: n, Rows: rows, N: n, Scale: scale}
 		require.NoError(t, a.Launch(g.set, g.stream))
 		requireClose(t, kind, residual, decode(kind, g.read(sum)))
 	}
@@ -94,29 +94,29 @@ func TestRotaryEmbeddingMatchesFloat64(t *testing.T) {
 							}
 						}
 					}
-					in := random(kind, 1, tokens*stride)
-					want := append([]float64{}, in...)
+					input := random(kind, 1, tokens*stride)
+					want := append([]float64{}, input...)
 					for token, p := range positions {
 						cos, sin := table[int(p)*rotated:][:rotated/2], table[int(p)*rotated+rotated/2:][:rotated/2]
 						for head := range heads + keyHeads {
-							at := token*stride + head*size
+							start := token*stride + head*size
 							for i := range rotated / 2 {
-								first, second := at+i, at+i+rotated/2
+								first, second := start+i, start+i+rotated/2
 								if interleaved {
-									first, second = at+2*i, at+2*i+1
+									first, second = start+2*i, start+2*i+1
 								}
-								want[first] = in[first]*cos[i] - in[second]*sin[i]
-								want[second] = in[second]*cos[i] + in[first]*sin[i]
+								want[first] = input[first]*cos[i] - input[second]*sin[i]
+								want[second] = input[second]*cos[i] + input[first]*sin[i]
 							}
 						}
 					}
-					x := g.encoded(kind, in)
+					x := g.encoded(kind, input)
 					require.NoError(t, kernels.RotaryEmbedding{Type: kind, Query: x.Pointer(), Key: x.Pointer() + 2*heads*size, Positions: g.bytes(words(positions...)).Pointer(),
 						Table: g.bytes(floats(table...)).Pointer(), Tokens: tokens, Heads: heads, KeyHeads: keyHeads, HeadSize: size, Rotated: rotated,
 						QueryStride: stride, KeyStride: stride, Interleaved: interleaved}.Launch(g.set, g.stream))
 					got := decode(kind, g.read(x))
 					requireClose(t, kind, want, got)
-					require.Equal(t, in[(heads+keyHeads)*size:stride], got[(heads+keyHeads)*size:stride], "values")
+					require.Equal(t, input[(heads+keyHeads)*size:stride], got[(heads+keyHeads)*size:stride], "values")
 				})
 			}
 		}

@@ -162,11 +162,11 @@ func requireServerTable(t *testing.T, out string) {
 		return n
 	}
 	steps := func(system string) float64 { return number(`  ` + regexp.QuoteMeta(system) + ` .* (\d+) steps`) }
-	oracle, pow2, most := steps("Orca (Oracle)"), steps("Orca (Pow2)"), steps("Orca (Max)")
+	oracle, pow2, maximum := steps("Orca (Oracle)"), steps("Orca (Pow2)"), steps("Orca (Max)")
 	require.Less(t, steps("blocks (the paper's scheduler)"), oracle)
-	require.Less(t, steps("blocks (llmserve)"), most)
+	require.Less(t, steps("blocks (llmserve)"), maximum)
 	require.Less(t, oracle, pow2)
-	require.Less(t, pow2, most)
+	require.Less(t, pow2, maximum)
 	before := 0.0
 	for _, answers := range []string{"2", "4", "6"} {
 		saved := number(`answers=` + answers + `: blocks against .*\n +(\d+\.\d) % of the blocks are saved by sharing; .*`)

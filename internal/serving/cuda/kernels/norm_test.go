@@ -72,15 +72,15 @@ func TestNormsMatchFloat64(t *testing.T) {
 			kind := types[i%2]
 			t.Run(fmt.Sprintf("%s of %d rows of %d in %v", norm.name, c.rows, c.n, kind), func(t *testing.T) {
 				g.Order(i % 3)
-				in, residual := random(kind, 1, c.rows*c.n), random(kind, 2, c.rows*c.n)
+				input, residual := random(kind, 1, c.rows*c.n), random(kind, 2, c.rows*c.n)
 				weight, bias := random(kind, 3, c.n), random(kind, 4, c.n)
-				x, w, b, out := g.encoded(kind, in), g.encoded(kind, weight), g.encoded(kind, bias), g.empty(2*len(in))
+				x, w, b, out := g.encoded(kind, input), g.encoded(kind, weight), g.encoded(kind, bias), g.empty(2*len(input))
 				require.NoError(t, norm.launch(kind, out, x, nil, w, b, c.rows, c.n, c.offset))
-				requireClose(t, kind, norm.want(in, weight, bias, c.offset), decode(kind, g.read(out)))
+				requireClose(t, kind, norm.want(input, weight, bias, c.offset), decode(kind, g.read(out)))
 
-				sum := make([]float64, len(in))
-				for i := range in {
-					sum[i] = in[i] + residual[i]
+				sum := make([]float64, len(input))
+				for i := range input {
+					sum[i] = input[i] + residual[i]
 				}
 				sum = decode(kind, encode(kind, sum))
 				r := g.encoded(kind, residual)
@@ -96,19 +96,19 @@ func TestNormsMatchFloat64(t *testing.T) {
 func TestRMSNormOfARowDoesNotDependOnTheBatch(t *testing.T) {
 	g := newGPU(t)
 	const tokens, heads, n, stride = 5, 3, 128, 4 * 128
-	in := random(kernels.F16, 4, tokens*stride)
+	input := random(kernels.F16, 4, tokens*stride)
 	weight := g.encoded(kernels.F16, random(kernels.F16, 5, n))
-	all, alone := g.encoded(kernels.F16, in), g.encoded(kernels.F16, in)
+	all, separate := g.encoded(kernels.F16, input), g.encoded(kernels.F16, input)
 	a := kernels.RMSNorm{Tokens: tokens, Heads: heads, Stride: stride, N: n, Epsilon: 1e-6, In: all.Pointer(), Weight: weight.Pointer(), Out: all.Pointer()}
 	require.NoError(t, a.Launch(g.set, g.stream))
 	for token := range tokens {
 		for head := range heads {
-			at := alone.Pointer() + cuda.Pointer(2*(token*stride+head*n))
-			a = kernels.RMSNorm{Tokens: 1, N: n, Epsilon: 1e-6, In: at, Weight: weight.Pointer(), Out: at}
+			row := separate.Pointer() + cuda.Pointer(2*(token*stride+head*n))
+			a = kernels.RMSNorm{Tokens: 1, N: n, Epsilon: 1e-6, In: row, Weight: weight.Pointer(), Out: row}
 			require.NoError(t, a.Launch(g.set, g.stream))
 		}
 	}
 	got := g.read(all)
-	require.Equal(t, got, g.read(alone))
-	require.Equal(t, in[heads*n:stride], decode(kernels.F16, got[2*heads*n:2*stride]))
+	require.Equal(t, got, g.read(separate))
+	require.Equal(t, input[heads*n:stride], decode(kernels.F16, got[2*heads*n:2*stride]))
 }

@@ -133,9 +133,9 @@ func (p *problem) inMemory(n numbers) inMemory {
 			keys, values := p.cached(n.keys[kv][s]), p.cached(n.values[kv][s])
 			for t := range length {
 				block, row := int(m.blocks[s*m.stride+t/p.BlockSize]), p.cacheType().Size()*p.HeadSize
-				at := ((block*p.KVHeads+kv)*p.BlockSize + t%p.BlockSize) * row
-				copy(m.keys[at:], keys[t*row:(t+1)*row])
-				copy(m.values[at:], values[t*row:(t+1)*row])
+				offset := ((block*p.KVHeads+kv)*p.BlockSize + t%p.BlockSize) * row
+				copy(m.keys[offset:], keys[t*row:(t+1)*row])
+				copy(m.values[offset:], values[t*row:(t+1)*row])
 			}
 		}
 	}

@@ -59,8 +59,8 @@ func randomBlocks(t *testing.T, format kernels.WeightFormat, outputs, columns in
 		for i := range block {
 			block[i] = byte(rng.Uint32())
 		}
-		for _, at := range f.scales {
-			binary.LittleEndian.PutUint16(block[at:], half.ToF16(float32(rng.NormFloat64()/32)))
+		for _, offset := range f.scales {
+			binary.LittleEndian.PutUint16(block[offset:], half.ToF16(float32(rng.NormFloat64()/32)))
 		}
 		if f.scales == nil {
 			block[0] = byte(118 + rng.IntN(12))
@@ -173,12 +173,12 @@ func TestProductsMatchFloat64AndDoNotDependOnTheNumberOfRows(t *testing.T) {
 			g.Order(order)
 			m := newMatrix(g, c.kind, c.format, c.outputs, c.columns)
 			const rows = 70
-			in := random(c.kind, 5, rows*c.columns)
-			want := m.multiply(g, space, in, one)
-			m.requireMatches(t, in, decode(c.kind, want))
-			require.Equal(t, want, m.multiply(g, space, in, many), "parts apart")
+			inputs := random(c.kind, 5, rows*c.columns)
+			want := m.multiply(g, space, inputs, one)
+			m.requireMatches(t, inputs, decode(c.kind, want))
+			require.Equal(t, want, m.multiply(g, space, inputs, many), "parts apart")
 			for _, n := range []int{1, 9, 32, 33} {
-				require.Equal(t, want[:2*n*c.outputs], m.multiply(g, space, in[:n*c.columns], many), "%d rows", n)
+				require.Equal(t, want[:2*n*c.outputs], m.multiply(g, space, inputs[:n*c.columns], many), "%d rows", n)
 			}
 		})
 	}
@@ -189,13 +189,13 @@ func TestProductsOf256Rows(t *testing.T) {
 	g := newGPU(t)
 	space := newWorkspace(g)
 	m := newMatrix(g, kernels.BF16, kernels.Plain, 136, 1024)
-	in := random(kernels.BF16, 6, 257*m.Columns)
-	want := m.multiply(g, space, in, one)
-	m.requireMatches(t, in, decode(kernels.BF16, want))
+	inputs := random(kernels.BF16, 6, 257*m.Columns)
+	want := m.multiply(g, space, inputs, one)
+	m.requireMatches(t, inputs, decode(kernels.BF16, want))
 	for _, n := range []int{128, 256} {
-		require.Equal(t, want[:2*n*m.Outputs], m.multiply(g, space, in[:n*m.Columns], many), "%d rows", n)
+		require.Equal(t, want[:2*n*m.Outputs], m.multiply(g, space, inputs[:n*m.Columns], many), "%d rows", n)
 	}
-	require.Equal(t, want[:2*2*m.Outputs], m.multiply(g, space, in[:2*m.Columns], one), "2 rows")
+	require.Equal(t, want[:2*2*m.Outputs], m.multiply(g, space, inputs[:2*m.Columns], one), "2 rows")
 }
 
 // Ensure that products run on GPUs with at most 99 KiB of shared memory for a block (RTX 30 and 40, L4). The limit
@@ -210,8 +210,8 @@ func TestProductsFitInLittleSharedMemory(t *testing.T) {
 			if format != kernels.Plain && rows > 32 {
 				continue // the same kernel
 			}
-			in := random(kernels.BF16, 5, rows*m.Columns)
-			m.requireMatches(t, in, decode(kernels.BF16, m.multiply(g, space, in, one)))
+			inputs := random(kernels.BF16, 5, rows*m.Columns)
+			m.requireMatches(t, inputs, decode(kernels.BF16, m.multiply(g, space, inputs, one)))
 		}
 	}
 }
@@ -242,11 +242,11 @@ func TestProductsWithFloat32Outputs(t *testing.T) {
 	for _, columns := range []int{256, 1024} { // sums of one part and of several
 		m := newMatrix(g, kernels.F16, kernels.Plain, 20, columns)
 		const rows = 3
-		in := random(kernels.F16, 5, rows*m.Columns)
+		inputs := random(kernels.F16, 5, rows*m.Columns)
 		plan, err := m.Plan(g.context.Device(), rows)
 		require.NoError(t, err)
 		out := g.empty(4 * rows * m.Outputs)
-		p := kernels.Product{Weights: m.Weights, Out: out.Pointer(), In: g.encoded(m.Type, in).Pointer(), Rows: rows, Plan: plan, Float32: true,
+		p := kernels.Product{Weights: m.Weights, Out: out.Pointer(), In: g.encoded(m.Type, inputs).Pointer(), Rows: rows, Plan: plan, Float32: true,
 			Parts: space.parts.Pointer(), Arrived: space.arrived.Pointer(), Unpacked: space.unpacked.Pointer()}
 		require.NoError(t, p.Launch(g.set, g.stream))
 		numbers := make([]float64, rows*m.Outputs)
@@ -254,7 +254,7 @@ func TestProductsWithFloat32Outputs(t *testing.T) {
 			numbers[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(g.read(out)[4*i:])))
 		}
 		rounded := encode(m.Type, numbers)
-		require.Equal(t, m.multiply(g, space, in, one), rounded)
+		require.Equal(t, m.multiply(g, space, inputs, one), rounded)
 		require.NotEqual(t, decode(m.Type, rounded), numbers)
 		p.Rows = kernels.MaxFloat32Rows + 1
 		p.Plan, err = m.Plan(g.context.Device(), p.Rows)
