@@ -58,7 +58,7 @@ func maxDirectRows(t Type) int {
 
 type kernel func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
 
-type tileKernel func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead, k uintptr)
+type tileKernel func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, prefetchAddr, k uintptr)
 
 type blockKernel func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks, block uintptr)
 

@@ -28,11 +28,11 @@ func word(s *step) *uint64 { return (*uint64)(unsafe.Pointer(s)) }
 type dotKernel func(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte,
 	wStride uintptr, scales *byte, scalesStride uintptr, blocks, quads, shift, minima uintptr)
 
-type dotKernel512 func(to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr, x *int8, xStride uintptr,
+type dotKernel512 func(dst *float32, dstStride uintptr, initial, addend1, addend2 *float32, offset uintptr, x *int8, xStride uintptr,
 	steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr,
-	ahead, aheadStep, blocks, quads, shift, minima uintptr)
+	prefetchAddr, prefetchStep, blocks, quads, shift, minima uintptr)
 
-type rowKernel func(to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr, x *int8, steps *uint64,
+type rowKernel func(dst *float32, dstStride uintptr, initial, addend1, addend2 *float32, offset uintptr, x *int8, steps *uint64,
 	w *byte, blocks, groups, shift, minima uintptr, table *byte)
 
 type unpackKernel func(dst, w *byte, wStride, blocks, groups uintptr, table *byte)

@@ -4276,14 +4276,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideF32AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func wideF32AVX512x8(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideF32AVX512x8(SB), NOSPLIT, $0-48
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), BX
-	MOVQ ahead+24(FP), SI
-	MOVQ step+32(FP), DI
+	MOVQ prefetchAddr+24(FP), SI
+	MOVQ prefetchStep+32(FP), DI
 	MOVQ $0x00000002, R10
 
 pass:
@@ -4355,14 +4355,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideF16AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func wideF16AVX512x8(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideF16AVX512x8(SB), NOSPLIT, $0-48
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), BX
-	MOVQ ahead+24(FP), SI
-	MOVQ step+32(FP), DI
+	MOVQ prefetchAddr+24(FP), SI
+	MOVQ prefetchStep+32(FP), DI
 	MOVQ $0x00000002, R10
 
 pass:
@@ -4434,14 +4434,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideBF16AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func wideBF16AVX512x8(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideBF16AVX512x8(SB), NOSPLIT, $0-48
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), BX
-	MOVQ ahead+24(FP), SI
-	MOVQ step+32(FP), DI
+	MOVQ prefetchAddr+24(FP), SI
+	MOVQ prefetchStep+32(FP), DI
 	MOVQ $0x00000002, R10
 
 pass:
@@ -4515,14 +4515,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt8AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt8AVX512x8(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt8AVX512x8(SB), NOSPLIT, $0-56
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), AX
-	MOVQ ahead+24(FP), BX
-	MOVQ step+32(FP), SI
+	MOVQ prefetchAddr+24(FP), BX
+	MOVQ prefetchStep+32(FP), SI
 	MOVQ AX, DI
 	LEAQ 128(AX), R8
 	MOVQ $0x00000002, R10
@@ -4612,14 +4612,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt4AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt4AVX512x8(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt4AVX512x8(SB), NOSPLIT, $0-56
 	MOVQ         sums+0(FP), CX
 	MOVQ         x+8(FP), DX
 	MOVQ         w+16(FP), AX
-	MOVQ         ahead+24(FP), BX
-	MOVQ         step+32(FP), SI
+	MOVQ         prefetchAddr+24(FP), BX
+	MOVQ         prefetchStep+32(FP), SI
 	MOVL         $0x0000000f, DI
 	VMOVD        DI, X0
 	VPBROADCASTD X0, Z20
@@ -4738,14 +4738,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt8MinAVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt8MinAVX512x8(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt8MinAVX512x8(SB), NOSPLIT, $0-56
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), AX
-	MOVQ ahead+24(FP), BX
-	MOVQ step+32(FP), SI
+	MOVQ prefetchAddr+24(FP), BX
+	MOVQ prefetchStep+32(FP), SI
 	MOVQ AX, DI
 	LEAQ 256(AX), R8
 	MOVQ $0x00000002, R10
@@ -4837,14 +4837,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt8KAVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt8KAVX512x8(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt8KAVX512x8(SB), NOSPLIT, $0-56
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), AX
-	MOVQ ahead+24(FP), BX
-	MOVQ step+32(FP), SI
+	MOVQ prefetchAddr+24(FP), BX
+	MOVQ prefetchStep+32(FP), SI
 	MOVQ AX, DI
 	LEAQ 128(AX), R8
 	MOVQ $0x00000002, R10
@@ -4946,14 +4946,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt8KMinAVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt8KMinAVX512x8(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt8KMinAVX512x8(SB), NOSPLIT, $0-56
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), AX
-	MOVQ ahead+24(FP), BX
-	MOVQ step+32(FP), SI
+	MOVQ prefetchAddr+24(FP), BX
+	MOVQ prefetchStep+32(FP), SI
 	MOVQ AX, DI
 	LEAQ 256(AX), R8
 	MOVQ $0x00000002, R10
@@ -5063,14 +5063,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt4KAVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt4KAVX512x8(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt4KAVX512x8(SB), NOSPLIT, $0-56
 	MOVQ         sums+0(FP), CX
 	MOVQ         x+8(FP), DX
 	MOVQ         w+16(FP), AX
-	MOVQ         ahead+24(FP), BX
-	MOVQ         step+32(FP), SI
+	MOVQ         prefetchAddr+24(FP), BX
+	MOVQ         prefetchStep+32(FP), SI
 	MOVL         $0x0000000f, DI
 	VMOVD        DI, X0
 	VPBROADCASTD X0, Z20
@@ -5207,14 +5207,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt4FAVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt4FAVX512x8(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt4FAVX512x8(SB), NOSPLIT, $0-56
 	MOVQ         sums+0(FP), CX
 	MOVQ         x+8(FP), DX
 	MOVQ         w+16(FP), AX
-	MOVQ         ahead+24(FP), BX
-	MOVQ         step+32(FP), SI
+	MOVQ         prefetchAddr+24(FP), BX
+	MOVQ         prefetchStep+32(FP), SI
 	MOVL         $0x0000000f, DI
 	VMOVD        DI, X0
 	VPBROADCASTD X0, Z20
@@ -5333,14 +5333,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideE4M3AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideE4M3AVX512x8(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideE4M3AVX512x8(SB), NOSPLIT, $0-56
 	MOVQ         sums+0(FP), CX
 	MOVQ         x+8(FP), DX
 	MOVQ         w+16(FP), AX
-	MOVQ         ahead+24(FP), BX
-	MOVQ         step+32(FP), SI
+	MOVQ         prefetchAddr+24(FP), BX
+	MOVQ         prefetchStep+32(FP), SI
 	MOVL         $0x87f00000, DI
 	VMOVD        DI, X0
 	VPBROADCASTD X0, Z18
@@ -5440,14 +5440,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideTable4AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr, table *float32)
+// func wideTable4AVX512x8(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr, table *float32)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideTable4AVX512x8(SB), NOSPLIT, $0-64
 	MOVQ    sums+0(FP), CX
 	MOVQ    x+8(FP), DX
 	MOVQ    w+16(FP), AX
-	MOVQ    ahead+24(FP), BX
-	MOVQ    step+32(FP), SI
+	MOVQ    prefetchAddr+24(FP), BX
+	MOVQ    prefetchStep+32(FP), SI
 	MOVQ    table+56(FP), DI
 	VMOVUPS (DI), Z18
 	MOVQ    AX, DI
@@ -5561,14 +5561,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideF32AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func wideF32AVX512x12(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideF32AVX512x12(SB), NOSPLIT, $0-48
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), BX
-	MOVQ ahead+24(FP), SI
-	MOVQ step+32(FP), DI
+	MOVQ prefetchAddr+24(FP), SI
+	MOVQ prefetchStep+32(FP), DI
 	MOVQ $0x00000002, R10
 
 pass:
@@ -5664,14 +5664,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideF16AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func wideF16AVX512x12(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideF16AVX512x12(SB), NOSPLIT, $0-48
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), BX
-	MOVQ ahead+24(FP), SI
-	MOVQ step+32(FP), DI
+	MOVQ prefetchAddr+24(FP), SI
+	MOVQ prefetchStep+32(FP), DI
 	MOVQ $0x00000002, R10
 
 pass:
@@ -5767,14 +5767,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideBF16AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func wideBF16AVX512x12(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideBF16AVX512x12(SB), NOSPLIT, $0-48
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), BX
-	MOVQ ahead+24(FP), SI
-	MOVQ step+32(FP), DI
+	MOVQ prefetchAddr+24(FP), SI
+	MOVQ prefetchStep+32(FP), DI
 	MOVQ $0x00000002, R10
 
 pass:
@@ -5872,14 +5872,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt8AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt8AVX512x12(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt8AVX512x12(SB), NOSPLIT, $0-56
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), AX
-	MOVQ ahead+24(FP), BX
-	MOVQ step+32(FP), SI
+	MOVQ prefetchAddr+24(FP), BX
+	MOVQ prefetchStep+32(FP), SI
 	MOVQ AX, DI
 	LEAQ 128(AX), R8
 	MOVQ $0x00000002, R10
@@ -5993,14 +5993,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt4AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt4AVX512x12(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt4AVX512x12(SB), NOSPLIT, $0-56
 	MOVQ         sums+0(FP), CX
 	MOVQ         x+8(FP), DX
 	MOVQ         w+16(FP), AX
-	MOVQ         ahead+24(FP), BX
-	MOVQ         step+32(FP), SI
+	MOVQ         prefetchAddr+24(FP), BX
+	MOVQ         prefetchStep+32(FP), SI
 	MOVL         $0x0000000f, DI
 	VMOVD        DI, X0
 	VPBROADCASTD X0, Z28
@@ -6151,14 +6151,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt8MinAVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt8MinAVX512x12(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt8MinAVX512x12(SB), NOSPLIT, $0-56
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), AX
-	MOVQ ahead+24(FP), BX
-	MOVQ step+32(FP), SI
+	MOVQ prefetchAddr+24(FP), BX
+	MOVQ prefetchStep+32(FP), SI
 	MOVQ AX, DI
 	LEAQ 256(AX), R8
 	MOVQ $0x00000002, R10
@@ -6274,14 +6274,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt8KAVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt8KAVX512x12(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt8KAVX512x12(SB), NOSPLIT, $0-56
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), AX
-	MOVQ ahead+24(FP), BX
-	MOVQ step+32(FP), SI
+	MOVQ prefetchAddr+24(FP), BX
+	MOVQ prefetchStep+32(FP), SI
 	MOVQ AX, DI
 	LEAQ 128(AX), R8
 	MOVQ $0x00000002, R10
@@ -6407,14 +6407,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt8KMinAVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt8KMinAVX512x12(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt8KMinAVX512x12(SB), NOSPLIT, $0-56
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), AX
-	MOVQ ahead+24(FP), BX
-	MOVQ step+32(FP), SI
+	MOVQ prefetchAddr+24(FP), BX
+	MOVQ prefetchStep+32(FP), SI
 	MOVQ AX, DI
 	LEAQ 256(AX), R8
 	MOVQ $0x00000002, R10
@@ -6548,14 +6548,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt4KAVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt4KAVX512x12(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt4KAVX512x12(SB), NOSPLIT, $0-56
 	MOVQ         sums+0(FP), CX
 	MOVQ         x+8(FP), DX
 	MOVQ         w+16(FP), AX
-	MOVQ         ahead+24(FP), BX
-	MOVQ         step+32(FP), SI
+	MOVQ         prefetchAddr+24(FP), BX
+	MOVQ         prefetchStep+32(FP), SI
 	MOVL         $0x0000000f, DI
 	VMOVD        DI, X0
 	VPBROADCASTD X0, Z28
@@ -6724,14 +6724,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt4FAVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt4FAVX512x12(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt4FAVX512x12(SB), NOSPLIT, $0-56
 	MOVQ         sums+0(FP), CX
 	MOVQ         x+8(FP), DX
 	MOVQ         w+16(FP), AX
-	MOVQ         ahead+24(FP), BX
-	MOVQ         step+32(FP), SI
+	MOVQ         prefetchAddr+24(FP), BX
+	MOVQ         prefetchStep+32(FP), SI
 	MOVL         $0x0000000f, DI
 	VMOVD        DI, X0
 	VPBROADCASTD X0, Z28
@@ -6882,14 +6882,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideE4M3AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideE4M3AVX512x12(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideE4M3AVX512x12(SB), NOSPLIT, $0-56
 	MOVQ         sums+0(FP), CX
 	MOVQ         x+8(FP), DX
 	MOVQ         w+16(FP), AX
-	MOVQ         ahead+24(FP), BX
-	MOVQ         step+32(FP), SI
+	MOVQ         prefetchAddr+24(FP), BX
+	MOVQ         prefetchStep+32(FP), SI
 	MOVL         $0x87f00000, DI
 	VMOVD        DI, X0
 	VPBROADCASTD X0, Z26
@@ -7013,14 +7013,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideTable4AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr, table *float32)
+// func wideTable4AVX512x12(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr, table *float32)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideTable4AVX512x12(SB), NOSPLIT, $0-64
 	MOVQ    sums+0(FP), CX
 	MOVQ    x+8(FP), DX
 	MOVQ    w+16(FP), AX
-	MOVQ    ahead+24(FP), BX
-	MOVQ    step+32(FP), SI
+	MOVQ    prefetchAddr+24(FP), BX
+	MOVQ    prefetchStep+32(FP), SI
 	MOVQ    table+56(FP), DI
 	VMOVUPS (DI), Z26
 	MOVQ    AX, DI
@@ -7166,14 +7166,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideF32AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func wideF32AVX512x16(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideF32AVX512x16(SB), NOSPLIT, $0-48
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), BX
-	MOVQ ahead+24(FP), SI
-	MOVQ step+32(FP), DI
+	MOVQ prefetchAddr+24(FP), SI
+	MOVQ prefetchStep+32(FP), DI
 	MOVQ $0x00000004, R10
 
 pass:
@@ -7244,14 +7244,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideF16AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func wideF16AVX512x16(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideF16AVX512x16(SB), NOSPLIT, $0-48
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), BX
-	MOVQ ahead+24(FP), SI
-	MOVQ step+32(FP), DI
+	MOVQ prefetchAddr+24(FP), SI
+	MOVQ prefetchStep+32(FP), DI
 	MOVQ $0x00000004, R10
 
 pass:
@@ -7322,14 +7322,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideBF16AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func wideBF16AVX512x16(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideBF16AVX512x16(SB), NOSPLIT, $0-48
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), BX
-	MOVQ ahead+24(FP), SI
-	MOVQ step+32(FP), DI
+	MOVQ prefetchAddr+24(FP), SI
+	MOVQ prefetchStep+32(FP), DI
 	MOVQ $0x00000004, R10
 
 pass:
@@ -7401,14 +7401,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt8AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt8AVX512x16(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt8AVX512x16(SB), NOSPLIT, $0-56
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), AX
-	MOVQ ahead+24(FP), BX
-	MOVQ step+32(FP), SI
+	MOVQ prefetchAddr+24(FP), BX
+	MOVQ prefetchStep+32(FP), SI
 	MOVQ AX, DI
 	LEAQ 128(AX), R8
 	MOVQ $0x00000004, R10
@@ -7494,14 +7494,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt4AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt4AVX512x16(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt4AVX512x16(SB), NOSPLIT, $0-56
 	MOVQ         sums+0(FP), CX
 	MOVQ         x+8(FP), DX
 	MOVQ         w+16(FP), AX
-	MOVQ         ahead+24(FP), BX
-	MOVQ         step+32(FP), SI
+	MOVQ         prefetchAddr+24(FP), BX
+	MOVQ         prefetchStep+32(FP), SI
 	MOVL         $0x0000000f, DI
 	VMOVD        DI, X0
 	VPBROADCASTD X0, Z18
@@ -7611,14 +7611,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt8MinAVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt8MinAVX512x16(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt8MinAVX512x16(SB), NOSPLIT, $0-56
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), AX
-	MOVQ ahead+24(FP), BX
-	MOVQ step+32(FP), SI
+	MOVQ prefetchAddr+24(FP), BX
+	MOVQ prefetchStep+32(FP), SI
 	MOVQ AX, DI
 	LEAQ 256(AX), R8
 	MOVQ $0x00000004, R10
@@ -7705,14 +7705,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt8KAVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt8KAVX512x16(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt8KAVX512x16(SB), NOSPLIT, $0-56
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), AX
-	MOVQ ahead+24(FP), BX
-	MOVQ step+32(FP), SI
+	MOVQ prefetchAddr+24(FP), BX
+	MOVQ prefetchStep+32(FP), SI
 	MOVQ AX, DI
 	LEAQ 128(AX), R8
 	MOVQ $0x00000004, R10
@@ -7807,14 +7807,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt8KMinAVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt8KMinAVX512x16(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt8KMinAVX512x16(SB), NOSPLIT, $0-56
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), AX
-	MOVQ ahead+24(FP), BX
-	MOVQ step+32(FP), SI
+	MOVQ prefetchAddr+24(FP), BX
+	MOVQ prefetchStep+32(FP), SI
 	MOVQ AX, DI
 	LEAQ 256(AX), R8
 	MOVQ $0x00000004, R10
@@ -7913,14 +7913,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt4KAVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt4KAVX512x16(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt4KAVX512x16(SB), NOSPLIT, $0-56
 	MOVQ         sums+0(FP), CX
 	MOVQ         x+8(FP), DX
 	MOVQ         w+16(FP), AX
-	MOVQ         ahead+24(FP), BX
-	MOVQ         step+32(FP), SI
+	MOVQ         prefetchAddr+24(FP), BX
+	MOVQ         prefetchStep+32(FP), SI
 	MOVL         $0x0000000f, DI
 	VMOVD        DI, X0
 	VPBROADCASTD X0, Z18
@@ -8042,14 +8042,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt4FAVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt4FAVX512x16(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt4FAVX512x16(SB), NOSPLIT, $0-56
 	MOVQ         sums+0(FP), CX
 	MOVQ         x+8(FP), DX
 	MOVQ         w+16(FP), AX
-	MOVQ         ahead+24(FP), BX
-	MOVQ         step+32(FP), SI
+	MOVQ         prefetchAddr+24(FP), BX
+	MOVQ         prefetchStep+32(FP), SI
 	MOVL         $0x0000000f, DI
 	VMOVD        DI, X0
 	VPBROADCASTD X0, Z18
@@ -8159,14 +8159,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideE4M3AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideE4M3AVX512x16(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideE4M3AVX512x16(SB), NOSPLIT, $0-56
 	MOVQ         sums+0(FP), CX
 	MOVQ         x+8(FP), DX
 	MOVQ         w+16(FP), AX
-	MOVQ         ahead+24(FP), BX
-	MOVQ         step+32(FP), SI
+	MOVQ         prefetchAddr+24(FP), BX
+	MOVQ         prefetchStep+32(FP), SI
 	MOVL         $0x87f00000, DI
 	VMOVD        DI, X0
 	VPBROADCASTD X0, Z17
@@ -8260,14 +8260,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideTable4AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr, table *float32)
+// func wideTable4AVX512x16(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr, table *float32)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideTable4AVX512x16(SB), NOSPLIT, $0-64
 	MOVQ    sums+0(FP), CX
 	MOVQ    x+8(FP), DX
 	MOVQ    w+16(FP), AX
-	MOVQ    ahead+24(FP), BX
-	MOVQ    step+32(FP), SI
+	MOVQ    prefetchAddr+24(FP), BX
+	MOVQ    prefetchStep+32(FP), SI
 	MOVQ    table+56(FP), DI
 	VMOVUPS (DI), Z17
 	MOVQ    AX, DI
@@ -8374,14 +8374,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideF32AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func wideF32AVX512x20(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideF32AVX512x20(SB), NOSPLIT, $0-48
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), BX
-	MOVQ ahead+24(FP), SI
-	MOVQ step+32(FP), DI
+	MOVQ prefetchAddr+24(FP), SI
+	MOVQ prefetchStep+32(FP), DI
 	MOVQ $0x00000004, R10
 
 pass:
@@ -8464,14 +8464,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideF16AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func wideF16AVX512x20(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideF16AVX512x20(SB), NOSPLIT, $0-48
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), BX
-	MOVQ ahead+24(FP), SI
-	MOVQ step+32(FP), DI
+	MOVQ prefetchAddr+24(FP), SI
+	MOVQ prefetchStep+32(FP), DI
 	MOVQ $0x00000004, R10
 
 pass:
@@ -8554,14 +8554,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideBF16AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func wideBF16AVX512x20(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideBF16AVX512x20(SB), NOSPLIT, $0-48
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), BX
-	MOVQ ahead+24(FP), SI
-	MOVQ step+32(FP), DI
+	MOVQ prefetchAddr+24(FP), SI
+	MOVQ prefetchStep+32(FP), DI
 	MOVQ $0x00000004, R10
 
 pass:
@@ -8645,14 +8645,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt8AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt8AVX512x20(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt8AVX512x20(SB), NOSPLIT, $0-56
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), AX
-	MOVQ ahead+24(FP), BX
-	MOVQ step+32(FP), SI
+	MOVQ prefetchAddr+24(FP), BX
+	MOVQ prefetchStep+32(FP), SI
 	MOVQ AX, DI
 	LEAQ 128(AX), R8
 	MOVQ $0x00000004, R10
@@ -8750,14 +8750,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt4AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt4AVX512x20(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt4AVX512x20(SB), NOSPLIT, $0-56
 	MOVQ         sums+0(FP), CX
 	MOVQ         x+8(FP), DX
 	MOVQ         w+16(FP), AX
-	MOVQ         ahead+24(FP), BX
-	MOVQ         step+32(FP), SI
+	MOVQ         prefetchAddr+24(FP), BX
+	MOVQ         prefetchStep+32(FP), SI
 	MOVL         $0x0000000f, DI
 	VMOVD        DI, X0
 	VPBROADCASTD X0, Z22
@@ -8883,14 +8883,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt8MinAVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt8MinAVX512x20(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt8MinAVX512x20(SB), NOSPLIT, $0-56
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), AX
-	MOVQ ahead+24(FP), BX
-	MOVQ step+32(FP), SI
+	MOVQ prefetchAddr+24(FP), BX
+	MOVQ prefetchStep+32(FP), SI
 	MOVQ AX, DI
 	LEAQ 256(AX), R8
 	MOVQ $0x00000004, R10
@@ -8989,14 +8989,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt8KAVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt8KAVX512x20(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt8KAVX512x20(SB), NOSPLIT, $0-56
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), AX
-	MOVQ ahead+24(FP), BX
-	MOVQ step+32(FP), SI
+	MOVQ prefetchAddr+24(FP), BX
+	MOVQ prefetchStep+32(FP), SI
 	MOVQ AX, DI
 	LEAQ 128(AX), R8
 	MOVQ $0x00000004, R10
@@ -9103,14 +9103,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt8KMinAVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt8KMinAVX512x20(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt8KMinAVX512x20(SB), NOSPLIT, $0-56
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), AX
-	MOVQ ahead+24(FP), BX
-	MOVQ step+32(FP), SI
+	MOVQ prefetchAddr+24(FP), BX
+	MOVQ prefetchStep+32(FP), SI
 	MOVQ AX, DI
 	LEAQ 256(AX), R8
 	MOVQ $0x00000004, R10
@@ -9221,14 +9221,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt4KAVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt4KAVX512x20(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt4KAVX512x20(SB), NOSPLIT, $0-56
 	MOVQ         sums+0(FP), CX
 	MOVQ         x+8(FP), DX
 	MOVQ         w+16(FP), AX
-	MOVQ         ahead+24(FP), BX
-	MOVQ         step+32(FP), SI
+	MOVQ         prefetchAddr+24(FP), BX
+	MOVQ         prefetchStep+32(FP), SI
 	MOVL         $0x0000000f, DI
 	VMOVD        DI, X0
 	VPBROADCASTD X0, Z22
@@ -9366,14 +9366,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideInt4FAVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideInt4FAVX512x20(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideInt4FAVX512x20(SB), NOSPLIT, $0-56
 	MOVQ         sums+0(FP), CX
 	MOVQ         x+8(FP), DX
 	MOVQ         w+16(FP), AX
-	MOVQ         ahead+24(FP), BX
-	MOVQ         step+32(FP), SI
+	MOVQ         prefetchAddr+24(FP), BX
+	MOVQ         prefetchStep+32(FP), SI
 	MOVL         $0x0000000f, DI
 	VMOVD        DI, X0
 	VPBROADCASTD X0, Z22
@@ -9499,14 +9499,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideE4M3AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+// func wideE4M3AVX512x20(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideE4M3AVX512x20(SB), NOSPLIT, $0-56
 	MOVQ         sums+0(FP), CX
 	MOVQ         x+8(FP), DX
 	MOVQ         w+16(FP), AX
-	MOVQ         ahead+24(FP), BX
-	MOVQ         step+32(FP), SI
+	MOVQ         prefetchAddr+24(FP), BX
+	MOVQ         prefetchStep+32(FP), SI
 	MOVL         $0x87f00000, DI
 	VMOVD        DI, X0
 	VPBROADCASTD X0, Z21
@@ -9612,14 +9612,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideTable4AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr, table *float32)
+// func wideTable4AVX512x20(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr, table *float32)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideTable4AVX512x20(SB), NOSPLIT, $0-64
 	MOVQ    sums+0(FP), CX
 	MOVQ    x+8(FP), DX
 	MOVQ    w+16(FP), AX
-	MOVQ    ahead+24(FP), BX
-	MOVQ    step+32(FP), SI
+	MOVQ    prefetchAddr+24(FP), BX
+	MOVQ    prefetchStep+32(FP), SI
 	MOVQ    table+56(FP), DI
 	VMOVUPS (DI), Z21
 	MOVQ    AX, DI
@@ -9742,14 +9742,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideF32AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func wideF32AVX512x24(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideF32AVX512x24(SB), NOSPLIT, $0-48
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), BX
-	MOVQ ahead+24(FP), SI
-	MOVQ step+32(FP), DI
+	MOVQ prefetchAddr+24(FP), SI
+	MOVQ prefetchStep+32(FP), DI
 	MOVQ $0x00000004, R10
 
 pass:
@@ -9844,14 +9844,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideF16AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func wideF16AVX512x24(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideF16AVX512x24(SB), NOSPLIT, $0-48
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), BX
-	MOVQ ahead+24(FP), SI
-	MOVQ step+32(FP), DI
+	MOVQ prefetchAddr+24(FP), SI
+	MOVQ prefetchStep+32(FP), DI
 	MOVQ $0x00000004, R10
 
 pass:
@@ -9946,14 +9946,14 @@ step:
 	VZEROUPPER
 	RET
 
-// func wideBF16AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func wideBF16AVX512x24(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·wideBF16AVX512x24(SB), NOSPLIT, $0-48
 	MOVQ sums+0(FP), CX
 	MOVQ x+8(FP), DX
 	MOVQ w+16(FP), BX
-	MOVQ ahead+24(FP), SI
-	MOVQ step+32(FP), DI
+	MOVQ prefetchAddr+24(FP), SI
+	MOVQ prefetchStep+32(FP), DI
 	MOVQ $0x00000004, R10
 
 pass:
@@ -10049,27 +10049,27 @@ step:
 	VZEROUPPER
 	RET
 
-// func pairsAVX512x1(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func pairsAVX512x1(dst *float32, dstStride uintptr, initial *float32, addend1 *float32, addend2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512BF16, AVX512F, MMX+
 TEXT ·pairsAVX512x1(SB), NOSPLIT, $0-96
 	VPXORD  Z0, Z0, Z0
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
 	VPXORD  Z3, Z3, Z3
-	MOVQ    from+16(FP), AX
+	MOVQ    initial+16(FP), AX
 	TESTQ   AX, AX
-	JEQ     without_from
+	JEQ     without_initial
 	ADDQ    offset+40(FP), AX
 	VMOVUPS (AX), Z0
 	VMOVUPS 64(AX), Z1
 	VMOVUPS 128(AX), Z2
 	VMOVUPS 192(AX), Z3
 
-without_from:
+without_initial:
 	MOVQ x+48(FP), AX
 	MOVQ w+64(FP), CX
-	MOVQ ahead+72(FP), DX
-	MOVQ step+80(FP), BX
+	MOVQ prefetchAddr+72(FP), DX
+	MOVQ prefetchStep+80(FP), BX
 	MOVQ k+88(FP), SI
 
 step:
@@ -10091,27 +10091,27 @@ step:
 	ADDQ         $0x00000100, CX
 	SUBQ         $0x00000001, SI
 	JNZ          step
-	MOVQ         plus+24(FP), AX
+	MOVQ         addend1+24(FP), AX
 	TESTQ        AX, AX
-	JEQ          without_plus
+	JEQ          without_addend1
 	ADDQ         offset+40(FP), AX
 	VADDPS       (AX), Z0, Z0
 	VADDPS       64(AX), Z1, Z1
 	VADDPS       128(AX), Z2, Z2
 	VADDPS       192(AX), Z3, Z3
 
-without_plus:
-	MOVQ   plus2+32(FP), AX
+without_addend1:
+	MOVQ   addend2+32(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus2
+	JEQ    without_addend2
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
 	VADDPS 128(AX), Z2, Z2
 	VADDPS 192(AX), Z3, Z3
 
-without_plus2:
-	MOVQ    to+0(FP), AX
+without_addend2:
+	MOVQ    dst+0(FP), AX
 	ADDQ    offset+40(FP), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
@@ -10120,7 +10120,7 @@ without_plus2:
 	VZEROUPPER
 	RET
 
-// func pairsAVX512x2(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func pairsAVX512x2(dst *float32, dstStride uintptr, initial *float32, addend1 *float32, addend2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512BF16, AVX512F, MMX+
 TEXT ·pairsAVX512x2(SB), NOSPLIT, $0-96
 	VPXORD  Z0, Z0, Z0
@@ -10131,9 +10131,9 @@ TEXT ·pairsAVX512x2(SB), NOSPLIT, $0-96
 	VPXORD  Z5, Z5, Z5
 	VPXORD  Z6, Z6, Z6
 	VPXORD  Z7, Z7, Z7
-	MOVQ    from+16(FP), AX
+	MOVQ    initial+16(FP), AX
 	TESTQ   AX, AX
-	JEQ     without_from
+	JEQ     without_initial
 	ADDQ    offset+40(FP), AX
 	VMOVUPS (AX), Z0
 	VMOVUPS 64(AX), Z1
@@ -10144,12 +10144,12 @@ TEXT ·pairsAVX512x2(SB), NOSPLIT, $0-96
 	VMOVUPS 384(AX), Z6
 	VMOVUPS 448(AX), Z7
 
-without_from:
+without_initial:
 	MOVQ x+48(FP), AX
 	MOVQ xStride+56(FP), CX
 	MOVQ w+64(FP), DX
-	MOVQ ahead+72(FP), BX
-	MOVQ step+80(FP), SI
+	MOVQ prefetchAddr+72(FP), BX
+	MOVQ prefetchStep+80(FP), SI
 	MOVQ k+88(FP), DI
 
 step:
@@ -10176,9 +10176,9 @@ step:
 	ADDQ         $0x00000100, DX
 	SUBQ         $0x00000001, DI
 	JNZ          step
-	MOVQ         plus+24(FP), AX
+	MOVQ         addend1+24(FP), AX
 	TESTQ        AX, AX
-	JEQ          without_plus
+	JEQ          without_addend1
 	ADDQ         offset+40(FP), AX
 	VADDPS       (AX), Z0, Z0
 	VADDPS       64(AX), Z1, Z1
@@ -10189,10 +10189,10 @@ step:
 	VADDPS       384(AX), Z6, Z6
 	VADDPS       448(AX), Z7, Z7
 
-without_plus:
-	MOVQ   plus2+32(FP), AX
+without_addend1:
+	MOVQ   addend2+32(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus2
+	JEQ    without_addend2
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
@@ -10203,14 +10203,14 @@ without_plus:
 	VADDPS 384(AX), Z6, Z6
 	VADDPS 448(AX), Z7, Z7
 
-without_plus2:
-	MOVQ    to+0(FP), AX
+without_addend2:
+	MOVQ    dst+0(FP), AX
 	ADDQ    offset+40(FP), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
 	VMOVUPS Z2, 128(AX)
 	VMOVUPS Z3, 192(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z4, (AX)
 	VMOVUPS Z5, 64(AX)
 	VMOVUPS Z6, 128(AX)
@@ -10218,14 +10218,14 @@ without_plus2:
 	VZEROUPPER
 	RET
 
-// func dotAVX512x2(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
+// func dotAVX512x2(dst *float32, dstStride uintptr, initial *float32, addend1 *float32, addend2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·dotAVX512x2(SB), NOSPLIT, $0-160
 	MOVQ  x+48(FP), AX
 	MOVQ  xStride+56(FP), CX
 	MOVQ  steps+64(FP), DX
 	MOVQ  stepsStride+72(FP), BX
-	MOVQ  ahead+112(FP), R8
+	MOVQ  prefetchAddr+112(FP), R8
 	VMOVQ shift+144(FP), X4
 
 half:
@@ -10238,16 +10238,16 @@ half:
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
 	VPXORD  Z3, Z3, Z3
-	MOVQ    from+16(FP), R10
+	MOVQ    initial+16(FP), R10
 	TESTQ   R10, R10
-	JEQ     without_from
+	JEQ     without_initial
 	ADDQ    offset+40(FP), R10
 	VMOVUPS (R10), Z0
 	VMOVUPS 64(R10), Z1
 	VMOVUPS 256(R10), Z2
 	VMOVUPS 320(R10), Z3
 
-without_from:
+without_initial:
 block:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
@@ -10257,7 +10257,7 @@ block:
 
 quad:
 	PREFETCHT0   (R8)
-	ADDQ         aheadStep+120(FP), R8
+	ADDQ         prefetchStep+120(FP), R8
 	VMOVDQU32    (SI), Z9
 	VMOVDQU32    64(SI), Z10
 	VPBROADCASTD (AX), Z11
@@ -10267,7 +10267,7 @@ quad:
 	VPDPBUSD     Z11, Z9, Z7
 	VPDPBUSD     Z11, Z10, Z8
 	PREFETCHT0   (R8)
-	ADDQ         aheadStep+120(FP), R8
+	ADDQ         prefetchStep+120(FP), R8
 	VMOVDQU32    256(SI), Z9
 	VMOVDQU32    320(SI), Z10
 	VPBROADCASTD 4(AX), Z11
@@ -10277,7 +10277,7 @@ quad:
 	VPDPBUSD     Z11, Z9, Z7
 	VPDPBUSD     Z11, Z10, Z8
 	PREFETCHT0   (R8)
-	ADDQ         aheadStep+120(FP), R8
+	ADDQ         prefetchStep+120(FP), R8
 	VMOVDQU32    512(SI), Z9
 	VMOVDQU32    576(SI), Z10
 	VPBROADCASTD 8(AX), Z11
@@ -10287,7 +10287,7 @@ quad:
 	VPDPBUSD     Z11, Z9, Z7
 	VPDPBUSD     Z11, Z10, Z8
 	PREFETCHT0   (R8)
-	ADDQ         aheadStep+120(FP), R8
+	ADDQ         prefetchStep+120(FP), R8
 	VMOVDQU32    768(SI), Z9
 	VMOVDQU32    832(SI), Z10
 	VPBROADCASTD 12(AX), Z11
@@ -10345,31 +10345,31 @@ next:
 	ADDQ   scalesStride+104(FP), DI
 	SUBQ   $0x00000001, R9
 	JNZ    block
-	MOVQ   plus+24(FP), AX
+	MOVQ   addend1+24(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus
+	JEQ    without_addend1
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
 	VADDPS 256(AX), Z2, Z2
 	VADDPS 320(AX), Z3, Z3
 
-without_plus:
-	MOVQ   plus2+32(FP), AX
+without_addend1:
+	MOVQ   addend2+32(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus2
+	JEQ    without_addend2
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
 	VADDPS 256(AX), Z2, Z2
 	VADDPS 320(AX), Z3, Z3
 
-without_plus2:
-	MOVQ    to+0(FP), AX
+without_addend2:
+	MOVQ    dst+0(FP), AX
 	ADDQ    offset+40(FP), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z2, (AX)
 	VMOVUPS Z3, 64(AX)
 	ADDQ    $0x00000080, offset+40(FP)
@@ -10380,7 +10380,7 @@ without_plus2:
 	VZEROUPPER
 	RET
 
-// func pairsAVX512x3(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func pairsAVX512x3(dst *float32, dstStride uintptr, initial *float32, addend1 *float32, addend2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512BF16, AVX512F, MMX+
 TEXT ·pairsAVX512x3(SB), NOSPLIT, $0-96
 	VPXORD  Z0, Z0, Z0
@@ -10395,9 +10395,9 @@ TEXT ·pairsAVX512x3(SB), NOSPLIT, $0-96
 	VPXORD  Z9, Z9, Z9
 	VPXORD  Z10, Z10, Z10
 	VPXORD  Z11, Z11, Z11
-	MOVQ    from+16(FP), AX
+	MOVQ    initial+16(FP), AX
 	TESTQ   AX, AX
-	JEQ     without_from
+	JEQ     without_initial
 	ADDQ    offset+40(FP), AX
 	VMOVUPS (AX), Z0
 	VMOVUPS 64(AX), Z1
@@ -10412,12 +10412,12 @@ TEXT ·pairsAVX512x3(SB), NOSPLIT, $0-96
 	VMOVUPS 640(AX), Z10
 	VMOVUPS 704(AX), Z11
 
-without_from:
+without_initial:
 	MOVQ x+48(FP), AX
 	MOVQ xStride+56(FP), CX
 	MOVQ w+64(FP), DX
-	MOVQ ahead+72(FP), BX
-	MOVQ step+80(FP), SI
+	MOVQ prefetchAddr+72(FP), BX
+	MOVQ prefetchStep+80(FP), SI
 	MOVQ k+88(FP), DI
 
 step:
@@ -10449,9 +10449,9 @@ step:
 	ADDQ         $0x00000100, DX
 	SUBQ         $0x00000001, DI
 	JNZ          step
-	MOVQ         plus+24(FP), AX
+	MOVQ         addend1+24(FP), AX
 	TESTQ        AX, AX
-	JEQ          without_plus
+	JEQ          without_addend1
 	ADDQ         offset+40(FP), AX
 	VADDPS       (AX), Z0, Z0
 	VADDPS       64(AX), Z1, Z1
@@ -10466,10 +10466,10 @@ step:
 	VADDPS       640(AX), Z10, Z10
 	VADDPS       704(AX), Z11, Z11
 
-without_plus:
-	MOVQ   plus2+32(FP), AX
+without_addend1:
+	MOVQ   addend2+32(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus2
+	JEQ    without_addend2
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
@@ -10484,19 +10484,19 @@ without_plus:
 	VADDPS 640(AX), Z10, Z10
 	VADDPS 704(AX), Z11, Z11
 
-without_plus2:
-	MOVQ    to+0(FP), AX
+without_addend2:
+	MOVQ    dst+0(FP), AX
 	ADDQ    offset+40(FP), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
 	VMOVUPS Z2, 128(AX)
 	VMOVUPS Z3, 192(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z4, (AX)
 	VMOVUPS Z5, 64(AX)
 	VMOVUPS Z6, 128(AX)
 	VMOVUPS Z7, 192(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z8, (AX)
 	VMOVUPS Z9, 64(AX)
 	VMOVUPS Z10, 128(AX)
@@ -10504,14 +10504,14 @@ without_plus2:
 	VZEROUPPER
 	RET
 
-// func dotAVX512x3(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
+// func dotAVX512x3(dst *float32, dstStride uintptr, initial *float32, addend1 *float32, addend2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·dotAVX512x3(SB), NOSPLIT, $0-160
 	MOVQ  x+48(FP), AX
 	MOVQ  xStride+56(FP), CX
 	MOVQ  steps+64(FP), DX
 	MOVQ  stepsStride+72(FP), BX
-	MOVQ  ahead+112(FP), R8
+	MOVQ  prefetchAddr+112(FP), R8
 	VMOVQ shift+144(FP), X6
 
 half:
@@ -10526,9 +10526,9 @@ half:
 	VPXORD  Z3, Z3, Z3
 	VPXORD  Z4, Z4, Z4
 	VPXORD  Z5, Z5, Z5
-	MOVQ    from+16(FP), R10
+	MOVQ    initial+16(FP), R10
 	TESTQ   R10, R10
-	JEQ     without_from
+	JEQ     without_initial
 	ADDQ    offset+40(FP), R10
 	VMOVUPS (R10), Z0
 	VMOVUPS 64(R10), Z1
@@ -10537,7 +10537,7 @@ half:
 	VMOVUPS 512(R10), Z4
 	VMOVUPS 576(R10), Z5
 
-without_from:
+without_initial:
 block:
 	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
@@ -10549,7 +10549,7 @@ block:
 
 quad:
 	PREFETCHT0   (R8)
-	ADDQ         aheadStep+120(FP), R8
+	ADDQ         prefetchStep+120(FP), R8
 	VMOVDQU32    (SI), Z13
 	VMOVDQU32    64(SI), Z14
 	VPBROADCASTD (AX), Z15
@@ -10562,7 +10562,7 @@ quad:
 	VPDPBUSD     Z15, Z13, Z11
 	VPDPBUSD     Z15, Z14, Z12
 	PREFETCHT0   (R8)
-	ADDQ         aheadStep+120(FP), R8
+	ADDQ         prefetchStep+120(FP), R8
 	VMOVDQU32    256(SI), Z13
 	VMOVDQU32    320(SI), Z14
 	VPBROADCASTD 4(AX), Z15
@@ -10575,7 +10575,7 @@ quad:
 	VPDPBUSD     Z15, Z13, Z11
 	VPDPBUSD     Z15, Z14, Z12
 	PREFETCHT0   (R8)
-	ADDQ         aheadStep+120(FP), R8
+	ADDQ         prefetchStep+120(FP), R8
 	VMOVDQU32    512(SI), Z13
 	VMOVDQU32    576(SI), Z14
 	VPBROADCASTD 8(AX), Z15
@@ -10588,7 +10588,7 @@ quad:
 	VPDPBUSD     Z15, Z13, Z11
 	VPDPBUSD     Z15, Z14, Z12
 	PREFETCHT0   (R8)
-	ADDQ         aheadStep+120(FP), R8
+	ADDQ         prefetchStep+120(FP), R8
 	VMOVDQU32    768(SI), Z13
 	VMOVDQU32    832(SI), Z14
 	VPBROADCASTD 12(AX), Z15
@@ -10663,9 +10663,9 @@ next:
 	ADDQ   scalesStride+104(FP), DI
 	SUBQ   $0x00000001, R9
 	JNZ    block
-	MOVQ   plus+24(FP), AX
+	MOVQ   addend1+24(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus
+	JEQ    without_addend1
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
@@ -10674,10 +10674,10 @@ next:
 	VADDPS 512(AX), Z4, Z4
 	VADDPS 576(AX), Z5, Z5
 
-without_plus:
-	MOVQ   plus2+32(FP), AX
+without_addend1:
+	MOVQ   addend2+32(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus2
+	JEQ    without_addend2
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
@@ -10686,15 +10686,15 @@ without_plus:
 	VADDPS 512(AX), Z4, Z4
 	VADDPS 576(AX), Z5, Z5
 
-without_plus2:
-	MOVQ    to+0(FP), AX
+without_addend2:
+	MOVQ    dst+0(FP), AX
 	ADDQ    offset+40(FP), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z2, (AX)
 	VMOVUPS Z3, 64(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z4, (AX)
 	VMOVUPS Z5, 64(AX)
 	ADDQ    $0x00000080, offset+40(FP)
@@ -10705,7 +10705,7 @@ without_plus2:
 	VZEROUPPER
 	RET
 
-// func pairsAVX512x4(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func pairsAVX512x4(dst *float32, dstStride uintptr, initial *float32, addend1 *float32, addend2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512BF16, AVX512F, MMX+
 TEXT ·pairsAVX512x4(SB), NOSPLIT, $0-96
 	VPXORD  Z0, Z0, Z0
@@ -10724,9 +10724,9 @@ TEXT ·pairsAVX512x4(SB), NOSPLIT, $0-96
 	VPXORD  Z13, Z13, Z13
 	VPXORD  Z14, Z14, Z14
 	VPXORD  Z15, Z15, Z15
-	MOVQ    from+16(FP), AX
+	MOVQ    initial+16(FP), AX
 	TESTQ   AX, AX
-	JEQ     without_from
+	JEQ     without_initial
 	ADDQ    offset+40(FP), AX
 	VMOVUPS (AX), Z0
 	VMOVUPS 64(AX), Z1
@@ -10745,13 +10745,13 @@ TEXT ·pairsAVX512x4(SB), NOSPLIT, $0-96
 	VMOVUPS 896(AX), Z14
 	VMOVUPS 960(AX), Z15
 
-without_from:
+without_initial:
 	MOVQ x+48(FP), AX
 	MOVQ xStride+56(FP), CX
 	LEAQ (CX)(CX*2), DX
 	MOVQ w+64(FP), BX
-	MOVQ ahead+72(FP), SI
-	MOVQ step+80(FP), DI
+	MOVQ prefetchAddr+72(FP), SI
+	MOVQ prefetchStep+80(FP), DI
 	MOVQ k+88(FP), R8
 
 step:
@@ -10788,9 +10788,9 @@ step:
 	ADDQ         $0x00000100, BX
 	SUBQ         $0x00000001, R8
 	JNZ          step
-	MOVQ         plus+24(FP), AX
+	MOVQ         addend1+24(FP), AX
 	TESTQ        AX, AX
-	JEQ          without_plus
+	JEQ          without_addend1
 	ADDQ         offset+40(FP), AX
 	VADDPS       (AX), Z0, Z0
 	VADDPS       64(AX), Z1, Z1
@@ -10809,10 +10809,10 @@ step:
 	VADDPS       896(AX), Z14, Z14
 	VADDPS       960(AX), Z15, Z15
 
-without_plus:
-	MOVQ   plus2+32(FP), AX
+without_addend1:
+	MOVQ   addend2+32(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus2
+	JEQ    without_addend2
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
@@ -10831,24 +10831,24 @@ without_plus:
 	VADDPS 896(AX), Z14, Z14
 	VADDPS 960(AX), Z15, Z15
 
-without_plus2:
-	MOVQ    to+0(FP), AX
+without_addend2:
+	MOVQ    dst+0(FP), AX
 	ADDQ    offset+40(FP), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
 	VMOVUPS Z2, 128(AX)
 	VMOVUPS Z3, 192(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z4, (AX)
 	VMOVUPS Z5, 64(AX)
 	VMOVUPS Z6, 128(AX)
 	VMOVUPS Z7, 192(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z8, (AX)
 	VMOVUPS Z9, 64(AX)
 	VMOVUPS Z10, 128(AX)
 	VMOVUPS Z11, 192(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z12, (AX)
 	VMOVUPS Z13, 64(AX)
 	VMOVUPS Z14, 128(AX)
@@ -10856,7 +10856,7 @@ without_plus2:
 	VZEROUPPER
 	RET
 
-// func dotAVX512x4(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
+// func dotAVX512x4(dst *float32, dstStride uintptr, initial *float32, addend1 *float32, addend2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·dotAVX512x4(SB), NOSPLIT, $0-160
 	MOVQ  x+48(FP), AX
@@ -10865,7 +10865,7 @@ TEXT ·dotAVX512x4(SB), NOSPLIT, $0-160
 	MOVQ  steps+64(FP), BX
 	MOVQ  stepsStride+72(FP), SI
 	LEAQ  (SI)(SI*2), DI
-	MOVQ  ahead+112(FP), R10
+	MOVQ  prefetchAddr+112(FP), R10
 	VMOVQ shift+144(FP), X8
 
 half:
@@ -10882,9 +10882,9 @@ half:
 	VPXORD  Z5, Z5, Z5
 	VPXORD  Z6, Z6, Z6
 	VPXORD  Z7, Z7, Z7
-	MOVQ    from+16(FP), R12
+	MOVQ    initial+16(FP), R12
 	TESTQ   R12, R12
-	JEQ     without_from
+	JEQ     without_initial
 	ADDQ    offset+40(FP), R12
 	VMOVUPS (R12), Z0
 	VMOVUPS 64(R12), Z1
@@ -10895,7 +10895,7 @@ half:
 	VMOVUPS 768(R12), Z6
 	VMOVUPS 832(R12), Z7
 
-without_from:
+without_initial:
 block:
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
@@ -10909,7 +10909,7 @@ block:
 
 quad:
 	PREFETCHT0   (R10)
-	ADDQ         aheadStep+120(FP), R10
+	ADDQ         prefetchStep+120(FP), R10
 	VMOVDQU32    (R8), Z17
 	VMOVDQU32    64(R8), Z18
 	VPBROADCASTD (AX), Z19
@@ -10925,7 +10925,7 @@ quad:
 	VPDPBUSD     Z19, Z17, Z15
 	VPDPBUSD     Z19, Z18, Z16
 	PREFETCHT0   (R10)
-	ADDQ         aheadStep+120(FP), R10
+	ADDQ         prefetchStep+120(FP), R10
 	VMOVDQU32    256(R8), Z17
 	VMOVDQU32    320(R8), Z18
 	VPBROADCASTD 4(AX), Z19
@@ -10941,7 +10941,7 @@ quad:
 	VPDPBUSD     Z19, Z17, Z15
 	VPDPBUSD     Z19, Z18, Z16
 	PREFETCHT0   (R10)
-	ADDQ         aheadStep+120(FP), R10
+	ADDQ         prefetchStep+120(FP), R10
 	VMOVDQU32    512(R8), Z17
 	VMOVDQU32    576(R8), Z18
 	VPBROADCASTD 8(AX), Z19
@@ -10957,7 +10957,7 @@ quad:
 	VPDPBUSD     Z19, Z17, Z15
 	VPDPBUSD     Z19, Z18, Z16
 	PREFETCHT0   (R10)
-	ADDQ         aheadStep+120(FP), R10
+	ADDQ         prefetchStep+120(FP), R10
 	VMOVDQU32    768(R8), Z17
 	VMOVDQU32    832(R8), Z18
 	VPBROADCASTD 12(AX), Z19
@@ -11049,9 +11049,9 @@ next:
 	ADDQ   scalesStride+104(FP), R9
 	SUBQ   $0x00000001, R11
 	JNZ    block
-	MOVQ   plus+24(FP), AX
+	MOVQ   addend1+24(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus
+	JEQ    without_addend1
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
@@ -11062,10 +11062,10 @@ next:
 	VADDPS 768(AX), Z6, Z6
 	VADDPS 832(AX), Z7, Z7
 
-without_plus:
-	MOVQ   plus2+32(FP), AX
+without_addend1:
+	MOVQ   addend2+32(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus2
+	JEQ    without_addend2
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
@@ -11076,18 +11076,18 @@ without_plus:
 	VADDPS 768(AX), Z6, Z6
 	VADDPS 832(AX), Z7, Z7
 
-without_plus2:
-	MOVQ    to+0(FP), AX
+without_addend2:
+	MOVQ    dst+0(FP), AX
 	ADDQ    offset+40(FP), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z2, (AX)
 	VMOVUPS Z3, 64(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z4, (AX)
 	VMOVUPS Z5, 64(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z6, (AX)
 	VMOVUPS Z7, 64(AX)
 	ADDQ    $0x00000080, offset+40(FP)
@@ -11098,7 +11098,7 @@ without_plus2:
 	VZEROUPPER
 	RET
 
-// func pairsAVX512x5(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func pairsAVX512x5(dst *float32, dstStride uintptr, initial *float32, addend1 *float32, addend2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512BF16, AVX512F, MMX+
 TEXT ·pairsAVX512x5(SB), NOSPLIT, $0-96
 	VPXORD  Z0, Z0, Z0
@@ -11121,9 +11121,9 @@ TEXT ·pairsAVX512x5(SB), NOSPLIT, $0-96
 	VPXORD  Z17, Z17, Z17
 	VPXORD  Z18, Z18, Z18
 	VPXORD  Z19, Z19, Z19
-	MOVQ    from+16(FP), AX
+	MOVQ    initial+16(FP), AX
 	TESTQ   AX, AX
-	JEQ     without_from
+	JEQ     without_initial
 	ADDQ    offset+40(FP), AX
 	VMOVUPS (AX), Z0
 	VMOVUPS 64(AX), Z1
@@ -11146,13 +11146,13 @@ TEXT ·pairsAVX512x5(SB), NOSPLIT, $0-96
 	VMOVUPS 1152(AX), Z18
 	VMOVUPS 1216(AX), Z19
 
-without_from:
+without_initial:
 	MOVQ x+48(FP), AX
 	MOVQ xStride+56(FP), CX
 	LEAQ (CX)(CX*2), DX
 	MOVQ w+64(FP), BX
-	MOVQ ahead+72(FP), SI
-	MOVQ step+80(FP), DI
+	MOVQ prefetchAddr+72(FP), SI
+	MOVQ prefetchStep+80(FP), DI
 	MOVQ k+88(FP), R8
 
 step:
@@ -11194,9 +11194,9 @@ step:
 	ADDQ         $0x00000100, BX
 	SUBQ         $0x00000001, R8
 	JNZ          step
-	MOVQ         plus+24(FP), AX
+	MOVQ         addend1+24(FP), AX
 	TESTQ        AX, AX
-	JEQ          without_plus
+	JEQ          without_addend1
 	ADDQ         offset+40(FP), AX
 	VADDPS       (AX), Z0, Z0
 	VADDPS       64(AX), Z1, Z1
@@ -11219,10 +11219,10 @@ step:
 	VADDPS       1152(AX), Z18, Z18
 	VADDPS       1216(AX), Z19, Z19
 
-without_plus:
-	MOVQ   plus2+32(FP), AX
+without_addend1:
+	MOVQ   addend2+32(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus2
+	JEQ    without_addend2
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
@@ -11245,29 +11245,29 @@ without_plus:
 	VADDPS 1152(AX), Z18, Z18
 	VADDPS 1216(AX), Z19, Z19
 
-without_plus2:
-	MOVQ    to+0(FP), AX
+without_addend2:
+	MOVQ    dst+0(FP), AX
 	ADDQ    offset+40(FP), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
 	VMOVUPS Z2, 128(AX)
 	VMOVUPS Z3, 192(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z4, (AX)
 	VMOVUPS Z5, 64(AX)
 	VMOVUPS Z6, 128(AX)
 	VMOVUPS Z7, 192(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z8, (AX)
 	VMOVUPS Z9, 64(AX)
 	VMOVUPS Z10, 128(AX)
 	VMOVUPS Z11, 192(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z12, (AX)
 	VMOVUPS Z13, 64(AX)
 	VMOVUPS Z14, 128(AX)
 	VMOVUPS Z15, 192(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z16, (AX)
 	VMOVUPS Z17, 64(AX)
 	VMOVUPS Z18, 128(AX)
@@ -11275,7 +11275,7 @@ without_plus2:
 	VZEROUPPER
 	RET
 
-// func dotAVX512x5(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
+// func dotAVX512x5(dst *float32, dstStride uintptr, initial *float32, addend1 *float32, addend2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·dotAVX512x5(SB), NOSPLIT, $0-160
 	MOVQ  x+48(FP), AX
@@ -11284,7 +11284,7 @@ TEXT ·dotAVX512x5(SB), NOSPLIT, $0-160
 	MOVQ  steps+64(FP), BX
 	MOVQ  stepsStride+72(FP), SI
 	LEAQ  (SI)(SI*2), DI
-	MOVQ  ahead+112(FP), R10
+	MOVQ  prefetchAddr+112(FP), R10
 	VMOVQ shift+144(FP), X10
 
 half:
@@ -11303,9 +11303,9 @@ half:
 	VPXORD  Z7, Z7, Z7
 	VPXORD  Z8, Z8, Z8
 	VPXORD  Z9, Z9, Z9
-	MOVQ    from+16(FP), R12
+	MOVQ    initial+16(FP), R12
 	TESTQ   R12, R12
-	JEQ     without_from
+	JEQ     without_initial
 	ADDQ    offset+40(FP), R12
 	VMOVUPS (R12), Z0
 	VMOVUPS 64(R12), Z1
@@ -11318,7 +11318,7 @@ half:
 	VMOVUPS 1024(R12), Z8
 	VMOVUPS 1088(R12), Z9
 
-without_from:
+without_initial:
 block:
 	VPXORD Z11, Z11, Z11
 	VPXORD Z12, Z12, Z12
@@ -11334,7 +11334,7 @@ block:
 
 quad:
 	PREFETCHT0   (R10)
-	ADDQ         aheadStep+120(FP), R10
+	ADDQ         prefetchStep+120(FP), R10
 	VMOVDQU32    (R8), Z21
 	VMOVDQU32    64(R8), Z22
 	VPBROADCASTD (AX), Z23
@@ -11353,7 +11353,7 @@ quad:
 	VPDPBUSD     Z23, Z21, Z19
 	VPDPBUSD     Z23, Z22, Z20
 	PREFETCHT0   (R10)
-	ADDQ         aheadStep+120(FP), R10
+	ADDQ         prefetchStep+120(FP), R10
 	VMOVDQU32    256(R8), Z21
 	VMOVDQU32    320(R8), Z22
 	VPBROADCASTD 4(AX), Z23
@@ -11372,7 +11372,7 @@ quad:
 	VPDPBUSD     Z23, Z21, Z19
 	VPDPBUSD     Z23, Z22, Z20
 	PREFETCHT0   (R10)
-	ADDQ         aheadStep+120(FP), R10
+	ADDQ         prefetchStep+120(FP), R10
 	VMOVDQU32    512(R8), Z21
 	VMOVDQU32    576(R8), Z22
 	VPBROADCASTD 8(AX), Z23
@@ -11391,7 +11391,7 @@ quad:
 	VPDPBUSD     Z23, Z21, Z19
 	VPDPBUSD     Z23, Z22, Z20
 	PREFETCHT0   (R10)
-	ADDQ         aheadStep+120(FP), R10
+	ADDQ         prefetchStep+120(FP), R10
 	VMOVDQU32    768(R8), Z21
 	VMOVDQU32    832(R8), Z22
 	VPBROADCASTD 12(AX), Z23
@@ -11500,9 +11500,9 @@ next:
 	ADDQ   scalesStride+104(FP), R9
 	SUBQ   $0x00000001, R11
 	JNZ    block
-	MOVQ   plus+24(FP), AX
+	MOVQ   addend1+24(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus
+	JEQ    without_addend1
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
@@ -11515,10 +11515,10 @@ next:
 	VADDPS 1024(AX), Z8, Z8
 	VADDPS 1088(AX), Z9, Z9
 
-without_plus:
-	MOVQ   plus2+32(FP), AX
+without_addend1:
+	MOVQ   addend2+32(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus2
+	JEQ    without_addend2
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
@@ -11531,21 +11531,21 @@ without_plus:
 	VADDPS 1024(AX), Z8, Z8
 	VADDPS 1088(AX), Z9, Z9
 
-without_plus2:
-	MOVQ    to+0(FP), AX
+without_addend2:
+	MOVQ    dst+0(FP), AX
 	ADDQ    offset+40(FP), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z2, (AX)
 	VMOVUPS Z3, 64(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z4, (AX)
 	VMOVUPS Z5, 64(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z6, (AX)
 	VMOVUPS Z7, 64(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z8, (AX)
 	VMOVUPS Z9, 64(AX)
 	ADDQ    $0x00000080, offset+40(FP)
@@ -11556,7 +11556,7 @@ without_plus2:
 	VZEROUPPER
 	RET
 
-// func pairsAVX512x6(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, step uintptr, k uintptr)
+// func pairsAVX512x6(dst *float32, dstStride uintptr, initial *float32, addend1 *float32, addend2 *float32, offset uintptr, x *float32, xStride uintptr, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)
 // Requires: AVX, AVX512BF16, AVX512F, MMX+
 TEXT ·pairsAVX512x6(SB), NOSPLIT, $0-96
 	VPXORD  Z0, Z0, Z0
@@ -11583,9 +11583,9 @@ TEXT ·pairsAVX512x6(SB), NOSPLIT, $0-96
 	VPXORD  Z21, Z21, Z21
 	VPXORD  Z22, Z22, Z22
 	VPXORD  Z23, Z23, Z23
-	MOVQ    from+16(FP), AX
+	MOVQ    initial+16(FP), AX
 	TESTQ   AX, AX
-	JEQ     without_from
+	JEQ     without_initial
 	ADDQ    offset+40(FP), AX
 	VMOVUPS (AX), Z0
 	VMOVUPS 64(AX), Z1
@@ -11612,14 +11612,14 @@ TEXT ·pairsAVX512x6(SB), NOSPLIT, $0-96
 	VMOVUPS 1408(AX), Z22
 	VMOVUPS 1472(AX), Z23
 
-without_from:
+without_initial:
 	MOVQ x+48(FP), AX
 	MOVQ xStride+56(FP), CX
 	LEAQ (CX)(CX*2), DX
 	LEAQ (CX)(CX*4), BX
 	MOVQ w+64(FP), SI
-	MOVQ ahead+72(FP), DI
-	MOVQ step+80(FP), R8
+	MOVQ prefetchAddr+72(FP), DI
+	MOVQ prefetchStep+80(FP), R8
 	MOVQ k+88(FP), R9
 
 step:
@@ -11666,9 +11666,9 @@ step:
 	ADDQ         $0x00000100, SI
 	SUBQ         $0x00000001, R9
 	JNZ          step
-	MOVQ         plus+24(FP), AX
+	MOVQ         addend1+24(FP), AX
 	TESTQ        AX, AX
-	JEQ          without_plus
+	JEQ          without_addend1
 	ADDQ         offset+40(FP), AX
 	VADDPS       (AX), Z0, Z0
 	VADDPS       64(AX), Z1, Z1
@@ -11695,10 +11695,10 @@ step:
 	VADDPS       1408(AX), Z22, Z22
 	VADDPS       1472(AX), Z23, Z23
 
-without_plus:
-	MOVQ   plus2+32(FP), AX
+without_addend1:
+	MOVQ   addend2+32(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus2
+	JEQ    without_addend2
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
@@ -11725,34 +11725,34 @@ without_plus:
 	VADDPS 1408(AX), Z22, Z22
 	VADDPS 1472(AX), Z23, Z23
 
-without_plus2:
-	MOVQ    to+0(FP), AX
+without_addend2:
+	MOVQ    dst+0(FP), AX
 	ADDQ    offset+40(FP), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
 	VMOVUPS Z2, 128(AX)
 	VMOVUPS Z3, 192(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z4, (AX)
 	VMOVUPS Z5, 64(AX)
 	VMOVUPS Z6, 128(AX)
 	VMOVUPS Z7, 192(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z8, (AX)
 	VMOVUPS Z9, 64(AX)
 	VMOVUPS Z10, 128(AX)
 	VMOVUPS Z11, 192(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z12, (AX)
 	VMOVUPS Z13, 64(AX)
 	VMOVUPS Z14, 128(AX)
 	VMOVUPS Z15, 192(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z16, (AX)
 	VMOVUPS Z17, 64(AX)
 	VMOVUPS Z18, 128(AX)
 	VMOVUPS Z19, 192(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z20, (AX)
 	VMOVUPS Z21, 64(AX)
 	VMOVUPS Z22, 128(AX)
@@ -11760,7 +11760,7 @@ without_plus2:
 	VZEROUPPER
 	RET
 
-// func dotAVX512x6(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
+// func dotAVX512x6(dst *float32, dstStride uintptr, initial *float32, addend1 *float32, addend2 *float32, offset uintptr, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, quads uintptr, shift uintptr, minima uintptr)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·dotAVX512x6(SB), NOSPLIT, $0-160
 	MOVQ  x+48(FP), AX
@@ -11771,7 +11771,7 @@ TEXT ·dotAVX512x6(SB), NOSPLIT, $0-160
 	MOVQ  stepsStride+72(FP), DI
 	LEAQ  (DI)(DI*2), R8
 	LEAQ  (DI)(DI*4), R9
-	MOVQ  ahead+112(FP), R12
+	MOVQ  prefetchAddr+112(FP), R12
 	VMOVQ shift+144(FP), X12
 
 half:
@@ -11792,9 +11792,9 @@ half:
 	VPXORD  Z9, Z9, Z9
 	VPXORD  Z10, Z10, Z10
 	VPXORD  Z11, Z11, Z11
-	MOVQ    from+16(FP), R14
+	MOVQ    initial+16(FP), R14
 	TESTQ   R14, R14
-	JEQ     without_from
+	JEQ     without_initial
 	ADDQ    offset+40(FP), R14
 	VMOVUPS (R14), Z0
 	VMOVUPS 64(R14), Z1
@@ -11809,7 +11809,7 @@ half:
 	VMOVUPS 1280(R14), Z10
 	VMOVUPS 1344(R14), Z11
 
-without_from:
+without_initial:
 block:
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
@@ -11827,7 +11827,7 @@ block:
 
 quad:
 	PREFETCHT0   (R12)
-	ADDQ         aheadStep+120(FP), R12
+	ADDQ         prefetchStep+120(FP), R12
 	VMOVDQU32    (R10), Z25
 	VMOVDQU32    64(R10), Z26
 	VPBROADCASTD (AX), Z27
@@ -11849,7 +11849,7 @@ quad:
 	VPDPBUSD     Z27, Z25, Z23
 	VPDPBUSD     Z27, Z26, Z24
 	PREFETCHT0   (R12)
-	ADDQ         aheadStep+120(FP), R12
+	ADDQ         prefetchStep+120(FP), R12
 	VMOVDQU32    256(R10), Z25
 	VMOVDQU32    320(R10), Z26
 	VPBROADCASTD 4(AX), Z27
@@ -11871,7 +11871,7 @@ quad:
 	VPDPBUSD     Z27, Z25, Z23
 	VPDPBUSD     Z27, Z26, Z24
 	PREFETCHT0   (R12)
-	ADDQ         aheadStep+120(FP), R12
+	ADDQ         prefetchStep+120(FP), R12
 	VMOVDQU32    512(R10), Z25
 	VMOVDQU32    576(R10), Z26
 	VPBROADCASTD 8(AX), Z27
@@ -11893,7 +11893,7 @@ quad:
 	VPDPBUSD     Z27, Z25, Z23
 	VPDPBUSD     Z27, Z26, Z24
 	PREFETCHT0   (R12)
-	ADDQ         aheadStep+120(FP), R12
+	ADDQ         prefetchStep+120(FP), R12
 	VMOVDQU32    768(R10), Z25
 	VMOVDQU32    832(R10), Z26
 	VPBROADCASTD 12(AX), Z27
@@ -12019,9 +12019,9 @@ next:
 	ADDQ   scalesStride+104(FP), R11
 	SUBQ   $0x00000001, R13
 	JNZ    block
-	MOVQ   plus+24(FP), AX
+	MOVQ   addend1+24(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus
+	JEQ    without_addend1
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
@@ -12036,10 +12036,10 @@ next:
 	VADDPS 1280(AX), Z10, Z10
 	VADDPS 1344(AX), Z11, Z11
 
-without_plus:
-	MOVQ   plus2+32(FP), AX
+without_addend1:
+	MOVQ   addend2+32(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus2
+	JEQ    without_addend2
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
@@ -12054,24 +12054,24 @@ without_plus:
 	VADDPS 1280(AX), Z10, Z10
 	VADDPS 1344(AX), Z11, Z11
 
-without_plus2:
-	MOVQ    to+0(FP), AX
+without_addend2:
+	MOVQ    dst+0(FP), AX
 	ADDQ    offset+40(FP), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z2, (AX)
 	VMOVUPS Z3, 64(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z4, (AX)
 	VMOVUPS Z5, 64(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z6, (AX)
 	VMOVUPS Z7, 64(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z8, (AX)
 	VMOVUPS Z9, 64(AX)
-	ADDQ    toStride+8(FP), AX
+	ADDQ    dstStride+8(FP), AX
 	VMOVUPS Z10, (AX)
 	VMOVUPS Z11, 64(AX)
 	ADDQ    $0x00000080, offset+40(FP)
@@ -12932,7 +12932,7 @@ store:
 	VZEROUPPER
 	RET
 
-// func dotRowInt8AVX512(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
+// func dotRowInt8AVX512(dst *float32, dstStride uintptr, initial *float32, addend1 *float32, addend2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·dotRowInt8AVX512(SB), NOSPLIT, $0-112
 	MOVQ    x+48(FP), AX
@@ -12945,16 +12945,16 @@ TEXT ·dotRowInt8AVX512(SB), NOSPLIT, $0-112
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
 	VPXORD  Z3, Z3, Z3
-	MOVQ    from+16(FP), SI
+	MOVQ    initial+16(FP), SI
 	TESTQ   SI, SI
-	JEQ     without_from
+	JEQ     without_initial
 	ADDQ    offset+40(FP), SI
 	VMOVUPS (SI), Z0
 	VMOVUPS 64(SI), Z1
 	VMOVUPS 128(SI), Z2
 	VMOVUPS 192(SI), Z3
 
-without_from:
+without_initial:
 block:
 	VPXORD     Z5, Z5, Z5
 	VPXORD     Z6, Z6, Z6
@@ -13073,27 +13073,27 @@ next:
 	ADDQ   $0x0c, R8
 	SUBQ   $0x00000001, DX
 	JNZ    block
-	MOVQ   plus+24(FP), AX
+	MOVQ   addend1+24(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus
+	JEQ    without_addend1
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
 	VADDPS 128(AX), Z2, Z2
 	VADDPS 192(AX), Z3, Z3
 
-without_plus:
-	MOVQ   plus2+32(FP), AX
+without_addend1:
+	MOVQ   addend2+32(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus2
+	JEQ    without_addend2
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
 	VADDPS 128(AX), Z2, Z2
 	VADDPS 192(AX), Z3, Z3
 
-without_plus2:
-	MOVQ    to+0(FP), AX
+without_addend2:
+	MOVQ    dst+0(FP), AX
 	ADDQ    offset+40(FP), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
@@ -13192,7 +13192,7 @@ column:
 	VZEROUPPER
 	RET
 
-// func dotRowInt4AVX512(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
+// func dotRowInt4AVX512(dst *float32, dstStride uintptr, initial *float32, addend1 *float32, addend2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·dotRowInt4AVX512(SB), NOSPLIT, $0-112
 	MOVQ         x+48(FP), AX
@@ -13208,16 +13208,16 @@ TEXT ·dotRowInt4AVX512(SB), NOSPLIT, $0-112
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z3, Z3, Z3
-	MOVQ         from+16(FP), SI
+	MOVQ         initial+16(FP), SI
 	TESTQ        SI, SI
-	JEQ          without_from
+	JEQ          without_initial
 	ADDQ         offset+40(FP), SI
 	VMOVUPS      (SI), Z0
 	VMOVUPS      64(SI), Z1
 	VMOVUPS      128(SI), Z2
 	VMOVUPS      192(SI), Z3
 
-without_from:
+without_initial:
 block:
 	VPXORD     Z5, Z5, Z5
 	VPXORD     Z6, Z6, Z6
@@ -13344,27 +13344,27 @@ next:
 	ADDQ   $0x0c, R8
 	SUBQ   $0x00000001, DX
 	JNZ    block
-	MOVQ   plus+24(FP), AX
+	MOVQ   addend1+24(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus
+	JEQ    without_addend1
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
 	VADDPS 128(AX), Z2, Z2
 	VADDPS 192(AX), Z3, Z3
 
-without_plus:
-	MOVQ   plus2+32(FP), AX
+without_addend1:
+	MOVQ   addend2+32(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus2
+	JEQ    without_addend2
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
 	VADDPS 128(AX), Z2, Z2
 	VADDPS 192(AX), Z3, Z3
 
-without_plus2:
-	MOVQ    to+0(FP), AX
+without_addend2:
+	MOVQ    dst+0(FP), AX
 	ADDQ    offset+40(FP), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
@@ -13535,7 +13535,7 @@ column:
 	VZEROUPPER
 	RET
 
-// func dotRowInt5AVX512(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
+// func dotRowInt5AVX512(dst *float32, dstStride uintptr, initial *float32, addend1 *float32, addend2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·dotRowInt5AVX512(SB), NOSPLIT, $0-112
 	MOVQ         x+48(FP), AX
@@ -13554,16 +13554,16 @@ TEXT ·dotRowInt5AVX512(SB), NOSPLIT, $0-112
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z3, Z3, Z3
-	MOVQ         from+16(FP), SI
+	MOVQ         initial+16(FP), SI
 	TESTQ        SI, SI
-	JEQ          without_from
+	JEQ          without_initial
 	ADDQ         offset+40(FP), SI
 	VMOVUPS      (SI), Z0
 	VMOVUPS      64(SI), Z1
 	VMOVUPS      128(SI), Z2
 	VMOVUPS      192(SI), Z3
 
-without_from:
+without_initial:
 block:
 	VPXORD     Z5, Z5, Z5
 	VPXORD     Z6, Z6, Z6
@@ -13818,27 +13818,27 @@ next:
 	ADDQ   $0x0c, R8
 	SUBQ   $0x00000001, DX
 	JNZ    block
-	MOVQ   plus+24(FP), AX
+	MOVQ   addend1+24(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus
+	JEQ    without_addend1
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
 	VADDPS 128(AX), Z2, Z2
 	VADDPS 192(AX), Z3, Z3
 
-without_plus:
-	MOVQ   plus2+32(FP), AX
+without_addend1:
+	MOVQ   addend2+32(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus2
+	JEQ    without_addend2
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
 	VADDPS 128(AX), Z2, Z2
 	VADDPS 192(AX), Z3, Z3
 
-without_plus2:
-	MOVQ    to+0(FP), AX
+without_addend2:
+	MOVQ    dst+0(FP), AX
 	ADDQ    offset+40(FP), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
@@ -13963,7 +13963,7 @@ column:
 	VZEROUPPER
 	RET
 
-// func dotRowInt6AVX512(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
+// func dotRowInt6AVX512(dst *float32, dstStride uintptr, initial *float32, addend1 *float32, addend2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·dotRowInt6AVX512(SB), NOSPLIT, $0-112
 	MOVQ         x+48(FP), AX
@@ -13982,16 +13982,16 @@ TEXT ·dotRowInt6AVX512(SB), NOSPLIT, $0-112
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z3, Z3, Z3
-	MOVQ         from+16(FP), SI
+	MOVQ         initial+16(FP), SI
 	TESTQ        SI, SI
-	JEQ          without_from
+	JEQ          without_initial
 	ADDQ         offset+40(FP), SI
 	VMOVUPS      (SI), Z0
 	VMOVUPS      64(SI), Z1
 	VMOVUPS      128(SI), Z2
 	VMOVUPS      192(SI), Z3
 
-without_from:
+without_initial:
 block:
 	VPXORD     Z5, Z5, Z5
 	VPXORD     Z6, Z6, Z6
@@ -14154,27 +14154,27 @@ next:
 	ADDQ   $0x0c, R8
 	SUBQ   $0x00000001, DX
 	JNZ    block
-	MOVQ   plus+24(FP), AX
+	MOVQ   addend1+24(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus
+	JEQ    without_addend1
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
 	VADDPS 128(AX), Z2, Z2
 	VADDPS 192(AX), Z3, Z3
 
-without_plus:
-	MOVQ   plus2+32(FP), AX
+without_addend1:
+	MOVQ   addend2+32(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus2
+	JEQ    without_addend2
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
 	VADDPS 128(AX), Z2, Z2
 	VADDPS 192(AX), Z3, Z3
 
-without_plus2:
-	MOVQ    to+0(FP), AX
+without_addend2:
+	MOVQ    dst+0(FP), AX
 	ADDQ    offset+40(FP), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
@@ -14285,7 +14285,7 @@ column:
 	VZEROUPPER
 	RET
 
-// func dotRowTable4AVX512(to *float32, toStride uintptr, from *float32, plus *float32, plus2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
+// func dotRowTable4AVX512(dst *float32, dstStride uintptr, initial *float32, addend1 *float32, addend2 *float32, offset uintptr, x *int8, steps *uint64, w *byte, blocks uintptr, groups uintptr, shift uintptr, minima uintptr, table *byte)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VNNI, MMX+
 TEXT ·dotRowTable4AVX512(SB), NOSPLIT, $0-112
 	MOVQ            x+48(FP), AX
@@ -14303,16 +14303,16 @@ TEXT ·dotRowTable4AVX512(SB), NOSPLIT, $0-112
 	VPXORD          Z1, Z1, Z1
 	VPXORD          Z2, Z2, Z2
 	VPXORD          Z3, Z3, Z3
-	MOVQ            from+16(FP), SI
+	MOVQ            initial+16(FP), SI
 	TESTQ           SI, SI
-	JEQ             without_from
+	JEQ             without_initial
 	ADDQ            offset+40(FP), SI
 	VMOVUPS         (SI), Z0
 	VMOVUPS         64(SI), Z1
 	VMOVUPS         128(SI), Z2
 	VMOVUPS         192(SI), Z3
 
-without_from:
+without_initial:
 block:
 	VPXORD     Z5, Z5, Z5
 	VPXORD     Z6, Z6, Z6
@@ -14455,27 +14455,27 @@ next:
 	ADDQ   $0x0c, R8
 	SUBQ   $0x00000001, DX
 	JNZ    block
-	MOVQ   plus+24(FP), AX
+	MOVQ   addend1+24(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus
+	JEQ    without_addend1
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
 	VADDPS 128(AX), Z2, Z2
 	VADDPS 192(AX), Z3, Z3
 
-without_plus:
-	MOVQ   plus2+32(FP), AX
+without_addend1:
+	MOVQ   addend2+32(FP), AX
 	TESTQ  AX, AX
-	JEQ    without_plus2
+	JEQ    without_addend2
 	ADDQ   offset+40(FP), AX
 	VADDPS (AX), Z0, Z0
 	VADDPS 64(AX), Z1, Z1
 	VADDPS 128(AX), Z2, Z2
 	VADDPS 192(AX), Z3, Z3
 
-without_plus2:
-	MOVQ    to+0(FP), AX
+without_addend2:
+	MOVQ    dst+0(FP), AX
 	ADDQ    offset+40(FP), AX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
@@ -16355,13 +16355,13 @@ step:
 	VZEROUPPER
 	RET
 
-// func tileAVX2x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
+// func tileAVX2x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, prefetchAddr uintptr, k uintptr)
 // Requires: AVX, FMA3, MMX+
 TEXT ·tileAVX2x1(SB), NOSPLIT, $0-56
 	MOVQ    dst+0(FP), AX
 	MOVQ    x+16(FP), CX
 	MOVQ    w+32(FP), DX
-	MOVQ    ahead+40(FP), BX
+	MOVQ    prefetchAddr+40(FP), BX
 	MOVQ    k+48(FP), SI
 	VMOVUPS (AX), Y0
 	VMOVUPS 32(AX), Y1
@@ -16383,7 +16383,7 @@ step:
 	VZEROUPPER
 	RET
 
-// func tileAVX2x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
+// func tileAVX2x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, prefetchAddr uintptr, k uintptr)
 // Requires: AVX, FMA3, MMX+
 TEXT ·tileAVX2x2(SB), NOSPLIT, $0-56
 	MOVQ    dst+0(FP), AX
@@ -16391,7 +16391,7 @@ TEXT ·tileAVX2x2(SB), NOSPLIT, $0-56
 	MOVQ    x+16(FP), DX
 	MOVQ    xStride+24(FP), BX
 	MOVQ    w+32(FP), SI
-	MOVQ    ahead+40(FP), DI
+	MOVQ    prefetchAddr+40(FP), DI
 	MOVQ    k+48(FP), R8
 	VMOVUPS (AX), Y0
 	VMOVUPS 32(AX), Y1
@@ -16420,7 +16420,7 @@ step:
 	VZEROUPPER
 	RET
 
-// func tileAVX2x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
+// func tileAVX2x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, prefetchAddr uintptr, k uintptr)
 // Requires: AVX, FMA3, MMX+
 TEXT ·tileAVX2x3(SB), NOSPLIT, $0-56
 	MOVQ    dst+0(FP), AX
@@ -16428,7 +16428,7 @@ TEXT ·tileAVX2x3(SB), NOSPLIT, $0-56
 	MOVQ    x+16(FP), DX
 	MOVQ    xStride+24(FP), BX
 	MOVQ    w+32(FP), SI
-	MOVQ    ahead+40(FP), DI
+	MOVQ    prefetchAddr+40(FP), DI
 	MOVQ    k+48(FP), R8
 	VMOVUPS (AX), Y0
 	VMOVUPS 32(AX), Y1
@@ -16464,7 +16464,7 @@ step:
 	VZEROUPPER
 	RET
 
-// func tileAVX2x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
+// func tileAVX2x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, prefetchAddr uintptr, k uintptr)
 // Requires: AVX, FMA3, MMX+
 TEXT ·tileAVX2x4(SB), NOSPLIT, $0-56
 	MOVQ    dst+0(FP), AX
@@ -16474,7 +16474,7 @@ TEXT ·tileAVX2x4(SB), NOSPLIT, $0-56
 	MOVQ    xStride+24(FP), SI
 	LEAQ    (SI)(SI*2), DI
 	MOVQ    w+32(FP), R8
-	MOVQ    ahead+40(FP), R9
+	MOVQ    prefetchAddr+40(FP), R9
 	MOVQ    k+48(FP), R10
 	VMOVUPS (AX), Y0
 	VMOVUPS 32(AX), Y1
@@ -16517,7 +16517,7 @@ step:
 	VZEROUPPER
 	RET
 
-// func tileAVX2x5(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
+// func tileAVX2x5(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, prefetchAddr uintptr, k uintptr)
 // Requires: AVX, FMA3, MMX+
 TEXT ·tileAVX2x5(SB), NOSPLIT, $0-56
 	MOVQ    dst+0(FP), AX
@@ -16527,7 +16527,7 @@ TEXT ·tileAVX2x5(SB), NOSPLIT, $0-56
 	MOVQ    xStride+24(FP), SI
 	LEAQ    (SI)(SI*2), DI
 	MOVQ    w+32(FP), R8
-	MOVQ    ahead+40(FP), R9
+	MOVQ    prefetchAddr+40(FP), R9
 	MOVQ    k+48(FP), R10
 	VMOVUPS (AX), Y0
 	VMOVUPS 32(AX), Y1
@@ -16577,7 +16577,7 @@ step:
 	VZEROUPPER
 	RET
 
-// func tileAVX2x6(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
+// func tileAVX2x6(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, prefetchAddr uintptr, k uintptr)
 // Requires: AVX, FMA3, MMX+
 TEXT ·tileAVX2x6(SB), NOSPLIT, $0-56
 	MOVQ    dst+0(FP), AX
@@ -16589,7 +16589,7 @@ TEXT ·tileAVX2x6(SB), NOSPLIT, $0-56
 	LEAQ    (DI)(DI*2), R8
 	LEAQ    (DI)(DI*4), R9
 	MOVQ    w+32(FP), R10
-	MOVQ    ahead+40(FP), R11
+	MOVQ    prefetchAddr+40(FP), R11
 	MOVQ    k+48(FP), R12
 	VMOVUPS (AX), Y0
 	VMOVUPS 32(AX), Y1
@@ -16826,12 +16826,12 @@ step:
 	VZEROUPPER
 	RET
 
-// func siluMulAVX512(dst *float32, gate *float32, up *float32, n uintptr)
+// func siluMulAVX512(dst *float32, gate *float32, factor *float32, n uintptr)
 // Requires: AVX, AVX512F
 TEXT ·siluMulAVX512(SB), NOSPLIT, $0-32
 	MOVQ         dst+0(FP), AX
 	MOVQ         gate+8(FP), CX
-	MOVQ         up+16(FP), DX
+	MOVQ         factor+16(FP), DX
 	MOVQ         n+24(FP), BX
 	MOVL         $0x3f800000, SI
 	VPBROADCASTD SI, Z0

@@ -127,8 +127,8 @@ func (g *rowGroup) prefetch(k, n int) (address, share uintptr) {
 	return address + uintptr(m.panelBytes+bytes*g.index/g.groups), uintptr(bytes / g.groups / g.tilesOf(len(dots512)))
 }
 
-type pairsKernel func(to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr, x *float32,
-	xStride uintptr, w *byte, ahead, step, k uintptr)
+type pairsKernel func(dst *float32, dstStride uintptr, initial, addend1, addend2 *float32, offset uintptr, x *float32,
+	xStride uintptr, w *byte, prefetchAddr, prefetchStep, k uintptr)
 
 var pairs512 = [...]pairsKernel{pairsAVX512x1, pairsAVX512x2, pairsAVX512x3, pairsAVX512x4, pairsAVX512x5, pairsAVX512x6}
 

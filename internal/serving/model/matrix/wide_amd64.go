@@ -24,11 +24,11 @@ func groupOf(rows int) int {
 // kernelRows returns the number of rows of the smallest kernel that can multiply the given number of rows.
 func kernelRows(rows int) int { return max(8, (rows+3)&^3) }
 
-type wideKernel func(sums, x *float32, w *byte, ahead, step, k uintptr)
+type wideKernel func(sums, x *float32, w *byte, prefetchAddr, prefetchStep, k uintptr)
 
-type wideBlocksKernel func(sums, x *float32, w *byte, ahead, step, blocks, block uintptr)
+type wideBlocksKernel func(sums, x *float32, w *byte, prefetchAddr, prefetchStep, blocks, block uintptr)
 
-type wideTableKernel func(sums, x *float32, w *byte, ahead, step, blocks, block uintptr, table *float32)
+type wideTableKernel func(sums, x *float32, w *byte, prefetchAddr, prefetchStep, blocks, block uintptr, table *float32)
 
 // Kernels for 8, 12, 16, 20 and 24 rows. Kernels that read blocks exist only for up to maxWideBlockRows.
 var (

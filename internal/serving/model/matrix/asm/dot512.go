@@ -15,11 +15,11 @@ import (
 // of the time.
 func dot512(rows int) {
 	begin(fmt.Sprintf("dotAVX512x%d", rows), "func("+resultParameters+", x *int8, xStride uintptr, steps *uint64, "+
-		"stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, "+
+		"stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, prefetchAddr, prefetchStep uintptr, "+
 		"blocks, quads, shift, minima uintptr)")
 	const vectors = panel / 16 / 2
 	x, steps := rowsOf("x", "xStride", rows), rowsOf("steps", "stepsStride", rows)
-	w, scales, prefetchAddr, blocks, n := asm.GP64(), asm.GP64(), arg("ahead"), asm.GP64(), asm.GP64()
+	w, scales, prefetchAddr, blocks, n := asm.GP64(), asm.GP64(), arg("prefetchAddr"), asm.GP64(), asm.GP64()
 	d := newBlockSums(steps, rows, vectors)
 	asm.Label("half")
 	asm.Load(asm.Param("x"), x.Base)
@@ -34,7 +34,7 @@ func dot512(rows int) {
 		loop("quad", n, quadsPerStep, func() {
 			for quad := range quadsPerStep {
 				asm.PREFETCHT0(Mem{Base: prefetchAddr})
-				asm.ADDQ(address("aheadStep"), prefetchAddr)
+				asm.ADDQ(address("prefetchStep"), prefetchAddr)
 				ws := zmms(vectors)
 				for v, z := range ws {
 					asm.VMOVDQU32(Mem{Base: w, Disp: quad*quadBytes + v*64}, z)

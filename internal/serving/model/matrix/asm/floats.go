@@ -12,7 +12,7 @@ import (
 const (
 	product = "func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)"
 	// for AVX2
-	tileProduct = "func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead, k uintptr)"
+	tileProduct = "func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, prefetchAddr, k uintptr)"
 )
 
 // sums are the sums of rows of outputs.
@@ -123,7 +123,7 @@ func blocks512(rows int, kind kind) {
 func tile2(rows int) {
 	begin(fmt.Sprintf("tileAVX2x%d", rows), tileProduct)
 	dst, x := rowsOf("dst", "dstStride", rows), rowsOf("x", "xStride", rows)
-	w, prefetchAddr, k := arg("w"), arg("ahead"), arg("k")
+	w, prefetchAddr, k := arg("w"), arg("prefetchAddr"), arg("k")
 	sums := newSums(avx2, rows, 2)
 	sums.each(func(r, v int, y VecVirtual) { asm.VMOVUPS(dst.At(r, v*32), y) })
 	loop("step", k, 1, func() {

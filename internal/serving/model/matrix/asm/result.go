@@ -14,11 +14,11 @@ import (
 // store them in the result at the end.
 type resultSums struct{ sums }
 
-// resultParameters are the parameters of kernels with resultSums. The kernel adds offset to the addresses to, from,
-// plus and plus2. The sums start with the values at the address from, or with 0 if this address is nil. At the end,
-// the kernel adds the values at the address plus and then those at the address plus2. It adds nothing for an address
-// that is nil. It stores the sums at the address to. Rows at the other three addresses have 64 values.
-const resultParameters = "to *float32, toStride uintptr, from, plus, plus2 *float32, offset uintptr"
+// resultParameters are the parameters of kernels with resultSums. The kernel adds offset to the addresses dst, initial,
+// addend1 and addend2. The sums start with the values at initial, or with 0 if initial is nil. At the end, the kernel
+// adds the values at addend1 and then those at addend2, unless the address is nil, and stores the sums at dst. Rows at
+// initial, addend1 and addend2 have 64 values.
+const resultParameters = "dst *float32, dstStride uintptr, initial, addend1, addend2 *float32, offset uintptr"
 
 // eachInMemory emits code for each vector of sums. f emits the code for one vector: z is its register, and m is the
 // address of a vector in memory. The addresses of these vectors begin at the kernel's argument with the given name. If
@@ -34,20 +34,20 @@ func (s resultSums) eachInMemory(argument string, f func(m Mem, z VecVirtual)) {
 
 func (s resultSums) load() {
 	s.zero()
-	s.eachInMemory("from", func(m Mem, z VecVirtual) { asm.VMOVUPS(m, z) })
+	s.eachInMemory("initial", func(m Mem, z VecVirtual) { asm.VMOVUPS(m, z) })
 }
 
 func (s resultSums) store() {
-	s.eachInMemory("plus", func(m Mem, z VecVirtual) { asm.VADDPS(m, z, z) })
-	s.eachInMemory("plus2", func(m Mem, z VecVirtual) { asm.VADDPS(m, z, z) })
-	dst := arg("to")
+	s.eachInMemory("addend1", func(m Mem, z VecVirtual) { asm.VADDPS(m, z, z) })
+	s.eachInMemory("addend2", func(m Mem, z VecVirtual) { asm.VADDPS(m, z, z) })
+	dst := arg("dst")
 	asm.ADDQ(address("offset"), dst)
 	for r := range s.sums {
 		for v, z := range s.sums[r] {
 			asm.VMOVUPS(z, Mem{Base: dst, Disp: v * 64})
 		}
 		if r < len(s.sums)-1 {
-			asm.ADDQ(address("toStride"), dst)
+			asm.ADDQ(address("dstStride"), dst)
 		}
 	}
 }
@@ -56,10 +56,10 @@ func (s resultSums) store() {
 // cache lines at prefetchAddr and adds prefetchStep to prefetchAddr.
 func pairs512(rows int) {
 	begin(fmt.Sprintf("pairsAVX512x%d", rows), "func("+resultParameters+", x *float32, xStride uintptr, w *byte, "+
-		"ahead, step, k uintptr)")
+		"prefetchAddr, prefetchStep, k uintptr)")
 	s := resultSums{newSums(avx512, rows, panel/16)}
 	s.load()
-	x, w, prefetchAddr, prefetchStep, k := rowsOf("x", "xStride", rows), arg("w"), arg("ahead"), arg("step"), arg("k")
+	x, w, prefetchAddr, prefetchStep, k := rowsOf("x", "xStride", rows), arg("w"), arg("prefetchAddr"), arg("prefetchStep"), arg("k")
 	loop("step", k, 1, func() {
 		ws := zmms(panel / 16)
 		for i, z := range ws {

@@ -67,9 +67,9 @@ func exp512() {
 
 // siluMul512 generates the kernel that computes gate/(1+exp(-gate)) × factor for n values, a multiple of 16.
 func siluMul512() {
-	begin("siluMulAVX512", "func(dst *float32, gate *float32, up *float32, n uintptr)")
+	begin("siluMulAVX512", "func(dst *float32, gate *float32, factor *float32, n uintptr)")
 	asm.Pragma("noescape") // the last values are in arrays on the stack
-	dst, gate, factor := arg("dst"), arg("gate"), arg("up")
+	dst, gate, factor := arg("dst"), arg("gate"), arg("factor")
 	n := arg("n")
 	one, e := constant(1), newExponential()
 	loop("step", n, 16, func() {

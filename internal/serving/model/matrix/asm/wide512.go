@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-const wideProduct = "func(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)"
+const wideProduct = "func(sums *float32, x *float32, w *byte, prefetchAddr uintptr, prefetchStep uintptr, k uintptr)"
 
 // A wide generates a kernel that multiplies rows of x by a panel and adds the products to sums. The sums have 64 values
 // a row. In x, the values of all rows for one input are adjacent. The kernel makes 2 or 4 passes over the weights. Each
@@ -31,7 +31,7 @@ func newWide(rows int, kind, signature string) *wide {
 		k.vectors = 2
 	}
 	k.sums, k.x, k.w = arg("sums"), arg("x"), arg("w")
-	k.prefetchAddr, k.prefetchStep = arg("ahead"), arg("step")
+	k.prefetchAddr, k.prefetchStep = arg("prefetchAddr"), arg("prefetchStep")
 	k.acc = zmms(rows * k.vectors)
 	return k
 }
@@ -93,7 +93,7 @@ func wideHalf512(rows int, kind string) {
 }
 
 func wideBlocks512(rows int, kind kind) {
-	k := newWide(rows, kind.name, "func(sums *float32, x *float32, w *byte, ahead, step, blocks, block uintptr"+
+	k := newWide(rows, kind.name, "func(sums *float32, x *float32, w *byte, prefetchAddr, prefetchStep, blocks, block uintptr"+
 		kind.table()+")")
 	block := newBlock(avx512, kind, k.vectors)
 	// In the first block, head is the address of the scales of the current pass's outputs, and values is the address of
