@@ -154,7 +154,7 @@ func recordRun(ctx context.Context, s scenario.Scenario, limits view.Limits) (*v
 	switch {
 	case plan.System.Memory == sim.Static: // a block is a place in the batch
 		recording.BlockSize, recording.NumGPUBlocks, recording.NumCPUBlocks = v.MaxModelLen, v.BatchSize, 0
-	case plan.System.NullBlock: // which is not among the server's
+	case plan.System.NullBlock: // NumGPUBlocks of the server does not count it
 		recording.NumGPUBlocks++
 		recording.Held = view.NullBlock
 	}

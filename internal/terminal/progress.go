@@ -15,7 +15,7 @@ type Progress struct {
 	w       io.Writer
 	units   string
 	rewrite bool          // one line, which is rewritten
-	period  time.Duration // least time between two lines
+	period  time.Duration // minimum time between two lines
 	last    time.Time
 }
 

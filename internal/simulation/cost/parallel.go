@@ -129,10 +129,16 @@ func (s Setup) experts(bandwidth, flops float64) experts {
 }
 
 // seconds returns how long it takes to read the experts that n tokens use, and to compute the tokens. Tokens are
-// assumed to choose experts independently and with equal probabilities, so an expert is read with the probability 1
-// - unused^n. With expert parallelism, all workers wait for the worker with the most tokens. If n tokens are divided
-// among w workers at random, this worker has about n/w + √(2 n/w ln w) tokens (Raab and Steger, "Balls into bins",
-// 1998).
+// assumed to choose experts independently and with equal probabilities. An expert is then read with the probability
+//
+//	1 - unusedⁿ
+//
+// With expert parallelism, all workers wait for the worker with the most tokens. If n tokens are divided among w
+// workers at random, this worker has about
+//
+//	n/w + √(2 n/w ln w)
+//
+// tokens (Raab and Steger, "Balls into bins", 1998).
 func (x experts) seconds(n float64) (read, compute float64) {
 	batch := n / x.batches
 	read = x.all * (1 - math.Pow(x.unused, batch))

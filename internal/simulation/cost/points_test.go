@@ -126,9 +126,8 @@ func (p measurement) setup(e Engine) (Setup, error) {
 	return s.Quantised(p.DType, p.KV)
 }
 
-// predicted returns the time that a model predicts for the point. It computes one iteration in the middle of an answer
-// and multiplies its time by the number of iterations. This is exact enough, because times are nearly linear in the
-// context.
+// predicted returns the time that a model predicts for the point. For every iteration of an answer, it takes the time
+// of an iteration in the middle of the answer. Times are nearly linear in the context, so this is about the mean.
 func (p measurement) predicted(m *Model) float64 {
 	switch p.Metric {
 	case "token_ms":

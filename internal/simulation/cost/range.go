@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// checkRanges returns an error for the first field of a struct that is out of range. The tag of a field has
-// the least and the greatest allowed value: `range:"0 1"`.
+// checkRanges returns an error for the first field of a struct that is out of range. The tag of a field has the
+// smallest and the largest allowed value: `range:"0 1"`.
 func checkRanges(s any) error {
 	v := reflect.ValueOf(s)
 	for i := range v.NumField() {

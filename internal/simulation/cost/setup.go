@@ -22,9 +22,8 @@ type Setup struct {
 	Fitted   *Fitted // source of Engine; nil if it was chosen by hand
 	Memory   Memory
 
-	// Sequences is the highest number of sequences in an iteration of vLLM V1. vLLM V1's profiling run reserves
-	// memory for so many sequences (activationsV1). If Sequences is 0, memory is reserved as in the paper's
-	// artifact.
+	// Sequences is the highest number of sequences in an iteration of vLLM V1. vLLM V1's profiling run reserves memory
+	// for this number of sequences (activationsV1). If Sequences is 0, memory is reserved as in the paper's artifact.
 	Sequences int
 	// Sorts means that vLLM V1's sampler sorts the logits of all sequences, which takes more memory. vLLM up to 0.15
 	// does so if FlashInfer is not installed, because it then uses PyTorch's sampler.

@@ -5,7 +5,7 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// latency is Fig. 12: normalized latency against the rate.
+// latency makes Fig. 12: normalized latency against the rate.
 func (b *bench) latency() error {
 	if err := b.latencyOf("", "OPT-13B on an A100 with 40 GB", "fig12-latency"); err != nil || !b.Full {
 		return err

@@ -91,7 +91,7 @@ func (b *bench) saved(workload string, rate float64, n int, beam bool, paper *ch
 	}, b.averageSeeds(), saving, paper)
 }
 
-// saving is Fig. 15: the memory that sharing saves.
+// saving makes Fig. 15: the memory that sharing saves.
 func (b *bench) saving() error {
 	parallel, sampled, err := b.savingPanel(false, []savingSeries{
 		{"alpaca", "Alpaca, one hump", chart.Predicted, 3},

@@ -25,7 +25,7 @@ type Machine struct {
 	Apart   bool   `json:"expertsApart,omitempty"` // expert parallelism: each expert is whole on one worker
 
 	SwapGB float64 `json:"swapGB,omitempty"` // limit of swapping in GB/s; default the link to the CPU
-	Engine string  `json:"engine,omitempty"` // for Model on GPU, one of Engines; default: see chooseEngine
+	Engine string  `json:"engine,omitempty"` // one of Engines, with Model and GPU; default: see chooseEngine
 	Cost   string  `json:"cost,omitempty"`   // a file from llmsim calibrate; its times replace the setup's
 
 	// MemoryUtilization is the fraction of each GPU's memory that may be used, as vLLM's gpu_memory_utilization. By

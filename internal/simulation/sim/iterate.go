@@ -52,7 +52,7 @@ func (r *run) end() error {
 	return r.finish()
 }
 
-// work returns the work of the iteration r.it for the cost model. It also updates the lengths of requests and
+// work returns the work of the iteration r.iter for the cost model. It also updates the lengths of requests and
 // the counts of the result.
 func (r *run) work() cost.Work {
 	it := &r.iter

@@ -102,10 +102,11 @@ func (s *Sweep) outcome(ctx context.Context, store *runs.Store, j Job) (o *Outco
 		o.Error = err.Error()
 		return o, true, nil
 	}
-	of := plan.Scenario
-	of.Trace, of.Setup, of.Model, of.GPU = "", "", "", "" // names of contents that the store and the model know
+	// The key has no names of files. The store knows the contents of the trace, and Cost and Margin those of the others.
+	settings := plan.Scenario
+	settings.Trace, settings.Setup, settings.Model, settings.GPU = "", "", "", ""
 	var failed error
-	o.measured, err = runs.Do(store, key{of, fmt.Sprintf("%+v", *plan.Model), plan.Setup.Margin(), s.Grid.closed()},
+	o.measured, err = runs.Do(store, key{settings, fmt.Sprintf("%+v", *plan.Model), plan.Setup.Margin(), s.Grid.closed()},
 		func() (m measured, _ error) {
 			ran = true
 			if m.Result, failed = plan.Run(ctx, nil, nil); failed == nil && s.Grid.closed() {

@@ -14,7 +14,7 @@ import (
 // 160.47 and 295.4, outputs 338.65 and 285.1.
 type marginal struct {
 	levels, values []float64
-	tail           float64 // logarithm of the rows above the last but one quantile
+	tail           float64 // logarithm of the number of rows in the last segment
 }
 
 // quantile returns the quantile at level u.

@@ -38,9 +38,9 @@ func logNormal(mean, sigma, z float64) float64 {
 	return mean * math.Exp(float64(sigma*z)-sigma*sigma/2)
 }
 
-// wmt16 draws lengths of sentence pairs of WMT16 English to German. No source for these lengths was found.
-// Assumed are log-normal lengths with sigma 0.5, means of 30 (English) and 35 (German) LLaMA tokens, and a
-// correlation of 0.9 between their normal scores.
+// wmt16 draws lengths of sentence pairs of WMT16 English to German. No source for these lengths was found. They are
+// assumed to be log-normal with sigma 0.5 and means of 30 (English) and 35 (German) LLaMA tokens. The correlation of
+// their normal scores is assumed to be 0.9.
 type wmt16 struct{}
 
 func (wmt16) Draw(r *rand.Rand) (prompt, output int) {
