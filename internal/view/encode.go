@@ -149,10 +149,10 @@ func (p *packer) sequences(d *delta, after *Frame) {
 		n := p.name(s)
 		next[n] = s
 		old := p.live[n]
-		same := old != nil && old.CPU == s.CPU && slices.Equal(old.Table, s.Table)
+		unmoved := old != nil && old.CPU == s.CPU && slices.Equal(old.Table, s.Table)
 		switch {
-		case same && s.Tokens == old.Tokens:
-		case same && s.Tokens == old.Tokens+1:
+		case unmoved && s.Tokens == old.Tokens:
+		case unmoved && s.Tokens == old.Tokens+1:
 			d.Grown = append(d.Grown, n)
 		default:
 			d.Changed = append(d.Changed, change(n, old, s))
@@ -221,7 +221,8 @@ func difference[T int | int32](before, after []T) (prefix, suffix int, inserted 
 	for prefix < len(before) && prefix < len(after) && before[prefix] == after[prefix] {
 		prefix++
 	}
-	for suffix < len(before)-prefix && suffix < len(after)-prefix && before[len(before)-1-suffix] == after[len(after)-1-suffix] {
+	for suffix < len(before)-prefix && suffix < len(after)-prefix &&
+		before[len(before)-1-suffix] == after[len(after)-1-suffix] {
 		suffix++
 	}
 	return prefix, suffix, after[prefix : len(after)-suffix]

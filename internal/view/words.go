@@ -159,11 +159,11 @@ func (w *words) swappedIn(iter *serve.Iteration) {
 func (w *words) copied(p device.Pair) {
 	for i := range w.after.Sequences {
 		q := &w.after.Sequences[i]
-		at := slices.Index(q.Table, p.Dst)
-		if q.CPU || at < 0 {
+		k := slices.Index(q.Table, p.Dst)
+		if q.CPU || k < 0 {
 			continue
 		}
-		if before := w.before.sequence(q.Request, q.Number); before != nil && (at >= len(before.Table) || before.Table[at] != p.Src) {
+		if before := w.before.sequence(q.Request, q.Number); before != nil && (k >= len(before.Table) || before.Table[k] != p.Src) {
 			continue // the copy was not made for a write to a shared block
 		}
 		w.say("%s writes token %d into block %d, which is shared: copy-on-write %d → %d.",
@@ -220,11 +220,11 @@ func (w *words) decodes(iter *serve.Iteration) {
 	if len(iter.Decodes) == 0 {
 		return
 	}
-	var who []string
+	var names []string
 	sequences := 0
 	var begun []string
 	for _, d := range iter.Decodes {
-		who = append(who, strconv.Itoa(d.ID))
+		names = append(names, strconv.Itoa(d.ID))
 		sequences += d.Seqs
 		for _, q := range w.after.sequencesOf(d.ID) {
 			if before := w.before.sequence(d.ID, q.Number); before != nil && !before.CPU && len(q.Table) > len(before.Table) {
@@ -232,14 +232,14 @@ func (w *words) decodes(iter *serve.Iteration) {
 			}
 		}
 	}
-	text := fmt.Sprintf("Requests %s write a token", listed(who))
-	if len(who) == 1 {
-		text = fmt.Sprintf("Request %s writes a token", who[0])
+	text := fmt.Sprintf("Requests %s write a token", listed(names))
+	if len(names) == 1 {
+		text = fmt.Sprintf("Request %s writes a token", names[0])
 	}
 	switch {
 	case sequences > len(iter.Decodes):
 		text += fmt.Sprintf(" for each of %d sequences", sequences)
-	case len(who) > 1:
+	case len(names) > 1:
 		text += " each"
 	}
 	if len(begun) > 0 {
@@ -249,18 +249,18 @@ func (w *words) decodes(iter *serve.Iteration) {
 }
 
 func (w *words) arrivals() {
-	var who []string
+	var names []string
 	for _, id := range w.after.Waiting {
 		if b := w.before; !slices.Contains(b.Waiting, id) && !slices.Contains(b.Running, id) && !slices.Contains(b.Swapped, id) {
-			who = append(who, strconv.Itoa(id))
+			names = append(names, strconv.Itoa(id))
 		}
 	}
-	switch len(who) {
+	switch len(names) {
 	case 0:
 	case 1:
-		w.say("Request %s has come, and waits.", who[0])
+		w.say("Request %s has come, and waits.", names[0])
 	default:
-		w.say("Requests %s have come, and wait.", listed(who))
+		w.say("Requests %s have come, and wait.", listed(names))
 	}
 }
 

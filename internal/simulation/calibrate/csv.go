@@ -24,14 +24,14 @@ func parseCSV(text []byte) (points []Point, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var at []int
+	var indexes []int
 	for _, name := range columns {
 		i := slices.IndexFunc(head, func(s string) bool { return strings.EqualFold(strings.TrimSpace(s), name) })
 		if i < 0 {
 			return nil, fmt.Errorf("line 1: no column %q among %.200q: want %s, or the JSON of a benchmark", name, head,
 				strings.Join(columns, ","))
 		}
-		at = append(at, i)
+		indexes = append(indexes, i)
 	}
 	for {
 		row, err := c.Read()
@@ -46,7 +46,7 @@ func parseCSV(text []byte) (points []Point, err error) {
 		}
 		line, _ := c.FieldPos(0)
 		var v [4]float64
-		for i, k := range at {
+		for i, k := range indexes {
 			if v[i], err = number(row[k], c.Comma); err != nil {
 				return nil, fmt.Errorf("line %d: column %q: %w", line, columns[i], err)
 			}

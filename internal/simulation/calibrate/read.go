@@ -117,11 +117,11 @@ func parseJSON(text []byte, lengths Lengths) (points []Point, err error) {
 			return nil, fmt.Errorf("record %d: %w", n, err)
 		}
 		for _, r := range records {
-			more, err := r.points(lengths)
+			read, err := r.points(lengths)
 			if err != nil {
 				return nil, fmt.Errorf("record %d: %w", n, err)
 			}
-			points = append(points, more...)
+			points = append(points, read...)
 		}
 	}
 }

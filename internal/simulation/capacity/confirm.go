@@ -72,7 +72,7 @@ func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon
 // at the final rate and for the seeds of the search.
 type confirmation struct {
 	runAt       func(i int, rate float64, e effort) (Point, error) // runs a rate under the i-th seed
-	searchSeeds int                                                // number of seeds of the search, which are the last ones
+	searchSeeds int                                                // number of seeds of the search, the last ones
 	seconds     float64                                            // of a run
 	held        []Point                                            // for each seed, the highest rate that held
 	failed      []Point                                            // for each seed, the lowest rate that failed

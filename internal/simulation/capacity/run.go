@@ -304,7 +304,8 @@ func (w *run) known() int {
 // warm returns the index of the first request after the warm-up. end is the time at which arrivals end.
 func (w *run) warm(end float64) int {
 	begin := max(warmUp*end, warmAnswers*w.meanAnswer())
-	if i := slices.IndexFunc(w.requests[:w.next], func(r workload.Request) bool { return r.Arrival/w.rate >= begin }); i >= 0 {
+	after := func(r workload.Request) bool { return r.Arrival/w.rate >= begin }
+	if i := slices.IndexFunc(w.requests[:w.next], after); i >= 0 {
 		return i
 	}
 	return w.next

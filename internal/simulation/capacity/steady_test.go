@@ -97,7 +97,8 @@ func requireThatAPlanLasts(t *testing.T, s scenario.Scenario, objective SLO) {
 		require.Positive(t, higher.failed, "%.4g requests/s hold in all five hours, too", found.Rate/0.85)
 	}
 	require.GreaterOrEqual(t, planned.held, level.Pick(2, 4), "at %.4g requests/s: %v", found.Rate, planned)
-	require.GreaterOrEqual(t, aboveMost.failed, level.Pick(2, 3), "at 1.1 times %.4g requests/s: %v", found.Most, aboveMost)
+	require.GreaterOrEqual(t, aboveMost.failed, level.Pick(2, 3), "at 1.1 times %.4g requests/s: %v", found.Most,
+		aboveMost)
 	for i, o := range objective {
 		v := found.Confirmed[0].Intervals[i]
 		require.LessOrEqual(t, v.Low, found.Confirmed[0].Values[i])

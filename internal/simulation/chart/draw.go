@@ -95,9 +95,9 @@ func (p *picture) drawOn(canvas vg.CanvasSizer) {
 	c = draw.Crop(c, 0, 0, 0, -p.legendHeight()-margin)
 	tiles := draw.Tiles{Cols: len(p.plots[0]), Rows: len(p.plots), PadX: margin, PadY: margin}
 	for i, row := range plot.Align(p.plots, tiles, c) {
-		for j, at := range row {
+		for j, tile := range row {
 			if p.plots[i][j] != nil {
-				p.plots[i][j].Draw(at)
+				p.plots[i][j].Draw(tile)
 			}
 		}
 	}
@@ -236,14 +236,14 @@ func (b Bars) draw(f *frame) {
 	}
 	width, slot := barShare/float64(slots), 0
 	for _, s := range b.Series {
-		at := func(group int) float64 { return float64(group) + width*(float64(slot)-float64(slots-1)/2) }
+		center := func(group int) float64 { return float64(group) + width*(float64(slot)-float64(slots-1)/2) }
 		for i, v := range s.Values {
 			name := s.Name
 			if len(b.Series) == 1 && slices.Contains(f.Fixed, b.Groups[i]) {
 				name = b.Groups[i]
 			}
-			f.explain(s.Name, f.addBar(at(i), width, v.Mean, colour(f.look(name)), nil))
-			f.addDeviation(at(i), v)
+			f.explain(s.Name, f.addBar(center(i), width, v.Mean, colour(f.look(name)), nil))
+			f.addDeviation(center(i), v)
 		}
 		slot++
 		if !s.fromPaper() {
@@ -254,9 +254,9 @@ func (b Bars) draw(f *frame) {
 				continue
 			}
 			middle := (v.Paper.Low + v.Paper.High) / 2
-			f.explain(paperName, f.addBar(at(i), width, middle, color.White, nil))
+			f.explain(paperName, f.addBar(center(i), width, middle, color.White, nil))
 			if v.Paper.Low != v.Paper.High {
-				f.addSpread(plotter.XYs{{X: at(i), Y: middle}}, []float64{v.Paper.Low}, []float64{v.Paper.High})
+				f.addSpread(plotter.XYs{{X: center(i), Y: middle}}, []float64{v.Paper.Low}, []float64{v.Paper.High})
 			}
 		}
 		slot++

@@ -45,12 +45,12 @@ func (p Page) render() ([]file, error) {
 	var files []file
 	var shown []shownFigure
 	for _, f := range p.Figures {
-		of, err := f.render()
+		rendered, err := f.render()
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, of...)
-		_, svg, _ := bytes.Cut(of[0].data, []byte("<svg"))
+		files = append(files, rendered...)
+		_, svg, _ := bytes.Cut(rendered[0].data, []byte("<svg"))
 		shown = append(shown, shownFigure{f, template.HTML("<svg" + string(svg))}) // whose texts are escaped already
 	}
 	page, err := index(p, shown)

@@ -100,9 +100,9 @@ func (p Published) measured() string {
 func errorsOf(points []Published) (f Fit, worst Published) {
 	var all []float64
 	for _, p := range points {
-		off := math.Abs(p.Error())
-		if all = append(all, off); len(all) == 1 || off > f.Worst {
-			f.Worst, worst = off, p
+		deviation := math.Abs(p.Error())
+		if all = append(all, deviation); len(all) == 1 || deviation > f.Worst {
+			f.Worst, worst = deviation, p
 		}
 	}
 	if len(all) > 0 {

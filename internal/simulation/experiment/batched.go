@@ -6,7 +6,7 @@ import (
 )
 
 func (b *bench) batched() error {
-	seeds, seconds, from := b.averageSeeds(), 3600.0, 600.0
+	seeds, seconds, start := b.averageSeeds(), 3600.0, 600.0
 	if b.Quick {
 		seconds = 2400
 	}
@@ -34,7 +34,7 @@ func (b *bench) batched() error {
 			paper := w.paper[s.system]
 			v, err := b.averageOverSeeds(scenario.Scenario{
 				Load: scenario.Load{Workload: w.workload, Rate: w.rate, Duration: seconds}, Server: server(s.system),
-				Window: scenario.Window{From: from, Until: seconds, Stop: true},
+				Window: scenario.Window{From: start, Until: seconds, Stop: true},
 			}, seeds, requests, chart.Printed(paper))
 			if err != nil {
 				return err

@@ -12,8 +12,8 @@ var sizes = []int{1, 2, 4, 8, 16, 32, 64, 128, 256}
 
 // bySize runs the paper's vLLM with each block size. It returns the mean normalized latencies over the seeds twice:
 // values is a series for a figure, and latencies has the latency for each block size.
-func (b *bench) bySize(workload string, rate, seconds float64, swap bool) (values []chart.Value, latencies map[int]float64,
-	err error) {
+func (b *bench) bySize(workload string, rate, seconds float64, swap bool) (values []chart.Value,
+	latencies map[int]float64, err error) {
 	s := scenario.Scenario{Load: scenario.Load{Workload: workload, Rate: rate, Duration: seconds}}
 	latencies = map[int]float64{}
 	for _, size := range sizes {

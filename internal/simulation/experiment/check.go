@@ -8,15 +8,15 @@ import (
 )
 
 func (b *bench) checkWithinPercent(kind chart.Kind, item string, ours chart.Value, paper, percent float64) {
-	off := 100 * (ours.Mean - paper) / paper
-	b.check(kind, item, fmt.Sprintf("%.2f", paper), meanAndSD(ours), fmt.Sprintf("%+.1f %%", off),
-		fmt.Sprintf("within %g %%", percent), math.Abs(off) <= percent)
+	deviation := 100 * (ours.Mean - paper) / paper
+	b.check(kind, item, fmt.Sprintf("%.2f", paper), meanAndSD(ours), fmt.Sprintf("%+.1f %%", deviation),
+		fmt.Sprintf("within %g %%", percent), math.Abs(deviation) <= percent)
 }
 
 func (b *bench) checkWithinPoints(kind chart.Kind, item string, ours chart.Value, paper, points float64) {
-	off := ours.Mean - paper
-	b.check(kind, item, fmt.Sprintf("%.2f %%", paper), meanAndSD(ours)+" %", fmt.Sprintf("%+.2f points", off),
-		fmt.Sprintf("within %g points", points), math.Abs(off) <= points)
+	deviation := ours.Mean - paper
+	b.check(kind, item, fmt.Sprintf("%.2f %%", paper), meanAndSD(ours)+" %", fmt.Sprintf("%+.2f points", deviation),
+		fmt.Sprintf("within %g points", points), math.Abs(deviation) <= points)
 }
 
 func (b *bench) checkWithinRange(kind chart.Kind, item, paper string, ours chart.Value, low, high float64) {
@@ -26,18 +26,18 @@ func (b *bench) checkWithinRange(kind chart.Kind, item, paper string, ours chart
 // checkNearRange checks that a value is in the paper's range, or differs from the nearer end by at most the
 // given percentage.
 func (b *bench) checkNearRange(kind chart.Kind, item string, paper [2]float64, ours chart.Value, percent float64) {
-	off, where := 0.0, "inside"
+	deviation, position := 0.0, "inside"
 	switch {
 	case ours.Mean < paper[0]:
-		off = 100 * (ours.Mean/paper[0] - 1)
+		deviation = 100 * (ours.Mean/paper[0] - 1)
 	case ours.Mean > paper[1]:
-		off = 100 * (ours.Mean/paper[1] - 1)
+		deviation = 100 * (ours.Mean/paper[1] - 1)
 	}
-	if off != 0 {
-		where = fmt.Sprintf("outside by %.1f %%", math.Abs(off))
+	if deviation != 0 {
+		position = fmt.Sprintf("outside by %.1f %%", math.Abs(deviation))
 	}
-	b.check(kind, item, formatRange(paper), meanAndSD(ours), where, fmt.Sprintf("at most %g %% outside", percent),
-		math.Abs(off) <= percent)
+	b.check(kind, item, formatRange(paper), meanAndSD(ours), position, fmt.Sprintf("at most %g %% outside", percent),
+		math.Abs(deviation) <= percent)
 }
 
 // checkKnownMiss records a value of ours that differs from the paper's by more than any tolerance, and the known

@@ -53,14 +53,14 @@ func (b *bench) costs() error {
 
 func (b *bench) published(p cost.Published) {
 	item := fmt.Sprintf("%s %s, %s, %s", cost.VLLM, p.Version, p.GPU, p)
-	off := p.Error()
+	e := p.Error()
 	show := func(seconds float64) string {
 		if p.Metric == "first_token_ms" || p.Metric == "token_ms" || p.Metric == "closed_request_ms" {
 			return fmt.Sprintf("%.4g ms", 1e3*seconds)
 		}
 		return fmt.Sprintf("%.4g tokens/s", p.Value*p.Seconds()/seconds)
 	}
-	b.check(chart.Predicted, item, show(p.Seconds()), show(p.Predicted), fmt.Sprintf("%+.0f %% of the time", 100*off),
-		"within 35 %", math.Abs(off) <= worstError)
+	b.check(chart.Predicted, item, show(p.Seconds()), show(p.Predicted), fmt.Sprintf("%+.0f %% of the time", 100*e),
+		"within 35 %", math.Abs(e) <= worstError)
 	b.compareWith("published")
 }

@@ -69,21 +69,21 @@ func (b *bench) byBatch(parameters float64) (memory, speed []chart.Line, err err
 	const requests, bytes = 300, 983 * 13107200 / 1e9
 	for _, system := range []string{"orca-max", "sosp"} {
 		m, s := chart.Line{Name: label(system)}, chart.Line{Name: label(system)}
-		for _, most := range []int{1, 2, 4, 6, 8, 12, 16, 24, 32, 40} {
+		for _, limit := range []int{1, 2, 4, 6, 8, 12, 16, 24, 32, 40} {
 			results, err := b.run([]scenario.Scenario{{
 				Load:    scenario.Load{Workload: "sharegpt", AtOnce: true, Requests: requests, Seed: 1},
-				Clients: scenario.Clients{MaxConcurrency: most}, Server: sim.Server{System: system},
+				Clients: scenario.Clients{MaxConcurrency: limit}, Server: sim.Server{System: system},
 			}})
 			if err != nil {
 				return nil, nil, err
 			}
 			w := results[0].Window
-			if w.Requests < 0.8*float64(most) {
+			if w.Requests < 0.8*float64(limit) {
 				break
 			}
-			at := func(v float64) chart.Point { return chart.Point{X: float64(most), Value: one(v)} }
-			m.Points = append(m.Points, at(parameters+bytes*(1-w.External)))
-			s.Points = append(s.Points, at(float64(results[0].Generated)/results[0].Seconds))
+			point := func(v float64) chart.Point { return chart.Point{X: float64(limit), Value: one(v)} }
+			m.Points = append(m.Points, point(parameters+bytes*(1-w.External)))
+			s.Points = append(s.Points, point(float64(results[0].Generated)/results[0].Seconds))
 		}
 		memory, speed = append(memory, m), append(speed, s)
 	}

@@ -44,23 +44,23 @@ func one(v float64) chart.Value { return chart.Value{Mean: v, Seeds: 1} }
 // attention over contiguous memory.
 func (b *bench) paged() error {
 	paper := chart.Between(targets.Fig18a.Ratio[0], targets.Fig18a.Ratio[1])
-	contexts, series, at := []string{}, []chart.Series{}, map[int]int{}
-	most := 0.0
+	contexts, series, positions := []string{}, []chart.Series{}, map[int]int{}
+	maximum := 0.0
 	for _, p := range measured.Paged {
 		if name := fmt.Sprint(p.Context); !slices.Contains(contexts, name) {
 			contexts = append(contexts, name)
 		}
-		i, ok := at[p.Batch]
+		i, ok := positions[p.Batch]
 		if !ok {
 			i = len(series)
-			at[p.Batch], series = i, append(series, chart.Series{Name: fmt.Sprintf("batch %d", p.Batch)})
+			positions[p.Batch], series = i, append(series, chart.Series{Name: fmt.Sprintf("batch %d", p.Batch)})
 		}
 		v := one(p.Ratio)
 		if slices.Contains(targets.Fig18a.Contexts, p.Context) {
 			v.Paper = paper
 		}
 		series[i].Values = append(series[i].Values, v)
-		most = max(most, p.Ratio)
+		maximum = max(maximum, p.Ratio)
 	}
 	var sizes []string
 	var decode []chart.Value
@@ -68,7 +68,7 @@ func (b *bench) paged() error {
 		sizes, decode = append(sizes, fmt.Sprint(s.Tokens)), append(decode, one(s.Decode))
 	}
 	b.checkWithinRange(chart.Measured, "Fig. 18a, the most that paged attention takes, times contiguous",
-		formatRange(targets.Fig18a.Ratio), one(most), 0, targets.Fig18a.Ratio[0])
+		formatRange(targets.Fig18a.Ratio), one(maximum), 0, targets.Fig18a.Ratio[0])
 	b.add(chart.Figure{
 		Name: "fig18a-paged-attention", Title: "Attention over blocks (Fig. 18a)", Kind: chart.Measured,
 		Panels: []chart.Panel{

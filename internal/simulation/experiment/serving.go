@@ -133,8 +133,8 @@ func (b *bench) simulate(s *Served) ([]*sim.Result, error) {
 	for i := range s.Runs {
 		r := &s.Runs[i]
 		rows := []string{"arrival,prompt,output"}
-		for _, at := range r.Arrivals {
-			rows = append(rows, fmt.Sprintf("%.6f,%d,%d", at, r.Prompt, r.Output))
+		for _, arrival := range r.Arrivals {
+			rows = append(rows, fmt.Sprintf("%.6f,%d,%d", arrival, r.Prompt, r.Output))
 		}
 		trace := filepath.Join(dir, fmt.Sprintf("%d.csv", i))
 		if err := os.WriteFile(trace, []byte(strings.Join(rows, "\n")), 0o600); err != nil {

@@ -57,11 +57,11 @@ func Run(ctx context.Context, config Config, source workload.Source) (*Result, e
 				return nil, err
 			}
 		}
-		more, err := f.step()
+		running, err := f.step()
 		if err != nil {
 			return nil, err
 		}
-		if !more {
+		if !running {
 			return f.finish(), nil
 		}
 	}

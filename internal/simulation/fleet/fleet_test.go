@@ -69,7 +69,8 @@ func TestAFleetOfOneIsAServer(t *testing.T) {
 		for _, router := range Routers() {
 			t.Run(c.name+", "+string(router), func(t *testing.T) {
 				k := replicas(t, 1, "l4")
-				want, err := sim.Run(context.Background(), sim.Config{Server: k.Server, Cost: k.Cost, MaxConcurrency: c.maxConcurrency},
+				want, err := sim.Run(context.Background(), sim.Config{Server: k.Server, Cost: k.Cost,
+					MaxConcurrency: c.maxConcurrency},
 					c.source())
 				require.NoError(t, err)
 				got := run(t, Config{Kinds: []Kind{k}, Router: router, MaxConcurrency: c.maxConcurrency}, c.source())

@@ -29,14 +29,14 @@ func (r *Result) HitRate() float64 {
 
 // Imbalance returns the number of requests that the busiest replica answered, divided by the mean over replicas.
 func (r *Result) Imbalance() float64 {
-	most := 0
+	maximum := 0
 	for _, p := range r.Replicas {
-		most = max(most, p.Answered)
+		maximum = max(maximum, p.Answered)
 	}
 	if r.Answered == 0 {
 		return 0
 	}
-	return float64(most*len(r.Replicas)) / float64(r.Answered)
+	return float64(maximum*len(r.Replicas)) / float64(r.Answered)
 }
 
 // finish returns the result of the run. It is a copy, so that the garbage collector can free the fleet.
@@ -44,10 +44,10 @@ func (f *fleet) finish() *Result {
 	r := f.result
 	f.latencies.Fill(&r.Result)
 	for _, p := range f.replicas {
-		of := p.Result()
+		result := p.Result()
 		v := ReplicaResult{
-			Kind: p.kind.Name, Answered: of.Answered, Iterations: of.Iterations, Generated: of.Generated, Prompted: of.Prompted,
-			Hits: of.Hits, Recomputed: of.Recomputed,
+			Kind: p.kind.Name, Answered: result.Answered, Iterations: result.Iterations, Generated: result.Generated,
+			Prompted: result.Prompted, Hits: result.Hits, Recomputed: result.Recomputed,
 		}
 		r.Iterations += v.Iterations
 		r.Generated += v.Generated

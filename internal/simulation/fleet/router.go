@@ -89,12 +89,12 @@ func (r *router) leastLoaded(replicas []*replica) int {
 func (r *router) prefix(replicas []*replica, q *workload.Request) int {
 	r.hash(q)
 	r.turn++
-	best, least := -1, 0
+	best, leastWork := -1, 0
 	for i := range replicas {
 		k := (r.turn + i) % len(replicas)
 		work := replicas[k].pending + blocks(q.Prompt, r.block) - r.index.matches(r.hashes, k)
-		if best < 0 || work < least {
-			best, least = k, work
+		if best < 0 || work < leastWork {
+			best, leastWork = k, work
 		}
 	}
 	return best
@@ -109,9 +109,9 @@ func (r *router) hash(q *workload.Request) {
 	}
 	r.tokens = workload.Tokens(r.tokens[:0], q, 0)
 	parent := sim.BlockHash.Root()
-	for at := r.block; at <= common; at += r.block {
+	for end := r.block; end <= common; end += r.block {
 		var sum blockhash.Hash
-		sim.BlockHash.Sum(&sum, &parent, r.tokens[at-r.block:at], nil)
+		sim.BlockHash.Sum(&sum, &parent, r.tokens[end-r.block:end], nil)
 		r.hashes = append(r.hashes, first64(&sum))
 		parent = sum
 	}

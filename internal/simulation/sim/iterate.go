@@ -55,9 +55,9 @@ func (r *run) end() error {
 // work returns the work of the iteration r.iter for the cost model. It also updates the lengths of requests and
 // the counts of the result.
 func (r *run) work() cost.Work {
-	it := &r.iter
+	iter := &r.iter
 	var w cost.Work
-	for _, p := range it.Preempted {
+	for _, p := range iter.Preempted {
 		r.requests.setResident(&r.requests.all[p.ID], false)
 		if p.Swapped {
 			r.r.Swapped++
@@ -65,8 +65,8 @@ func (r *run) work() cost.Work {
 			r.r.Recomputed++
 		}
 	}
-	for i := range it.Prefills {
-		p := &it.Prefills[i]
+	for i := range iter.Prefills {
+		p := &iter.Prefills[i]
 		q := &r.requests.all[p.ID]
 		end := p.Start + p.Tokens
 		r.requests.setResident(q, true)
@@ -80,8 +80,8 @@ func (r *run) work() cost.Work {
 		}
 	}
 	r.r.Prompted += w.Prompt
-	for i := range it.Decodes {
-		d := &it.Decodes[i]
+	for i := range iter.Decodes {
+		d := &iter.Decodes[i]
 		q := &r.requests.all[d.ID]
 		r.requests.setResident(q, true)
 		r.requests.setLength(q, min(d.Context, q.prompt+q.output))
@@ -90,9 +90,9 @@ func (r *run) work() cost.Work {
 		w.Prompt += d.Drafts
 		w.PromptContext += pairs(d.Context+d.Drafts) - pairs(d.Context)
 	}
-	w.SwapBlocks = len(it.SwapOut) + len(it.SwapIn)
+	w.SwapBlocks = len(iter.SwapOut) + len(iter.SwapIn)
 	w.Swaps = w.SwapBlocks // vLLM transfers each block separately, even if they are adjacent
-	w.CopyBlocks = len(it.Copies) + len(r.reforks.Copies)
+	w.CopyBlocks = len(iter.Copies) + len(r.reforks.Copies)
 	r.reforks.Copies = r.reforks.Copies[:0]
 	r.r.SwapBlocks += w.SwapBlocks
 	r.r.CopyBlocks += w.CopyBlocks

@@ -24,16 +24,16 @@ func NewLatencies(g Goodput) *Latencies { return &Latencies{goodput: g} }
 
 // Add adds an answered request.
 func (l *Latencies) Add(d Departure) {
-	seconds, between := d.Done-d.Arrival, 0.0
+	seconds, tpot := d.Done-d.Arrival, 0.0
 	l.answered++
 	l.normalized.add(seconds / float64(d.Output))
 	l.endToEnd.add(seconds)
 	l.firstToken.add(d.First - d.Arrival)
 	if d.Output > 1 {
-		between = (d.Done - d.First) / float64(d.Output-1)
-		l.betweenTokens.add(between)
+		tpot = (d.Done - d.First) / float64(d.Output-1)
+		l.betweenTokens.add(tpot)
 	}
-	if l.goodput.keeps(d.First-d.Arrival, between, seconds) {
+	if l.goodput.keeps(d.First-d.Arrival, tpot, seconds) {
 		l.good++
 	}
 }

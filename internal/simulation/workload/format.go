@@ -75,7 +75,7 @@ func detect(line []byte) (parser, error) {
 		return parser{}, err
 	}
 	p := parser{count: len(names)}
-	most, tie := 0, true
+	best, tie := 0, true
 	for _, f := range formats {
 		found := 0
 		for _, c := range f.columns {
@@ -83,9 +83,9 @@ func detect(line []byte) (parser, error) {
 				found++
 			}
 		}
-		if f.json == isJSON && found >= most {
-			tie = found == most
-			p.format, most = f, found
+		if f.json == isJSON && found >= best {
+			tie = found == best
+			p.format, best = f, found
 		}
 	}
 	if tie {
@@ -117,8 +117,8 @@ func (p *parser) split(line []byte) (f fields, err error) {
 	}
 	n := 0
 	for field := range bytes.SplitSeq(line, []byte{','}) {
-		for i, at := range p.index {
-			if at == n {
+		for i, column := range p.index {
+			if column == n {
 				f.values[i] = unquote(field)
 			}
 		}

@@ -15,28 +15,28 @@ func (f *format) seconds(text []byte) (float64, error) {
 	column, want := f.columns[0], "seconds, at least 0"
 	switch f.clock {
 	case dateClock:
-		at, err := parseDate(text)
+		date, err := parseDate(text)
 		if err != nil {
 			return 0, bad(column, text, "is not a time", "one like 2023-11-16 18:15:46.6805900")
 		}
 		// As float64, seconds since 2020 have a precision of 60 ns until 2036. That suffices for Azure's times,
 		// which have a precision of 100 ns.
-		return float64(at.Unix()-epoch2020) + float64(at.Nanosecond())/1e9, nil
+		return float64(date.Unix()-epoch2020) + float64(date.Nanosecond())/1e9, nil
 	case millisecondsClock:
 		want = "milliseconds, at least 0"
 	}
-	at, err := strconv.ParseFloat(string(text), 64)
+	v, err := strconv.ParseFloat(string(text), 64)
 	switch {
-	case errors.Is(err, strconv.ErrRange) || math.IsInf(at, 0):
+	case errors.Is(err, strconv.ErrRange) || math.IsInf(v, 0):
 		return 0, bad(column, text, "is too large", want)
-	case err != nil || math.IsNaN(at):
+	case err != nil || math.IsNaN(v):
 		return 0, bad(column, text, "is not a number", want)
-	case at < 0:
+	case v < 0:
 		return 0, bad(column, text, "is negative", want)
 	case f.clock == millisecondsClock:
-		at /= 1000
+		v /= 1000
 	}
-	return at, nil
+	return v, nil
 }
 
 const epoch2020 = 1577836800

@@ -5,8 +5,8 @@ package workload
 //
 // Requests have equal ids only in these cases:
 //
-//   - If two requests have hashes, the ids of their blocks are equal as long as their hashes are equal. The first id after
-//     the equal hashes differs if hashes are in 0..2^30-1, as Mooncake's are.
+//   - If two requests have hashes, the ids of their blocks are equal as long as their hashes are equal. The first id
+//     after the equal hashes differs if hashes are in 0..2^30-1, as Mooncake's are.
 //   - If a request without hashes is a turn of a session, it begins with all ids of the previous turn.
 //   - Other requests without hashes have equal ids in their first Shared tokens.
 func Tokens(dst []int32, r *Request, index int) []int32 {

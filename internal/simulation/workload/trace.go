@@ -101,15 +101,15 @@ func (t *Trace) row(line []byte, r *Request) (served bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	at, err := t.parser.seconds(f.values[0])
+	arrival, err := t.parser.seconds(f.values[0])
 	if err != nil {
 		return false, err
 	}
-	if t.any && at < t.last {
+	if t.any && arrival < t.last {
 		return false, fmt.Errorf("column %q: %s is before the %s of the row above; rows must be in the order of arrival",
 			t.parser.columns[0], f.values[0], t.lastText)
 	}
-	t.any, t.last, t.lastText = true, at, append(t.lastText[:0], f.values[0]...)
+	t.any, t.last, t.lastText = true, arrival, append(t.lastText[:0], f.values[0]...)
 
 	r.Shared = 0
 	if r.Prompt, err = t.parser.tokens(1, f.values[1]); err != nil {
@@ -125,9 +125,9 @@ func (t *Trace) row(line []byte, r *Request) (served bool, err error) {
 		return false, nil
 	}
 	if !t.begun {
-		t.begun, t.start = true, at
+		t.begun, t.start = true, arrival
 	}
-	r.Arrival = at - t.start
+	r.Arrival = arrival - t.start
 	return true, nil
 }
 
