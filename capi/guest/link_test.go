@@ -76,8 +76,9 @@ var (
 	linked   = []way{shared, archive}
 )
 
-// someWays returns all ways in make test-long. Otherwise it returns two. With shared, the program loads the library at
-// its start. With archive, the library is linked into the program.
+// someWays returns the ways for tests that do not need all of them in make test. In make test-long it returns all ways.
+// In make test it returns two: with shared, the program loads the library at its start; with archive, the library is
+// linked into the program.
 func someWays() []way { return level.Pick(linked, everyWay) }
 
 // checked reports whether a program that is linked in the way w also runs under Valgrind or with sanitizers. Such runs

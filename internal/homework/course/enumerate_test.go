@@ -99,7 +99,7 @@ func (m *model) clone() *model {
 	return c
 }
 
-// key returns a hash of the state. It is equal for states that differ only in ids.
+// key returns a hash of the state. States that differ only in ids have the same key.
 func (m *model) key() [16]byte {
 	var to []byte
 	put := func(n int32) { to = binary.LittleEndian.AppendUint32(to, uint32(n)) }

@@ -57,8 +57,8 @@ func walkFirst(e *Engine, id int32) (n *Node, found bool) {
 }
 
 // walkRest searches the list from n on. If it finds the id, it returns the sequence. It also adds a cache entry, except
-// for a sequence near the head and in a strict library. If it does not find the id, last is the last node of the list.
-// If a sequence added at the end of the list needs no cache entry, last is nil.
+// for a sequence near the head and in a strict library. If it does not find the id, it returns the last node of the
+// list as last. last is nil if a sequence that is added at the end needs no cache entry.
 func (c *core) walkRest(e *Engine, n *Node, id int32) (s *Sequence, last *Node) {
 	w := walk{engine: e, id: id, next: n}
 	if c.lib.Strict {

@@ -2,7 +2,7 @@ package ctree
 
 import "modernc.org/cc/v4"
 
-// expr converts an expression. Unknown ones become Other, nil becomes nil.
+// expr converts an expression. It converts an expression of a kind that it does not know to Other, and nil to nil.
 func (c *converter) expr(n cc.ExpressionNode) *Expr {
 	if n == nil {
 		return nil

@@ -43,7 +43,7 @@ type fact struct {
 	function  string // of llm_memory.h; empty for a write from outside
 	task      int    // of the handout
 	arguments int    // numbers that follow the engine in the text
-	single    Kind   // of the calls that a multiple step makes
+	single    Kind   // kind of each call of a step that makes several; for other steps, the kind itself
 }
 
 var facts = [kinds]fact{
@@ -108,7 +108,7 @@ const Engines = 4
 const None = -1
 
 // String returns the step as a line of a trace. The line begins with "given" if Given is set. Then come the word of the
-// kind, the engine, and the numbers. If an allocation fails, it ends with oom=N.
+// kind, the engine, and the numbers. If an allocation fails, the line ends with oom=N.
 func (o Op) String() string {
 	var b strings.Builder
 	if o.Given {
@@ -318,7 +318,7 @@ func (o Op) Each(yield func(Op) bool) {
 	}
 }
 
-// Many reports whether steps of this kind are multiple.
+// Many reports whether a step of this kind makes several calls.
 func (k Kind) Many() bool { return k >= Forks && k <= Frees }
 
 // Single returns the kind of the single calls of which a step of kind k consists. If k is a single call or a write from
