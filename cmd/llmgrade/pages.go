@@ -155,8 +155,8 @@ func (p *pages) write() (warnings []string, err error) {
 			}
 		}
 	}
-	for _, same := range identical(p.rows) {
-		warnings = append(warnings, "the same file: "+same)
+	for _, group := range identical(p.rows) {
+		warnings = append(warnings, "the same file: "+group)
 	}
 	var names, gone []string
 	if !p.part { // the others may be in another part

@@ -106,8 +106,8 @@ func (g *grading) noteRefused() {
 	var names []string
 	for call := range g.refused {
 		name := runner.CallName(call)
-		if by := makers[name]; by != "" {
-			name += " (" + by + ")"
+		if maker := makers[name]; maker != "" {
+			name += " (" + maker + ")"
 		}
 		names = append(names, name)
 	}

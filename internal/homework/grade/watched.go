@@ -36,9 +36,9 @@ func calls(ops []trace.Op, condition func(op trace.Op) bool) bool {
 // without calls of the function. A trace with such calls is omitted if the submission would then make no call in it, or
 // if the grader cannot create the submission's states.
 func (g *grading) tracesWithout(function string, traces [][]trace.Op) (remaining [][]trace.Op) {
-	is := func(op trace.Op) bool { return op.Kind.Function() == function }
+	matches := func(op trace.Op) bool { return op.Kind.Function() == function }
 	for _, ops := range traces {
-		if !calls(ops, is) {
+		if !calls(ops, matches) {
 			remaining = append(remaining, ops)
 			continue
 		}
@@ -46,7 +46,7 @@ func (g *grading) tracesWithout(function string, traces [][]trace.Op) (remaining
 		for i := range given {
 			given[i].Given = given[i].Given || ops[i].Given
 		}
-		given = slices.DeleteFunc(given, func(op trace.Op) bool { return is(op) && !op.Given }) // calls with a NULL engine remain
+		given = slices.DeleteFunc(given, func(op trace.Op) bool { return matches(op) && !op.Given }) // calls with a NULL engine remain
 		if len(g.shapes) == 0 && calls(given, func(trace.Op) bool { return true }) {
 			remaining = append(remaining, given)
 		}
@@ -231,7 +231,7 @@ func (g *grading) sanitizers() error {
 		g.skip(Sanitizers, "no directed trace is right to its end")
 		return nil
 	}
-	f, until, err := watch.Sanitizers(program, g.steps(g.clean...))
+	f, ops, err := watch.Sanitizers(program, g.steps(g.clean...))
 	if errors.Is(err, watch.ErrUnfinished) {
 		g.skip(Sanitizers, err.Error())
 		return nil
@@ -241,7 +241,7 @@ func (g *grading) sanitizers() error {
 	}
 	var remarks []string
 	if strings.Contains(f.What, "use-after-free") {
-		remarks = remarkOn(until, func(trace.Op) bool { return true })
+		remarks = remarkOn(ops, func(trace.Op) bool { return true })
 	}
 	sentence := "" // the handout only says that Valgrind is used
 	if strings.Contains(f.What, "null pointer of type 'LLMEngine'") || strings.Contains(f.What, "null pointer of type 'struct LLMEngine'") {

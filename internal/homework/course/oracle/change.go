@@ -59,9 +59,9 @@ func (w *World) Write(op trace.Op) []Change {
 	}
 	switch op.Kind {
 	case trace.Move:
-		to, from := wrap(op.B, course.L1Size), wrap(op.C, course.L1Size)
-		s.BlockTable[to], s.BlockTable[from] = s.BlockTable[from], s.BlockTable[to]
-		return one(Moved, to, from)
+		slot, other := wrap(op.B, course.L1Size), wrap(op.C, course.L1Size)
+		s.BlockTable[slot], s.BlockTable[other] = s.BlockTable[other], s.BlockTable[slot]
+		return one(Moved, slot, other)
 	case trace.Relocate:
 		return one(Relocated, wrap(op.B, 18), 0)
 	case trace.Rename:

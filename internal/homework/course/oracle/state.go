@@ -58,12 +58,12 @@ func (w *World) Adopt(i int, state EngineState) error {
 	copy(unsafe.Slice((*int32)(counts), state.Total), state.RefCount)
 	*e = course.Engine{Pool: unsafe.Pointer(&pool[Slack]), Total: state.Total, Free: state.Free, RefCount: (*int32)(counts)}
 	e.Active.Prev, e.Active.Next = &e.Active, &e.Active
-	for _, from := range state.Sequences {
+	for _, seq := range state.Sequences {
 		s := (*course.Sequence)(w.arena.take(int(unsafe.Sizeof(course.Sequence{}))))
 		l1 := (*course.L1Table)(w.arena.take(int(unsafe.Sizeof(course.L1Table{}))))
 		*l1 = course.L1Table{}
-		*s = course.Sequence{ID: from.ID, KVCount: from.KVCount, BlockTable: l1}
-		for slot, table := range from.Tables {
+		*s = course.Sequence{ID: seq.ID, KVCount: seq.KVCount, BlockTable: l1}
+		for slot, table := range seq.Tables {
 			if table != nil {
 				l1[slot] = w.newTable()
 				*l1[slot] = *table

@@ -245,12 +245,12 @@ func parse(fields []string) (Op, error) {
 		return Op{}, err
 	}
 	op.Engine = engine
-	for i, to := range []*int32{&op.A, &op.B, &op.C}[:n] {
+	for i, number := range []*int32{&op.A, &op.B, &op.C}[:n] {
 		n, err := strconv.ParseInt(rest[1+i], 10, 32)
 		if err != nil {
 			return Op{}, fmt.Errorf("%q is not an int", rest[1+i])
 		}
-		*to = int32(n)
+		*number = int32(n)
 	}
 	return op, op.check()
 }

@@ -63,8 +63,8 @@ func (k *Kit) withoutDebugInfo() (flags []string) {
 		if err != nil || !changeBuildID(library) {
 			return nil
 		}
-		to := filepath.Join(k.dir, name)
-		if os.WriteFile(to, library, 0o755) != nil || os.Chmod(to, 0o755) != nil { // not subject to the umask
+		target := filepath.Join(k.dir, name)
+		if os.WriteFile(target, library, 0o755) != nil || os.Chmod(target, 0o755) != nil { // not subject to the umask
 			return nil
 		}
 	}
@@ -101,15 +101,15 @@ func enterable(dir string) error {
 	if err != nil {
 		return err
 	}
-	for at := dir; ; at = filepath.Dir(at) {
-		info, err := os.Stat(at)
+	for folder := dir; ; folder = filepath.Dir(folder) {
+		info, err := os.Stat(folder)
 		if err != nil {
 			return fmt.Errorf("folder for temporary files: %w", err)
 		}
 		if info.Mode().Perm()&0o001 == 0 {
-			return fmt.Errorf("folder for temporary files: %s: as root, llmgrade runs submissions as another user, who may not go through %s: set TMPDIR to another folder, or chmod o+x it", dir, at)
+			return fmt.Errorf("folder for temporary files: %s: as root, llmgrade runs submissions as another user, who may not go through %s: set TMPDIR to another folder, or chmod o+x it", dir, folder)
 		}
-		if at == filepath.Dir(at) {
+		if folder == filepath.Dir(folder) {
 			return nil
 		}
 	}

@@ -224,8 +224,8 @@ func ofNumber(names []string, one, many string) string {
 
 func list(names []string) string {
 	text := strings.Join(names[:min(len(names), 6)], ", ")
-	if more := len(names) - 6; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
+	if omitted := len(names) - 6; omitted > 0 {
+		text += fmt.Sprintf(" and %d more", omitted)
 	}
 	return text
 }

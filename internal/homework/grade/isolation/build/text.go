@@ -66,8 +66,8 @@ func readText(source []byte, v *verdicts) (*text, error) {
 	s := newScanner(source)
 	var line []token
 	for {
-		t, more := s.next()
-		if more && t.kind != newline {
+		t, ok := s.next()
+		if ok && t.kind != newline {
 			line = append(line, t)
 			continue
 		}
@@ -75,7 +75,7 @@ func readText(source []byte, v *verdicts) (*text, error) {
 			g.line(line)
 			line = line[:0]
 		}
-		if !more {
+		if !ok {
 			return &g.text, v.err()
 		}
 	}
@@ -113,8 +113,8 @@ func readExpanded(expanded []byte, v *verdicts) error {
 		if own {
 			var tokens []token
 			for s := newScanner(line); ; {
-				t, more := s.next()
-				if !more || t.kind == newline {
+				t, ok := s.next()
+				if !ok || t.kind == newline {
 					break
 				}
 				t.line = at

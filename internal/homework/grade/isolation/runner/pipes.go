@@ -18,19 +18,19 @@ type pipes struct {
 // newPipes returns both ends of both pipes: ours are the grader's, and requests and replies are the process's. The
 // caller must close requests and replies after it has started the process.
 func newPipes() (ours pipes, requests, replies *os.File, err error) {
-	var to, from [2]int
-	if err := unix.Pipe2(to[:], unix.O_CLOEXEC); err != nil {
+	var requestPipe, replyPipe [2]int
+	if err := unix.Pipe2(requestPipe[:], unix.O_CLOEXEC); err != nil {
 		return pipes{}, nil, nil, err
 	}
-	if err := unix.Pipe2(from[:], unix.O_CLOEXEC); err != nil {
-		return pipes{}, nil, nil, errors.Join(err, unix.Close(to[0]), unix.Close(to[1]))
+	if err := unix.Pipe2(replyPipe[:], unix.O_CLOEXEC); err != nil {
+		return pipes{}, nil, nil, errors.Join(err, unix.Close(requestPipe[0]), unix.Close(requestPipe[1]))
 	}
 	// The pipe for requests becomes full if the process replies without reading requests. A write must then not
 	// block.
-	if err := unix.SetNonblock(to[1], true); err != nil {
-		return pipes{}, nil, nil, errors.Join(err, unix.Close(to[0]), unix.Close(to[1]), unix.Close(from[0]), unix.Close(from[1]))
+	if err := unix.SetNonblock(requestPipe[1], true); err != nil {
+		return pipes{}, nil, nil, errors.Join(err, unix.Close(requestPipe[0]), unix.Close(requestPipe[1]), unix.Close(replyPipe[0]), unix.Close(replyPipe[1]))
 	}
-	return pipes{requests: to[1], replies: from[0]}, os.NewFile(uintptr(to[0]), "requests"), os.NewFile(uintptr(from[1]), "replies"), nil
+	return pipes{requests: requestPipe[1], replies: replyPipe[0]}, os.NewFile(uintptr(requestPipe[0]), "requests"), os.NewFile(uintptr(replyPipe[1]), "replies"), nil
 }
 
 func (p pipes) close() {

@@ -27,8 +27,8 @@ type Tail struct {
 // Write implements io.Writer. It never fails.
 func (t *Tail) Write(p []byte) (int, error) {
 	t.bytes = append(t.bytes, p[max(0, len(p)-t.Max):]...)
-	if over := len(t.bytes) - t.Max; over > 0 {
-		t.bytes = append(t.bytes[:0], t.bytes[over:]...)
+	if excess := len(t.bytes) - t.Max; excess > 0 {
+		t.bytes = append(t.bytes[:0], t.bytes[excess:]...)
 	}
 	return len(p), nil
 }

@@ -71,12 +71,12 @@ var (
 )
 
 func parseComplaint(text []byte) Finding {
-	at := complaint.FindSubmatchIndex(text)
-	if at == nil {
+	match := complaint.FindSubmatchIndex(text)
+	if match == nil {
 		return Finding{What: "the sanitizers stopped it"}
 	}
 	m := complaint.FindSubmatch(text)
-	stack, _, _ := bytes.Cut(text[at[1]:], []byte("\n\n"))
+	stack, _, _ := bytes.Cut(text[match[1]:], []byte("\n\n"))
 	var frames []frame
 	for _, m := range stackLine.FindAllSubmatch(stack, -1) {
 		line, _ := strconv.Atoi(string(m[3]))

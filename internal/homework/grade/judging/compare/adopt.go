@@ -12,12 +12,12 @@ import (
 func (p *player) adopt() bool {
 	for i := range p.engines {
 		p.adoptPool(i)
-		have := p.engines[i] != 0
+		exists := p.engines[i] != 0
 		switch want := p.expected.Engines[i]; {
-		case want == nil && !have:
+		case want == nil && !exists:
 		case want == nil: // it was kept although it had to be freed
 			p.engines[i] = 0
-		case !have:
+		case !exists:
 			p.expected.Forget(i)
 		case p.isLarge(i):
 			return false
@@ -117,11 +117,11 @@ func (p *player) sound(i int) bool {
 		return before
 	}
 	before := p.head(i)
-	for at, s := range p.sequences(i) {
+	for address, s := range p.sequences(i) {
 		if s.node.prev != before || twice(s.blockTable) || slices.ContainsFunc(view[l1Table](p, s.blockTable)[:], twice) {
 			return false
 		}
-		before = at + nodeOffset
+		before = address + nodeOffset
 	}
 	return e.active.prev == before
 }

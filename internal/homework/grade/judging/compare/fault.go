@@ -18,11 +18,11 @@ func (p *player) fault(d *Difference, op trace.Op, m *moment) {
 		return
 	}
 	fresh := p.soFar(f.Events)
-	does, fact := p.describeAccess(op, m, f.Address, d, fresh)
-	if does == "" {
+	access, fact := p.describeAccess(op, m, f.Address, d, fresh)
+	if access == "" {
 		return
 	}
-	d.Actual = fmt.Sprintf("it %s (%s)", does, d.Actual)
+	d.Actual = fmt.Sprintf("it %s (%s)", access, d.Actual)
 	if fact != "" {
 		d.Facts = append(slices.Clip(d.Facts), fact)
 	}
@@ -50,8 +50,8 @@ func (p *player) describeAccess(op trace.Op, m *moment, address uint64, d *Diffe
 	b, _ := fillOf(address)
 	switch {
 	case b == unwrittenByte:
-		what, fact := p.neverWritten(op, fresh)
-		return "uses " + what + ", which was " + Unwritten, fact
+		pointer, fact := p.neverWritten(op, fresh)
+		return "uses " + pointer + ", which was " + Unwritten, fact
 	case b == freedByte:
 		return "uses a pointer that it reads from " + Freed, UsesFreed
 	case address < near && op.Engine == trace.None:
@@ -85,8 +85,8 @@ func (p *player) null(op trace.Op, m *moment, offset uint64, d *Difference, fres
 			slot, name = slices.Index(l1[:], 0), "the new sequence"
 		}
 	case op.Kind == trace.Append && m.tables != [course.L1Size]*course.L2Table{}:
-		if at := m.logical / course.L2Size; at < course.L1Size && m.tables[at] == nil && offset == uint64(m.logical%course.L2Size)*4 {
-			slot = int(at)
+		if index := m.logical / course.L2Size; index < course.L1Size && m.tables[index] == nil && offset == uint64(m.logical%course.L2Size)*4 {
+			slot = int(index)
 		}
 	case (op.Kind == trace.Free || op.Kind == trace.Fork) && !d.Has(UnknownID):
 		if first := slices.Index(m.tables[:], nil); p.passed(op, m, first, fresh) && (offset == 0 || offset == l2Size-4) {
@@ -125,29 +125,29 @@ func (p *player) passed(op trace.Op, m *moment, slot int, fresh []uint64) bool {
 // neverWritten names a pointer that the submission has never written. It searches the allocations of the call first,
 // and then the engine and its sequences.
 func (p *player) neverWritten(op trace.Op, fresh []uint64) (string, Fact) {
-	for _, at := range fresh {
-		if slot := slices.Index(view[l1Table](p, at)[:], fill[uint64](unwrittenByte)); p.live[at] == l1Size && slot >= 0 {
+	for _, chunk := range fresh {
+		if slot := slices.Index(view[l1Table](p, chunk)[:], fill[uint64](unwrittenByte)); p.live[chunk] == l1Size && slot >= 0 {
 			return fmt.Sprintf("block_table[%d] of the new sequence", slot), UnwrittenTable
 		}
 	}
-	for _, at := range fresh {
-		if what := p.unwrittenField(op.Kind == trace.Init, at); what != "" {
-			return what, ""
+	for _, chunk := range fresh {
+		if field := p.unwrittenField(op.Kind == trace.Init, chunk); field != "" {
+			return field, ""
 		}
 	}
 	if op.Engine == trace.None || p.engines[op.Engine] == 0 {
 		return "a pointer", ""
 	}
-	if what := p.unwrittenField(true, p.engines[op.Engine]); what != "" {
-		return what, ""
+	if field := p.unwrittenField(true, p.engines[op.Engine]); field != "" {
+		return field, ""
 	}
-	for at, s := range p.sequences(op.Engine) {
-		what := p.unwrittenField(false, at)
-		if slot := slices.Index(view[l1Table](p, s.blockTable)[:], fill[uint64](unwrittenByte)); what == "" && slot >= 0 {
-			what = fmt.Sprintf("block_table[%d]", slot)
+	for address, s := range p.sequences(op.Engine) {
+		field := p.unwrittenField(false, address)
+		if slot := slices.Index(view[l1Table](p, s.blockTable)[:], fill[uint64](unwrittenByte)); field == "" && slot >= 0 {
+			field = fmt.Sprintf("block_table[%d]", slot)
 		}
-		if what != "" {
-			return fmt.Sprintf("%s of %s", what, SequenceName(s.id)), ""
+		if field != "" {
+			return fmt.Sprintf("%s of %s", field, SequenceName(s.id)), ""
 		}
 	}
 	return "a pointer", ""

@@ -42,7 +42,7 @@ const (
 // If no event is wrong, the difference shows a write after the end of an allocation.
 func (p *player) account(op trace.Op, want oracle.Outcome, going []part, events []runner.Event) []*Difference {
 	var bad *Difference
-	here := map[uint64]bool{} // freed by this call
+	freedHere := map[uint64]bool{} // addresses that this call has freed
 	allocations := 0
 	for _, e := range events {
 		if e.What != runner.Release {
@@ -54,19 +54,19 @@ func (p *player) account(op trace.Op, want oracle.Outcome, going []part, events 
 		}
 		switch e.What {
 		case runner.Release:
-			p.gone[e.At], here[e.At] = p.freed(op, going, e), true
+			p.gone[e.At], freedHere[e.At] = p.freed(op, going, e), true
 			delete(p.live, e.At)
 		case runner.BadRelease:
-			what := "an address that is no allocation"
+			description := "an address that is no allocation"
 			if e.Size != 0 {
-				what = cmp.Or(p.gone[e.At], "an allocation that was freed already")
-				if here[e.At] {
-					what = strings.Replace(what, op.Kind.Function(), "this call", 1)
+				description = cmp.Or(p.gone[e.At], "an allocation that was freed already")
+				if freedHere[e.At] {
+					description = strings.Replace(description, op.Kind.Function(), "this call", 1)
 				}
 			} else if slices.Contains(p.pools[:], e.At-oracle.Slack) {
-				what = ThePool
+				description = ThePool
 			}
-			d := differs(Heap, Frees, "a live allocation", what)
+			d := differs(Heap, Frees, "a live allocation", description)
 			if op.Engine != trace.None && e.At == p.engines[op.Engine]+activeOffset {
 				d.Actual, d.Facts = "&engine->active_seqs, the dummy head", []Fact{DummyHead}
 			}
@@ -87,11 +87,11 @@ func (p *player) account(op trace.Op, want oracle.Outcome, going []part, events 
 }
 
 func (p *player) freed(op trace.Op, going []part, e runner.Event) string {
-	what := fmt.Sprintf("an allocation of %d bytes", e.Size)
+	description := fmt.Sprintf("an allocation of %d bytes", e.Size)
 	if i := slices.IndexFunc(going, func(c part) bool { return c.address == e.At }); i >= 0 {
-		what = going[i].String()
+		description = going[i].String()
 	}
-	return fmt.Sprintf("%s, which %s has freed before", what, op.Kind.Function())
+	return fmt.Sprintf("%s, which %s has freed before", description, op.Kind.Function())
 }
 
 func (h *heap) add(address, size uint64) {
@@ -122,8 +122,8 @@ func (h *heap) containing(address uint64) (start, size uint64, found bool) {
 
 // chunk returns size bytes of the submission's memory, or nil if they are not inside one live allocation.
 func (p *player) chunk(address, size uint64) []byte {
-	start, have, found := p.containing(address)
-	if !found || address-start+size > have {
+	start, chunkSize, found := p.containing(address)
+	if !found || address-start+size > chunkSize {
 		return nil
 	}
 	return p.subject.At(address, size)
@@ -136,17 +136,17 @@ const maxEdges = 1 << 15
 // edges checks the fill bytes after the end of each live allocation, or only of the newest ones (maxEdges). It
 // returns the first difference.
 func (p *player) edges(op trace.Op) (first *Difference) {
-	from := max(0, len(p.ordered)-maxEdges)
+	start := max(0, len(p.ordered)-maxEdges)
 	if op.Kind == trace.Destroy || op.Kind.Many() {
-		from = 0
+		start = 0
 	}
-	for _, at := range p.ordered[from:] {
-		size, live := p.live[at]
+	for _, chunk := range p.ordered[start:] {
+		size, live := p.live[chunk]
 		if !live {
 			continue
 		}
-		if n, b := p.edge(at, size); n >= 0 && first == nil {
-			first = p.writeOutside(at, size, uint64(n), b)
+		if n, b := p.edge(chunk, size); n >= 0 && first == nil {
+			first = p.writeOutside(chunk, size, uint64(n), b)
 		}
 	}
 	return first
@@ -299,11 +299,11 @@ func (p *player) leaked(going []part) *Difference {
 	if len(left) == 0 {
 		return nil
 	}
-	what := fmt.Sprintf("%s: an allocation of %d bytes", left[0], bytes)
+	description := fmt.Sprintf("%s: an allocation of %d bytes", left[0], bytes)
 	if len(left) > 1 {
-		what = fmt.Sprintf("%s and others: %d allocations of %d bytes in all", left[0], len(left), bytes)
+		description = fmt.Sprintf("%s and others: %d allocations of %d bytes in all", left[0], len(left), bytes)
 	}
-	d := differs(Heap, Leaks, "nothing", what)
+	d := differs(Heap, Leaks, "nothing", description)
 	if !slices.ContainsFunc(left, func(c part) bool { return !c.isEngines() }) {
 		d.Facts = append(d.Facts, OfEngine)
 	}

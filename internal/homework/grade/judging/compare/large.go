@@ -24,22 +24,22 @@ const memoryForLarge = 400 << 20
 // the slack before and after it. Each end has trace.End bytes. Both are stored one after the other in the region of the
 // pools. The end with the highest addresses is also mapped at the address where the pool ends.
 func (p *player) newLargePool(engine int, size uint64) (uint64, error) {
-	at := runner.Pools + p.used + poolOffset
-	high := at + oracle.Slack + size - trace.End // where the second end has to be
+	start := runner.Pools + p.used + poolOffset
+	high := start + oracle.Slack + size - trace.End // where the second end has to be
 	mapped := (high%page + trace.End + oracle.Slack + page - 1) &^ (page - 1)
 	p.used += (poolOffset + oracle.Slack + trace.End + page - 1) &^ (page - 1)
-	from := runner.Pools + p.used
+	alias := runner.Pools + p.used
 	p.used += mapped
-	if _, err := p.subject.Do(runner.Request{Call: runner.Open, Engine: at, Size: trace.End}); err != nil {
+	if _, err := p.subject.Do(runner.Request{Call: runner.Open, Engine: start, Size: trace.End}); err != nil {
 		return 0, err
 	}
-	if err := p.subject.Alias(from, high&^(page-1), mapped); err != nil {
+	if err := p.subject.Alias(alias, high&^(page-1), mapped); err != nil {
 		return 0, err
 	}
-	p.pools[engine], p.ends[engine] = at, high
-	oracle.Fill(p.subject.At(at, oracle.Slack+trace.End))
+	p.pools[engine], p.ends[engine] = start, high
+	oracle.Fill(p.subject.At(start, oracle.Slack+trace.End))
 	oracle.Fill(p.subject.At(high, trace.End+oracle.Slack))
-	return at + oracle.Slack, nil
+	return start + oracle.Slack, nil
 }
 
 // reserved returns false if the grader cannot continue. In particular, if the oracle could not reserve the memory of

@@ -265,11 +265,11 @@ func (p *player) newPool(init trace.Op) (uint64, error) {
 	if init.ForInts() {
 		offset = intOffset
 	}
-	at := runner.Pools + p.used + offset
+	start := runner.Pools + p.used + offset
 	p.used += (offset + size + 2*oracle.Slack + 4095) &^ 4095
-	p.pools[init.Engine], p.ends[init.Engine] = at, 0
-	oracle.Fill(p.subject.At(at, size+2*oracle.Slack))
-	return at + oracle.Slack, nil
+	p.pools[init.Engine], p.ends[init.Engine] = start, 0
+	oracle.Fill(p.subject.At(start, size+2*oracle.Slack))
+	return start + oracle.Slack, nil
 }
 
 var calls = map[trace.Kind]runner.Call{trace.Init: runner.Init, trace.Create: runner.Create, trace.Fork: runner.Fork,

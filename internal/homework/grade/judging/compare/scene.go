@@ -84,9 +84,9 @@ func (p *player) expectedState(op trace.Op, block int) *State {
 		return nil
 	}
 	state := oracle.EngineState{Total: e.Total, Free: e.Free, RefCount: slices.Clone(oracle.Counts(e)), Pool: p.expected.Pools[op.Engine]}
-	for from := range e.Sequences {
-		s := oracle.SequenceState{ID: from.ID, KVCount: from.KVCount}
-		for slot, l2 := range from.BlockTable {
+	for seq := range e.Sequences {
+		s := oracle.SequenceState{ID: seq.ID, KVCount: seq.KVCount}
+		for slot, l2 := range seq.BlockTable {
 			if l2 != nil {
 				table := *l2
 				s.Tables[slot] = &table
@@ -117,9 +117,9 @@ func newState(engine oracle.EngineState, op trace.Op, block int) *State {
 			s.Sequences = append(s.Sequences, q)
 		}
 	}
-	at := oracle.Slack + block*course.BlockSize
-	if block >= 0 && at+course.BlockSize <= len(engine.Pool)-oracle.Slack {
-		s.Records = slices.Clone(ints(engine.Pool[at:][:course.BlockSize]))
+	offset := oracle.Slack + block*course.BlockSize
+	if block >= 0 && offset+course.BlockSize <= len(engine.Pool)-oracle.Slack {
+		s.Records = slices.Clone(ints(engine.Pool[offset:][:course.BlockSize]))
 	}
 	return s
 }
@@ -129,7 +129,7 @@ func newState(engine oracle.EngineState, op trace.Op, block int) *State {
 func selector(op trace.Op) func([]oracle.SequenceState, int32) bool {
 	return func(all []oracle.SequenceState, id int32) bool {
 		named := id == op.A || op.Kind == trace.Fork && id == op.B
-		has := func(s oracle.SequenceState) bool { return s.ID == id } // a broken list may repeat an id
-		return len(all) < MaxSequences || named && !slices.ContainsFunc(all, has)
+		sameID := func(s oracle.SequenceState) bool { return s.ID == id } // a broken list may repeat an id
+		return len(all) < MaxSequences || named && !slices.ContainsFunc(all, sameID)
 	}
 }

@@ -13,8 +13,8 @@ import (
 // limit of time would make the result depend on the machine.
 func Shrink(ops []trace.Op, d *Difference, play func([]trace.Op) (*Difference, error), maxPlays int) ([]trace.Op, *Difference, error) {
 	s := &shrinker{ops: slices.Clone(ops[:d.Step+1]), found: d, play: play, playsLeft: maxPlays, complete: complete(ops[:d.Step+1])}
-	for again := true; again && s.err == nil; {
-		again = s.simplify(func(o *trace.Op) *int32 {
+	for shorter := true; shorter && s.err == nil; {
+		shorter = s.simplify(func(o *trace.Op) *int32 {
 			switch {
 			case o.Kind == trace.Frees:
 				return &o.B
@@ -24,12 +24,12 @@ func Shrink(ops []trace.Op, d *Difference, play func([]trace.Op) (*Difference, e
 			return nil
 		})
 		for size := max(1, len(s.ops)/2); size >= 1; size /= 2 {
-			again = s.leaveOut(size) || again
+			shorter = s.leaveOut(size) || shorter
 		}
-		again = s.simplify(func(o *trace.Op) *int32 { return &o.A }) || again
-		again = s.simplify(func(o *trace.Op) *int32 { return &o.B }) || again
-		again = s.single() || again
-		again = s.rename() || again
+		shorter = s.simplify(func(o *trace.Op) *int32 { return &o.A }) || shorter
+		shorter = s.simplify(func(o *trace.Op) *int32 { return &o.B }) || shorter
+		shorter = s.single() || shorter
+		shorter = s.rename() || shorter
 	}
 	s.number()
 	return s.ops, s.found, s.err
@@ -90,11 +90,11 @@ func cost(ops []trace.Op) int {
 
 func (s *shrinker) leaveOut(size int) bool {
 	done := false
-	for from := len(s.ops) - 1 - size; from >= 0; from -= size {
-		if from+size >= len(s.ops) {
+	for start := len(s.ops) - 1 - size; start >= 0; start -= size {
+		if start+size >= len(s.ops) {
 			continue
 		}
-		if s.try(slices.Concat(s.ops[:from], s.ops[from+size:])) {
+		if s.try(slices.Concat(s.ops[:start], s.ops[start+size:])) {
 			done = true
 		}
 	}

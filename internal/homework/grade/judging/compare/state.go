@@ -78,27 +78,27 @@ func (p *player) list(want *course.Engine, engine int) *Difference {
 		d.Shape = pointer
 		return d
 	}
-	before, from, position := head, view[listNode](p, head), 1
+	before, links, position := head, view[listNode](p, head), 1
 	for expected := range want.Sequences {
-		node := from.next
+		node := links.next
 		s := checked[sequenceStruct](p, node-nodeOffset)
 		if s == nil || node == head {
 			return broken("next", before, fmt.Sprintf("sequence %d", expected.ID), node)
 		}
-		if back := s.node.prev; back != before {
-			return broken("prev", node, name(before), back)
+		if backLink := s.node.prev; backLink != before {
+			return broken("prev", node, name(before), backLink)
 		}
 		if d := p.sequence(expected, s, position); d != nil {
 			d.sequence = expected.ID
 			return d
 		}
-		before, from, position = node, &s.node, position+1
+		before, links, position = node, &s.node, position+1
 	}
-	if from.next != head {
-		return broken("next", before, "the dummy head", from.next)
+	if links.next != head {
+		return broken("next", before, "the dummy head", links.next)
 	}
-	if back := view[listNode](p, head).prev; back != before {
-		return broken("prev", head, name(before), back)
+	if backLink := view[listNode](p, head).prev; backLink != before {
+		return broken("prev", head, name(before), backLink)
 	}
 	return nil
 }
@@ -154,9 +154,9 @@ func (p *player) misplaced(d *Difference, l1 *l1Table, i, j int, block int32) {
 		if block < 0 || table == nil {
 			continue
 		}
-		if at := slices.Index(table[:], block); at >= 0 {
-			d.Actual += fmt.Sprintf(" (block %d is in block_table[%d][%d])", block, slot, at)
-			if slot == j && at == i {
+		if index := slices.Index(table[:], block); index >= 0 {
+			d.Actual += fmt.Sprintf(" (block %d is in block_table[%d][%d])", block, slot, index)
+			if slot == j && index == i {
 				d.Facts = append(d.Facts, Transposed)
 			}
 			return
@@ -184,12 +184,12 @@ func (p *player) poolBytes(i int, address uint64, want []byte, size int64) *Diff
 	for n < len(want)-1 && want[n] == got[n] { // stop at the last byte: the process may have changed it to the wanted value
 		n++
 	}
-	at := int64(address-p.pools[i]) - oracle.Slack + int64(n)
-	field := fmt.Sprintf("byte %d of the pool (block %d, record %d)", at, at/course.BlockSize, at%course.BlockSize/course.KVSize)
-	if at < 0 || at >= size {
-		field = fmt.Sprintf("byte %d, %s", at, outsidePool)
+	offset := int64(address-p.pools[i]) - oracle.Slack + int64(n)
+	field := fmt.Sprintf("byte %d of the pool (block %d, record %d)", offset, offset/course.BlockSize, offset%course.BlockSize/course.KVSize)
+	if offset < 0 || offset >= size {
+		field = fmt.Sprintf("byte %d, %s", offset, outsidePool)
 	}
 	d := differs(Pool, field, fmt.Sprintf("%#02x", want[n]), fmt.Sprintf("%#02x", got[n]))
-	d.byteAt = at
+	d.byteAt = offset
 	return d
 }

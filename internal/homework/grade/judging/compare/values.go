@@ -64,15 +64,15 @@ func (p *player) pointee(address uint64) string {
 	case freedByte:
 		return Freed
 	}
-	if at, size, found := p.containing(address); found {
-		what := fmt.Sprintf("an allocation of %d bytes", size)
+	if start, size, found := p.containing(address); found {
+		description := fmt.Sprintf("an allocation of %d bytes", size)
 		if size == 1 {
-			what = "an allocation of 1 byte"
+			description = "an allocation of 1 byte"
 		}
-		if at != address {
-			what = "part of " + what
+		if start != address {
+			description = "part of " + description
 		}
-		return what
+		return description
 	}
 	if bytes := p.subject.At(address, 4); bytes != nil && Value(ints(bytes)[0]) == Freed {
 		return Freed

@@ -82,8 +82,8 @@ func (d *Difference) successes() string {
 }
 
 func (d *Difference) place() string {
-	if _, at, found := strings.Cut(d.Field, "("); found { // (block 1, record 4)
-		block, record, _ := strings.Cut(strings.TrimSuffix(at, ")"), ", ")
+	if _, location, found := strings.Cut(d.Field, "("); found { // (block 1, record 4)
+		block, record, _ := strings.Cut(strings.TrimSuffix(location, ")"), ", ")
 		return record + " of " + block
 	}
 	if strings.HasSuffix(d.Field, outsidePool) {

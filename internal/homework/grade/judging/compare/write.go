@@ -28,8 +28,8 @@ func (p *player) change(c oracle.Change) error {
 	case oracle.NewSequence:
 		return p.newSequence(c)
 	case oracle.Recorded:
-		at := p.pools[c.Engine] + oracle.Slack + uint64(c.A)*course.BlockSize + uint64(c.B)*course.KVSize
-		*view[int32](p, at) = c.C
+		record := p.pools[c.Engine] + oracle.Slack + uint64(c.A)*course.BlockSize + uint64(c.B)*course.KVSize
+		*view[int32](p, record) = c.C
 		return nil
 	}
 	address := p.address(c.Engine, c.A)
@@ -71,16 +71,16 @@ func (p *player) change(c oracle.Change) error {
 // reference count and the number of free blocks.
 func (p *player) entry(engine int, l1 *l1Table, logical, block int32) {
 	entry := &view[course.L2Table](p, l1[logical/course.L2Size])[logical%course.L2Size]
-	counted, by := block, int32(1)
+	counted, delta := block, int32(1)
 	if block < 0 {
-		counted, by = *entry, -1
+		counted, delta = *entry, -1
 	}
 	e := view[engineStruct](p, p.engines[engine])
 	count := view[int32](p, e.refCount+4*uint64(counted))
 	before := *count
-	*count = before + by
-	if before == 0 || before+by == 0 {
-		e.free -= by
+	*count = before + delta
+	if before == 0 || before+delta == 0 {
+		e.free -= delta
 	}
 	*entry = block
 }
@@ -108,9 +108,9 @@ func (p *player) allocate(n int, size uint64) ([]uint64, error) {
 	}
 	p.stock[size] = stock[n:]
 	p.asked[size] += n
-	for _, at := range stock[:n] {
-		if at != 0 {
-			p.add(at, size)
+	for _, address := range stock[:n] {
+		if address != 0 {
+			p.add(address, size)
 		}
 	}
 	return stock[:n:n], nil
@@ -143,7 +143,7 @@ func (p *player) newEngine(c oracle.Change) error {
 		return err
 	}
 	total := int32(init.Pool() / course.BlockSize)
-	at, err := p.allocate(1, engineSize)
+	addresses, err := p.allocate(1, engineSize)
 	if err != nil {
 		return err
 	}
@@ -154,9 +154,9 @@ func (p *player) newEngine(c oracle.Change) error {
 	if !init.Large() { // its counts are zero already
 		clear(p.subject.At(counts[0], 4*uint64(total)))
 	}
-	p.engines[c.Engine] = at[0]
+	p.engines[c.Engine] = addresses[0]
 	head := p.head(c.Engine)
-	*view[engineStruct](p, at[0]) = engineStruct{pool: pool, total: total, free: total, refCount: counts[0], active: listNode{head, head}}
+	*view[engineStruct](p, addresses[0]) = engineStruct{pool: pool, total: total, free: total, refCount: counts[0], active: listNode{head, head}}
 	return nil
 }
 
@@ -170,7 +170,7 @@ func (p *player) dropEngine(engine int) {
 }
 
 func (p *player) newSequence(c oracle.Change) error {
-	at, err := p.allocate(1, sequenceSize)
+	addresses, err := p.allocate(1, sequenceSize)
 	if err != nil {
 		return err
 	}
@@ -180,12 +180,12 @@ func (p *player) newSequence(c oracle.Change) error {
 	}
 	*view[l1Table](p, l1[0]) = l1Table{}
 	head := view[listNode](p, p.head(c.Engine))
-	s := view[sequenceStruct](p, at[0])
+	s := view[sequenceStruct](p, addresses[0])
 	s.id, s.kvCount, s.blockTable = c.A, c.B, l1[0]
 	s.node = listNode{prev: head.prev, next: p.head(c.Engine)}
-	view[listNode](p, head.prev).next = at[0] + nodeOffset
-	head.prev = at[0] + nodeOffset
-	p.made = made{c.Engine, c.A, at[0]}
+	view[listNode](p, head.prev).next = addresses[0] + nodeOffset
+	head.prev = addresses[0] + nodeOffset
+	p.made = made{c.Engine, c.A, addresses[0]}
 	return nil
 }
 
@@ -199,16 +199,16 @@ func (p *player) newTables(l1 *l1Table, first, last int32) error {
 	if len(slots) == 0 {
 		return nil
 	}
-	at, err := p.allocate(len(slots), l2Size)
+	addresses, err := p.allocate(len(slots), l2Size)
 	if err != nil {
 		return err
 	}
 	for i, slot := range slots {
-		l2 := view[course.L2Table](p, at[i])
+		l2 := view[course.L2Table](p, addresses[i])
 		for j := range l2 {
 			l2[j] = -1
 		}
-		l1[slot] = at[i]
+		l1[slot] = addresses[i]
 	}
 	return nil
 }
@@ -254,12 +254,12 @@ func (p *player) relocated(c oracle.Change, s *sequenceStruct, l1 *l1Table) erro
 	if _, exact := p.live[old]; !exact { // NULL, or inside another allocation
 		return nil
 	}
-	at, err := p.allocate(1, size)
+	addresses, err := p.allocate(1, size)
 	if err != nil {
 		return err
 	}
-	copy(p.subject.At(at[0], size), p.subject.At(old, size))
-	*pointer = at[0]
+	copy(p.subject.At(addresses[0], size), p.subject.At(old, size))
+	*pointer = addresses[0]
 	p.release(old)
 	return nil
 }
@@ -278,9 +278,9 @@ func (p *player) address(engine int, id int32) uint64 {
 	if p.made.sequence != 0 && p.made.engine == engine && p.made.id == id {
 		return p.made.sequence
 	}
-	for at, s := range p.sequences(engine) {
+	for address, s := range p.sequences(engine) {
 		if s.id == id {
-			return at
+			return address
 		}
 	}
 	return 0

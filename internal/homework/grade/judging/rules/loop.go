@@ -245,9 +245,9 @@ func (r *loopReader) unmapped(e *ctree.Expr, steps map[*ctree.Var]bool) (absent,
 	if e.Op != ctree.Compare || !r.entry(e.Args[0], steps, 0) {
 		return false, false
 	}
-	with := e.Args[1].Bare()
-	minusOne := with.Op == ctree.Negative && with.Args[0].Op == ctree.Const && with.Args[0].Value == 1
-	zero := with.IsZero()
+	operand := e.Args[1].Bare()
+	minusOne := operand.Op == ctree.Negative && operand.Args[0].Op == ctree.Const && operand.Args[0].Value == 1
+	zero := operand.IsZero()
 	return minusOne && e.Operator == "==" || zero && e.Operator == "<",
 		minusOne && (e.Operator == "!=" || e.Operator == ">") || zero && e.Operator == ">="
 }

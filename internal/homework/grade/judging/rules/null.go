@@ -208,15 +208,15 @@ func (f *follower) address(e *ctree.Expr) outcome {
 }
 
 func (f *follower) assign(e *ctree.Expr) outcome {
-	to, value := e.Args[0], e.Args[1]
-	if to.Op != ctree.Name {
-		return f.each(f.expr, value, to)
+	target, value := e.Args[0], e.Args[1]
+	if target.Op != ctree.Name {
+		return f.each(f.expr, value, target)
 	}
 	switch {
 	case f.isPointer(value):
-		f.names[to.Var] = true
+		f.names[target.Var] = true
 		return outcome{}
-	case f.names[to.Var]:
+	case f.names[target.Var]:
 		return outcome{unclear, e.Line}
 	}
 	return f.expr(value)

@@ -59,13 +59,13 @@ const maxBreaches = 50
 
 // report adds a breach. For each rule and line it keeps one breach, preferably one that costs points.
 func (p *program) report(b Breach) {
-	same := slices.IndexFunc(p.breaches, func(o Breach) bool { return o.Rule == b.Rule && o.Line == b.Line })
-	if same < 0 {
+	known := slices.IndexFunc(p.breaches, func(o Breach) bool { return o.Rule == b.Rule && o.Line == b.Line })
+	if known < 0 {
 		if len(p.breaches) < maxBreaches {
 			p.breaches = append(p.breaches, b)
 		}
-	} else if p.breaches[same].Advice && !b.Advice {
-		p.breaches[same] = b
+	} else if p.breaches[known].Advice && !b.Advice {
+		p.breaches[known] = b
 	}
 }
 

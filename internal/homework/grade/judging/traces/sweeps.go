@@ -116,8 +116,8 @@ func (s *sweep) values(words []string) (all []int) {
 	for _, word := range words {
 		if list, found := lists[word]; found {
 			all = append(all, s.values(strings.Fields(list))...)
-		} else if from, to, found := strings.Cut(word, ".."); found {
-			for n := s.value(from); n <= s.value(to); n++ {
+		} else if low, high, found := strings.Cut(word, ".."); found {
+			for n := s.value(low); n <= s.value(high); n++ {
 				all = append(all, n)
 			}
 		} else {

@@ -114,14 +114,14 @@ func (f Folder) replace(name string, s stored) error {
 
 // Gone returns the students who have a stored report and are not among the results of this run.
 func (f Folder) Gone(all []Result) []string {
-	there := map[string]bool{}
+	present := map[string]bool{}
 	for _, r := range all {
-		there[encode(r.Name)] = true
+		present[encode(r.Name)] = true
 	}
 	files, _ := filepath.Glob(filepath.Join(f.Path, "reports", "*.json"))
 	var gone []string
 	for _, file := range files {
-		if s, err := read(file); err == nil && !there[s.Name] {
+		if s, err := read(file); err == nil && !present[s.Name] {
 			if name, err := decode(s.Name); err == nil {
 				gone = append(gone, name)
 			}
@@ -225,7 +225,7 @@ var ErrTwice = errors.New("graded twice, differently")
 // Merge copies the reports in the given folders into f. It returns all reports of f, old and new, sorted by name.
 func (f Folder) Merge(folders []string) ([]Result, error) {
 	seen := map[string]stored{}
-	where := map[string]string{}
+	paths := map[string]string{}
 	for _, dir := range append([]string{f.Path}, folders...) {
 		files, err := os.ReadDir(filepath.Join(dir, "reports"))
 		if err != nil {
@@ -245,9 +245,9 @@ func (f Folder) Merge(folders []string) ([]Result, error) {
 			case found && s.Report == nil: // another machine could grade it
 				continue
 			case found && other.Report != nil && other.Key != s.Key:
-				return nil, fmt.Errorf("%s: %w in %s and %s: remove one of the two reports", s.Name, ErrTwice, where[s.Name], file)
+				return nil, fmt.Errorf("%s: %w in %s and %s: remove one of the two reports", s.Name, ErrTwice, paths[s.Name], file)
 			}
-			seen[s.Name], where[s.Name] = s, file
+			seen[s.Name], paths[s.Name] = s, file
 		}
 	}
 	for _, dir := range folders {
@@ -261,7 +261,7 @@ func (f Folder) Merge(folders []string) ([]Result, error) {
 	for _, s := range seen {
 		name, err := decode(s.Name)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", where[s.Name], err)
+			return nil, fmt.Errorf("%s: %w", paths[s.Name], err)
 		}
 		if err := f.save(name, s); err != nil {
 			return nil, err

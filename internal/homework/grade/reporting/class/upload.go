@@ -152,8 +152,8 @@ func list(names []string, prefix string) string {
 	for _, n := range names[:min(maxNames, len(names))] {
 		quoted = append(quoted, fmt.Sprintf("%q", prefix+n))
 	}
-	if more := len(names) - maxNames; more > 0 {
-		quoted = append(quoted, fmt.Sprintf("%d more", more))
+	if omitted := len(names) - maxNames; omitted > 0 {
+		quoted = append(quoted, fmt.Sprintf("%d more", omitted))
 	}
 	return strings.Join(quoted, ", ")
 }

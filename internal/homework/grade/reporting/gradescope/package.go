@@ -70,9 +70,9 @@ func (p Package) Write(w io.Writer) error {
 	for _, f := range files {
 		h := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)}
 		h.SetMode(f.mode)
-		to, err := z.CreateHeader(h)
+		entry, err := z.CreateHeader(h)
 		if err == nil {
-			_, err = to.Write(f.text)
+			_, err = entry.Write(f.text)
 		}
 		if err != nil {
 			return fmt.Errorf("package %s: %w", f.name, err)

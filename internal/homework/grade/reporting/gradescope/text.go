@@ -25,13 +25,13 @@ func (s *sheet) finding(b *strings.Builder, f *grade.Finding, written string) {
 		fmt.Fprintf(b, "The handout: %s\n", f.Sentence)
 	}
 	steps := f.Steps()
-	from := max(0, len(steps)-maxSteps)
+	start := max(0, len(steps)-maxSteps)
 	if steps != nil {
 		b.WriteString("After these steps (llmgrade --replay plays them again):\n")
-		if from > 0 {
-			fmt.Fprintf(b, "    # %d steps before\n", from)
+		if start > 0 {
+			fmt.Fprintf(b, "    # %d steps before\n", start)
 		}
-		for _, op := range steps[from:] {
+		for _, op := range steps[start:] {
 			fmt.Fprintf(b, "    %s\n", report.Step(op))
 		}
 	}
@@ -45,10 +45,10 @@ func (s *sheet) finding(b *strings.Builder, f *grade.Finding, written string) {
 	if gain := s.gain(f); gain > 0 {
 		fmt.Fprintf(b, "Fixing it gives back +%.2f points in the visible tests.\n", gain)
 	}
-	if same := slices.DeleteFunc(slices.Clone(f.Same), hiddenTrace); len(same) > 0 {
-		fmt.Fprintf(b, "The same mistake shows in: %s\n", strings.Join(same, ", "))
+	if others := slices.DeleteFunc(slices.Clone(f.Same), hiddenTrace); len(others) > 0 {
+		fmt.Fprintf(b, "The same mistake shows in: %s\n", strings.Join(others, ", "))
 	}
-	if steps != nil && from == 0 {
+	if steps != nil && start == 0 {
 		fmt.Fprintf(b, "\nThe same as a program:\n\n%s\n", reproduce.Program(f.Name, f.Ops, f.Difference))
 	}
 }

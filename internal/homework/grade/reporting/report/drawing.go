@@ -54,8 +54,8 @@ type table struct {
 }
 
 func (t *table) hidden(moment int) bool {
-	at := t.cells[moment]
-	return at.value == "" || at.value == null && at.mark == plain
+	cell := t.cells[moment]
+	return cell.value == "" || cell.value == null && cell.mark == plain
 }
 
 func (t *table) mark() mark {
@@ -178,7 +178,7 @@ func (v *view) counts() strip {
 		}
 	}
 	const none = math.MaxInt64 // there is no such block
-	at := func(block int) (counts [moments]int64) {
+	countsOf := func(block int) (counts [moments]int64) {
 		for i, s := range v.states {
 			counts[i] = none
 			if s != nil && block < len(s.RefCount) {
@@ -188,15 +188,15 @@ func (v *view) counts() strip {
 		return counts
 	}
 	var pool strip
-	for from, to := 0, 0; from < total; from = to {
-		counts := at(from)
-		for to = from + 1; to < total && at(to) == counts; {
-			to++
+	for start, end := 0, 0; start < total; start = end {
+		counts := countsOf(start)
+		for end = start + 1; end < total && countsOf(end) == counts; {
+			end++
 		}
-		if to-from < 3 || total <= short {
-			to = from + 1
+		if end-start < 3 || total <= short {
+			end = start + 1
 		}
-		c := column{label: span(from, to)}
+		c := column{label: span(start, end)}
 		for i, count := range counts {
 			if count != none {
 				c.cells[i].value = compare.Value(int32(count))

@@ -103,11 +103,11 @@ func (v *view) markOf(r row) mark {
 	if len(s.tables) == 0 {
 		return s.mark()
 	}
-	own := s.tables[r.table].mark()
+	worst := s.tables[r.table].mark()
 	if r.table == 0 { // its line also shows the sequence
 		whole := *s
 		whole.tables = nil
-		own = max(own, whole.mark())
+		worst = max(worst, whole.mark())
 	}
-	return own
+	return worst
 }

@@ -20,13 +20,13 @@ func (v *view) seqs() []sequence {
 			q := &s.Sequences[j]
 			nth := seen[q.ID]
 			seen[q.ID]++
-			at := slices.IndexFunc(all, func(o sequence) bool { return o.id == q.ID && o.nth == nth })
-			if at < 0 {
-				at = len(all)
+			index := slices.IndexFunc(all, func(o sequence) bool { return o.id == q.ID && o.nth == nth })
+			if index < 0 {
+				index = len(all)
 				all = append(all, sequence{id: q.ID, nth: nth})
 			}
-			all[at].found[i] = q
-			all[at].count.cells[i].value = compare.Value(q.KVCount)
+			all[index].found[i] = q
+			all[index].count.cells[i].value = compare.Value(q.KVCount)
 		}
 	}
 	for n := range all {
@@ -103,17 +103,17 @@ func tables(find [moments]*oracle.SequenceState) []table {
 	var all []table
 	var lines []run // the run of each line, if it is one run
 	for slot := range course.L1Size {
-		var at [moments]*course.L2Table
+		var slotTables [moments]*course.L2Table
 		found := false
 		for i, q := range find {
 			if q != nil && q.Tables[slot] != nil {
-				at[i], found = q.Tables[slot], true
+				slotTables[i], found = q.Tables[slot], true
 			}
 		}
 		if !found {
 			continue
 		}
-		runs := runsOf(at)
+		runs := runsOf(slotTables)
 		if len(runs) == 1 && len(lines) > 0 {
 			if last := &lines[len(lines)-1]; last.full && last.slot+last.slots == slot && last.follows(runs[0]) {
 				last.slots++
@@ -133,7 +133,7 @@ func tables(find [moments]*oracle.SequenceState) []table {
 		for i, q := range find {
 			if q != nil {
 				t.cells[i].value = null
-				if at[i] != nil {
+				if slotTables[i] != nil {
 					t.cells[i].value = aTable
 				}
 			}

@@ -114,8 +114,8 @@ func cut(s string, limit int) string {
 }
 
 func (c *canvas) draw() {
-	if why := c.absent(c.moment); why != "" {
-		c.line(text("%s: %s", c.titles[c.moment], why))
+	if reason := c.absent(c.moment); reason != "" {
+		c.line(text("%s: %s", c.titles[c.moment], reason))
 	} else {
 		c.line(text("%s: ", c.titles[c.moment]), c.cell(&c.free), text(" free of "), c.cell(&c.total))
 		c.counts()
@@ -178,8 +178,8 @@ func (c *canvas) boxWidth() int {
 	w := 0
 	for i := range c.pool {
 		w = max(w, utf8.RuneCountInString(c.pool[i].label))
-		for _, at := range c.pool[i].cells {
-			w = max(w, len(at.value))
+		for _, cell := range c.pool[i].cells {
+			w = max(w, len(cell.value))
 		}
 	}
 	return w + 2
@@ -268,14 +268,14 @@ func length(pieces ...piece) (n int) {
 }
 
 func (c *canvas) table(l2 *table, limit int) []piece {
-	at := l2.cells[c.moment]
+	cell := l2.cells[c.moment]
 	if l2.hidden(c.moment) {
 		return nil
 	}
-	if at.value == null {
-		return []piece{text("  "), {l2.label + " NULL", at.mark}}
+	if cell.value == null {
+		return []piece{text("  "), {l2.label + " NULL", cell.mark}}
 	}
-	pieces := []piece{text("  "), {l2.label, at.mark}}
+	pieces := []piece{text("  "), {l2.label, cell.mark}}
 	if len(l2.entries) == 0 {
 		return append(pieces, text(" all -1"))
 	}
@@ -304,12 +304,12 @@ func (c *canvas) words() {
 			}
 		}
 	case actual:
-		for i, what := range c.mistakes {
+		for i, mistake := range c.mistakes {
 			if i == maxWords && len(c.mistakes) > maxWords+1 {
 				c.say([]string{fmt.Sprintf("wrong: %d more", len(c.mistakes)-i)}, wrong)
 				return
 			}
-			c.say(c.wrap("wrong: "+what), wrong)
+			c.say(c.wrap("wrong: "+mistake), wrong)
 		}
 	}
 }

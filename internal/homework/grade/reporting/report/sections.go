@@ -37,7 +37,7 @@ func (g group) Unnamed() int     { return len(g.Students) - len(g.Named()) }
 // groups puts the students into groups by the keys of their findings, and returns the largest group first. It ignores
 // a finding whose key is empty.
 func groups(entries []Entry, keyOf func(*grade.Finding) (key string, g group)) []group {
-	at := map[string]int{}
+	index := map[string]int{}
 	var all []group
 	for _, e := range entries {
 		if e.Report == nil {
@@ -50,10 +50,10 @@ func groups(entries []Entry, keyOf func(*grade.Finding) (key string, g group)) [
 				continue
 			}
 			seen[key] = true
-			n, known := at[key]
+			n, known := index[key]
 			if !known {
 				n = len(all)
-				at[key] = n
+				index[key] = n
 				all = append(all, g)
 			}
 			all[n].Students = append(all[n].Students, mention{shown(e.Name), link(e.File, fmt.Sprintf("finding-%d", i+1))})

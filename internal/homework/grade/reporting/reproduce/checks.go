@@ -132,12 +132,12 @@ func sequenceOf(step, engine int, s *course.Sequence) string {
 	line("kv_count", find+"->kv_count", s.KVCount)
 	entries := 0
 	for slot, table := range s.BlockTable {
-		there := fmt.Sprintf("block_table[%d] != NULL", slot)
-		line(there, find+"->"+there, int32(digit(table != nil)))
+		condition := fmt.Sprintf("block_table[%d] != NULL", slot)
+		line(condition, find+"->"+condition, int32(digit(table != nil)))
 		for j := 0; table != nil && j < len(table) && entries < maxEntries; j++ {
 			if table[j] >= 0 {
 				entry := fmt.Sprintf("block_table[%d][%d]", slot, j)
-				line(entry, find+"->"+there+" ? "+find+"->"+entry+" : -2", table[j])
+				line(entry, find+"->"+condition+" ? "+find+"->"+entry+" : -2", table[j])
 				entries++
 			}
 		}

@@ -32,7 +32,7 @@ func WriteFolder(dir string) (lists, programs int, err error) {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			return 0, 0, err
 		}
-		if there, err := os.ReadDir(folder); err != nil || len(there) > 0 {
+		if entries, err := os.ReadDir(folder); err != nil || len(entries) > 0 {
 			return 0, 0, errors.Join(err, fmt.Errorf("%s: %w", folder, ErrNotEmpty))
 		}
 	}

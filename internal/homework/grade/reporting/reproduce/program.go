@@ -73,8 +73,8 @@ func (c check) text(d *compare.Difference) string {
 	}
 	switch field := said.Replace(d.Field); c.format {
 	case "":
-		wrong := said.Replace(d.Headline())
-		text += fmt.Sprintf("    printf(actual == expected ? \"now right: %s\\n\" : \"%s\\n\");\n", field, wrong)
+		headline := said.Replace(d.Headline())
+		text += fmt.Sprintf("    printf(actual == expected ? \"now right: %s\\n\" : \"%s\\n\");\n", field, headline)
 	case "%d":
 		text += fmt.Sprintf("    char number[16];\n    printf(\"%s: expected %%d, is %%s\\n\", expected, shown(actual, number));\n", field)
 	default:
