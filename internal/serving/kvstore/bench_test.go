@@ -86,9 +86,8 @@ func BenchmarkPrefill(b *testing.B) {
 	}
 }
 
-// BenchmarkCascade decodes 32 sequences that share a prefix of 4,096 tokens. It compares reading the prefix once for
-// all sequences with reading it once for each sequence. When it is read for each sequence, all sequences are computed
-// for one head before the next head. The head's prefix then stays in the processor's cache.
+// BenchmarkCascade decodes 32 sequences that share a prefix of 4,096 tokens. It compares reading the keys and values of
+// the prefix once for all sequences with reading them again for each sequence.
 func BenchmarkCascade(b *testing.B) {
 	const seqs, prefix, suffix = 32, 4096, 64
 	eachThreads(b, func(b *testing.B, threads int) {

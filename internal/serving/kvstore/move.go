@@ -50,7 +50,7 @@ type mover struct {
 	parts    int
 }
 
-// Do copies one part of all blocks of a layer, as a parallel.Task.
+// Do copies the same part of every block of one layer, as a parallel.Task. The index i says which layer and which part.
 func (m *mover) Do(_, i int) {
 	layer, part := i/m.parts, i%m.parts
 	for _, p := range m.pairs {

@@ -55,15 +55,13 @@ func (q *Requests) Point(id uint64, group, index int, block int32) {
 	}
 }
 
-// Check returns an error if the arguments of Begin are wrong. The new blocks of all rows and groups are in one list,
-// blocks: first those of row 0 and group 0, then those of row 0 and group 1, and so on. For row i and group g, the new
-// blocks end before this index of the list:
+// Check returns an error if the arguments of Begin are wrong. The list blocks has the new blocks of all rows and
+// groups, one after another: first those of row 0 and group 0, then those of row 0 and group 1, and so on. Begin
+// changes the table of row i and group g as follows:
 //
-//	ends[i*groups+g]
-//
-// Begin keeps the entries of the row's table in that group before this index, and puts the new blocks after them:
-//
-//	starts[i*groups+g]
+//	k := i*groups + g
+//	added := blocks[ends[k-1]:ends[k]] // blocks[:ends[0]] if k is 0
+//	table = append(table[:starts[k]], added...)
 //
 // Check treats the tables of the requests in gone as dropped.
 func (q *Requests) Check(gone []uint64, rows []Row, blocks []int32, starts, ends []int64) error {
@@ -156,8 +154,8 @@ func (q *Requests) checkBlocks(r *Row, present int, start int64, blocks []int32)
 	return nil
 }
 
-// Begin changes the tables for a step, and lays out the tables, starts and lengths of its rows for attention.
-// The last call of Check must have accepted the same arguments.
+// Begin changes the tables for a step. It also prepares the step for attention: it lays out the tables of the rows, and
+// sets the fields Starts and Lens. The last call of Check must have accepted the same arguments.
 func (q *Requests) Begin(rows []Row, blocks []int32, starts, ends []int64) {
 	q.Starts, q.Lens, q.stride = append(q.Starts[:0], 0), q.Lens[:0], 1
 	begin := int64(0)

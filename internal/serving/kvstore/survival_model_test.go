@@ -1,8 +1,8 @@
 // The survival tests show that keys and values survive whatever vLLM V1's scheduler does with their blocks. A small
 // transformer with random weights runs random requests through the scheduler, the block manager, kvstore and attention.
-// Every logit must have the same bits as in one pass of the same model over contiguous memory. A wrong block table
-// therefore shows in the logits. The tests contain none of the scheduler's rules. V0's and the paper's schedulers are
-// tested by the contents of their blocks instead (testkit/servetest).
+// Every logit must have the same bits as in one pass of the same model over contiguous memory. If a block table has a
+// wrong entry, the logits differ. The tests contain none of the scheduler's rules. The schedulers of V0 and of the
+// paper are tested without a model, with testkit/servetest.
 
 package kvstore_test
 

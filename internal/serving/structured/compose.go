@@ -73,16 +73,16 @@ func (b *builder) add(source, target grammar.Node, f *Form, ends []string) {
 	}
 }
 
-// tag adds paths for a tag without its end: the text t.Begin, then the content. If ends is not empty, each path then
-// reads one of the texts in ends.
+// tag adds paths that read t.Begin and then the content of the tag. If ends is not empty, each path then reads one of
+// the texts in ends. The caller decides whether ends is t.End; tag does not use t.End itself.
 func (b *builder) tag(source, target grammar.Node, t *Tag, ends []string) {
 	content := b.g.Node()
 	b.text(source, content, t.Begin)
 	b.add(content, target, &t.Content, ends)
 }
 
-// addBounded adds paths for a form that cannot end with free text. Such a form needs no ends: where it stops
-// does not depend on the text after it.
+// addBounded adds paths for a form that cannot end with free text. Unlike add, it has no parameter ends: the place
+// where such a form ends does not depend on the text after it.
 func (b *builder) addBounded(source, target grammar.Node, f *Form) {
 	switch {
 	case f.Sequence != nil:

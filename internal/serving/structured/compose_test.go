@@ -127,8 +127,8 @@ func (r *naiveReader) free(start int, excluded, ends []string, next func(end str
 	}
 }
 
-// firstOf returns the longest mark with which text ends, or "" if there is none or if a mark ends earlier in
-// text.
+// firstOf finds the first place in text where one of the marks ends. If this place is the end of text, firstOf returns
+// the longest mark that ends there. In all other cases it returns "".
 func firstOf(text string, marks []string) string {
 	for stop := range len(text) + 1 {
 		found := ""

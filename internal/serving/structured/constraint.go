@@ -65,8 +65,8 @@ func (c *Constraint) mask(config *grammar.Config) []uint64 {
 	for i, item := range config.Items {
 		f := c.itemTokens(item)
 		dst := mask
-		// The item does not allow the tokens in f.excluded, but an earlier item may allow them. They are removed
-		// from the item's tokens only, so these are computed in a mask of their own.
+		// The item does not allow the tokens in f.excluded, but an earlier item may allow them. So the item's tokens
+		// are first collected in a mask of their own, and the excluded tokens are removed from this mask only.
 		separate := i > 0 && (f.excluded.mask != nil || f.excluded.list != nil)
 		if separate {
 			dst = c.scratch
@@ -99,9 +99,9 @@ func (c *Constraint) mask(config *grammar.Config) []uint64 {
 	return mask
 }
 
-// addSpanning adds to mask the tokens of a trie that the grammar allows after the end of a lexeme. The trie has only
-// those bytes of the tokens that come after the lexeme, or the lexeme ends at the given node of the trie. In both
-// cases, the bytes below the node come after the lexeme. The parameter start is the config at the end of the lexeme.
+// addSpanning adds to mask the tokens that complete a lexeme and have more bytes after it, if the grammar allows these
+// bytes. The lexeme ends at the given node of the trie, so the bytes below that node come after the lexeme. The
+// parameter start is the config at the end of the lexeme.
 func (c *Constraint) addSpanning(suffixes *trie, node int32, start *grammar.Config, mask []uint64) {
 	if len(suffixes.nodes) == 0 {
 		return
@@ -147,9 +147,10 @@ func (c *Constraint) itemTokens(item grammar.Item) *stateTokens {
 	return f
 }
 
-// newItemTokens computes what itemTokens returns. For a lexeme that accepts all names except a list of names, it takes
-// the tokens of the lexeme that accepts all names, which all constraints share. It then sets the field excluded to the
-// tokens that complete a name of the list.
+// newItemTokens computes the tokens that can follow in the state of an item's lexeme. A lexeme made by lexeme.Others
+// accepts all names of members except the names in a list. For such a lexeme, newItemTokens begins with the tokens of
+// the lexeme that accepts all names. All constraints of the vocabulary share these tokens. It then sets the field
+// excluded to the tokens that complete a name of the list.
 func (c *Constraint) newItemTokens(item grammar.Item, ignoredTag int32) *stateTokens {
 	v := c.vocabulary
 	if anyState, ok := item.Lexeme.AnyNameState(item.State); ok {

@@ -8,8 +8,8 @@ import (
 // ErrTooLarge is the error of an operation that needs more work than its Budget allows.
 var ErrTooLarge = errors.New("the constraint needs too much work to compile")
 
-// Budget limits the work of building automata. A unit is about the work of adding one transition to an
-// automaton.
+// Budget limits the work of building automata. The work is counted in units: adding one transition to an automaton
+// costs about one unit.
 type Budget struct {
 	left, spent int
 	ctx         context.Context // or nil

@@ -2,9 +2,10 @@ package automaton
 
 import "math"
 
-// Limited accepts the texts of an automaton with at least minimum and at most maximum characters. A state of Limited is
-// a state of the automaton and the number of characters read so far. Limited does not store its states: Next computes
-// them. From each state that Next returns, an accepting state can be reached.
+// Limited accepts the texts of an automaton that have at least minimum and at most maximum characters. A state of
+// Limited is a pair: a state of the automaton, and the number of characters read so far. If there is no upper limit,
+// the number stops at minimum. Limited does not store its states: Next computes them. From each state that Next
+// returns, an accepting state can be reached.
 type Limited struct {
 	*DFA
 	minimum, maximum int
@@ -52,7 +53,7 @@ func LimitWork(d *DFA, minimum, maximum int) int {
 	return (max(minimum, maximum) + 1) * (d.States()*d.width/limitedWork + 1)
 }
 
-// limitedWork is the number of transitions that Limit follows for one unit of a Budget.
+// limitedWork is how many transitions Limit follows at the cost of one unit of a Budget.
 const limitedWork = 8
 
 // targets returns the states that follow each state, each once.

@@ -215,8 +215,9 @@ type subsets struct {
 	budget  *Budget
 }
 
-// start makes the first state of d. Only in this state can the transitions of Builder.Begin be taken. It also sets
-// the tags of b's states, including tags from the transitions of Builder.End.
+// start makes the first state of d, which is the state before the first character of a text. The transitions that
+// Builder.Begin added can be taken only there. start also sets s.tags: the tag of each state of b if the text ends
+// there. The transitions that Builder.End added are taken into account.
 func (s *subsets) start() error {
 	b := s.b
 	s.tags = s.endTags(b.ends)
@@ -238,9 +239,9 @@ func (s *subsets) start() error {
 	return s.budget.Spend(len(b.begins) + len(b.edges))
 }
 
-// endTags returns the tag that each state of b has if the text ends there. A state has the smallest tag among
-// its own and those of the states that can be reached from it without reading a character. The transitions in
-// extra can be taken for this too.
+// endTags returns the tag that each state of b has if the text ends there. This is the smallest tag among those of the
+// state itself and of all states that can be reached from it without reading a character. The transitions in extra
+// count as transitions that read no character. If extra is empty, endTags returns only each state's own tag.
 func (s *subsets) endTags(extra [][2]int32) []int32 {
 	tags := slices.Clone(s.b.tags)
 	if len(extra) == 0 {

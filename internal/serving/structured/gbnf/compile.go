@@ -71,8 +71,9 @@ const (
 	unfinished = -1 // the size of a rule while it is being computed: a rule that contains itself is too large
 )
 
-// size returns the number of characters and references in a part of the grammar. The part of a repeat counts
-// as often as it may occur. The result is tooLarge if the number is above maxLexeme, or if the part contains
+// size returns about the number of characters in a part of the grammar. For a reference, it is the size of the rule.
+// The contents of a repeat count as often as they may occur at most. If there is no upper limit, they count as often as
+// they must occur, but at least once. size returns tooLarge if the size is above maxLexeme, or if the part contains
 // itself.
 func (b *builder) size(n *node) int {
 	switch n.kind {

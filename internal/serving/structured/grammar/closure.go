@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// A frame is a call of a rule. After the end of the rule, the grammar continues at one of the kernels in the field
-// returns. The computation of a closure makes new frames and fills their returns. After the computation, they do not
+// A frame is a call of a rule on the stack. At the end of the rule, the grammar continues at one of the kernels in the
+// list returns. Frames are made, and their lists are filled, while a closure is computed. After that, a frame does not
 // change.
 type frame struct {
 	id      int32
@@ -121,9 +121,10 @@ func (r *Runner) visit(w *closing, k kernel) {
 	}
 }
 
-// call adds a call of a rule to the closure. If the calling rule ends directly after the call, the called
-// rule returns to where the calling rule returns. So a list that a right-recursive rule describes does not
-// make the stack grow.
+// call adds a call of a rule to the closure. Usually the called rule returns to the node after the call. If the calling
+// rule always ends at that node, the called rule returns directly to the places to which the calling rule returns. So a
+// rule that calls itself at its end, such as a rule for a list, does not make the stack grow. This is possible only if
+// the list returns of the calling rule's frame is complete: the frame is not fresh, and it is not the root.
 func (r *Runner) call(w *closing, e *edge, caller *frame) {
 	f := w.frames[e.call]
 	if f == nil {

@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/serving/structured/lexeme"
 )
 
-// Item is one way in which the grammar can read the text so far: it is inside a lexeme, in some state. An
-// edge of a rule reads the lexeme, and the frame is the call of that rule.
+// Item is one way in which the grammar can read the text so far: it is inside a lexeme, in some state. The field edge
+// has the edge that reads the lexeme, and the field frame has the call of the rule that contains this edge.
 type Item struct {
 	Lexeme *lexeme.Lexeme
 	State  int32 // of the lexeme
@@ -157,8 +157,8 @@ func (r *Runner) After(item Item, tag int32) *Config {
 	return r.intern(r.items[:0])
 }
 
-// intern returns the config that has the given items and those of the closure of r.kernels. If the runner has
-// cached an equal config, intern returns that one.
+// intern returns the config with these items: the given ones, and the items of the closure of r.kernels. If the
+// runner's cache has an equal config, intern returns the cached config.
 func (r *Runner) intern(items []Item) *Config {
 	accept := false
 	if len(r.kernels) > 0 {

@@ -103,13 +103,14 @@ func NewTerminal(l *lexeme.Lexeme) *Terminal { return &Terminal{lexeme: l} }
 // LazyTerminal returns a terminal whose lexeme does not exist yet. When the lexeme is first needed, the terminal calls
 // make. The argument of make is a function: alive(tag) reports whether the rule can still end after the lexeme has
 // ended with this tag. The lexeme that make returns should have only tags for which alive returns true; there is at
-// least one. If the lexeme has several tags, only one edge may read the terminal, because alive depends on the edge.
+// least one. For each tag, alive looks at the node to which the terminal's edge leads. So if the lexeme has several
+// tags, only one edge may read the terminal.
 func LazyTerminal(make func(alive func(tag int32) bool) *lexeme.Lexeme) *Terminal {
 	return &Terminal{make: make}
 }
 
-// Trim removes the edges that no text can use: the rule that contains such an edge cannot end after it. Trim reports
-// whether the grammar derives any text.
+// Trim removes the edges that no text can use. Such an edge calls a rule that cannot end, or its own rule cannot end
+// after it. Trim reports whether the grammar derives any text.
 func (g *Grammar) Trim() bool {
 	users := make([][]int32, len(g.nodes)) // the edges that need each node
 	sources := make([]Node, len(g.edges))
@@ -172,8 +173,8 @@ func (g *Grammar) usable(e int32, alive []bool) bool {
 	return false
 }
 
-// drop changes an edge's lazy terminal. Its lexeme then has only tags that lead to alive nodes. From an alive node
-// the rule can end.
+// drop removes tags of a lexeme that an edge's lazy terminal has still to make: those that lead to nodes that are not
+// alive. A node is alive if the rule can end there or later.
 func (g *Grammar) drop(e int32, alive []bool) {
 	edge := &g.edges[e]
 	if edge.terminal == nil || edge.terminal.make == nil {
