@@ -87,8 +87,8 @@ func TestFormsWithoutAnswersAreRefused(t *testing.T) {
 	}
 }
 
-// slowMask returns the tokens that the definition allows after a text: with the token, the text is
-// still the beginning of an answer.
+// slowMask returns the tokens that may follow a text. A token may follow if the text with the token is the beginning of
+// an answer. "END" may follow if the text is an answer.
 func slowMask(v *Vocabulary, answers []string, text string) []string {
 	var out []string
 	for _, token := range v.tokens {

@@ -85,8 +85,9 @@ func TestMaskBench(t *testing.T) {
 }
 
 // TestOfficialSuite counts how often the constraint of a schema and the official test suite agree on whether an
-// instance is valid. The test writes a number such as 1.0 as 1. If the constraint does not allow a valid instance,
-// the test sorts the members of its objects into the order of the schema, and tries it again.
+// instance is valid. In the suite, 1.0 is an integer. In an answer, an integer has no fraction. So the test first
+// replaces a number such as 1.0 by 1. If the constraint does not allow a valid instance, the test sorts the members of
+// its objects into the order of the schema, and tries it again.
 func TestOfficialSuite(t *testing.T) {
 	if *suite == "" {
 		t.Skip("-suite names no folder")

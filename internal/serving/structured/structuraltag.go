@@ -64,8 +64,8 @@ func olderTag(data []byte) (Form, error) {
 
 func isSet(value json.RawMessage) bool { return len(value) > 0 && string(value) != "null" }
 
-// fields decodes a JSON object into a struct. The parameter into points to the struct. Members of the object
-// that the struct has no field for must be null.
+// fields decodes a JSON object into a struct. The parameter dst is a pointer to the struct. Members of the object that
+// the struct has no field for must be null.
 func fields(data []byte, dst any) error {
 	var given map[string]json.RawMessage
 	if json.Unmarshal(data, &given) != nil {
@@ -108,7 +108,8 @@ func schemaForm(schema json.RawMessage) (Form, error) {
 	return Form{JSONSchema: schema}, nil
 }
 
-// endsOf returns ends. If one of them is empty, it returns nil: the tag has no end.
+// endsOf returns the texts for the field End of a Tag. They are the given ends. If one of the given ends is the empty
+// text, endsOf returns nil, because a tag with such an end can end without any text.
 func endsOf(ends ...string) []string {
 	for _, end := range ends {
 		if end == "" {

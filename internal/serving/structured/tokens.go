@@ -61,9 +61,10 @@ func (s tokenSet) removeFrom(mask []uint64) {
 	}
 }
 
-// spanningTokens holds the tokens that complete a lexeme with the given tag and have more bytes after it. The trie
-// suffixes has only the bytes after the lexeme. It is left empty if too many nodes would have to be merged into it. The
-// field nodes then has the nodes of the vocabulary's trie at which the lexeme ends.
+// spanningTokens holds the tokens that complete a lexeme with the given tag and have more bytes after it. These tokens
+// are below the nodes of the vocabulary's trie at which the lexeme ends. If there are few such nodes, they are merged
+// into the trie suffixes, which has only the bytes after the lexeme. If there are many, suffixes is empty, and the
+// nodes are listed in the field nodes.
 type spanningTokens struct {
 	tag      int32
 	suffixes trie
@@ -74,9 +75,9 @@ type spanningTokens struct {
 // spanningTokens.
 const maxMerged = 10_000
 
-// computeTokens finds the tokens that can follow in a state of a lexeme. After a lexeme that has ended with the tag
-// ignoredTag, no text can follow, so computeTokens leaves out tokens that have more bytes after such an end. Free text
-// can end with that tag in most states, so this saves much work.
+// computeTokens finds the tokens that can follow in a state of a lexeme. If the lexeme ends with the tag ignoredTag, no
+// text can follow it. So computeTokens does not look for tokens that complete the lexeme with this tag and have more
+// bytes after it. Free text can end with this tag in most states, so this saves much work.
 func (v *Vocabulary) computeTokens(l *lexeme.Lexeme, state, ignoredTag int32) *stateTokens {
 	w := walk{v: v, l: l, f: &stateTokens{}, words: v.Words(), ignoredTag: ignoredTag, ends: map[int32][]int32{}}
 	w.states, w.rows = make([]int32, v.longest+1), make([]*lexeme.Row, v.longest+1)
@@ -98,7 +99,8 @@ func (v *Vocabulary) computeTokens(l *lexeme.Lexeme, state, ignoredTag int32) *s
 	return w.f
 }
 
-// walk visits the nodes of the vocabulary's trie whose bytes a lexeme allows after a state.
+// walk finds the tokens that can follow in a state of a lexeme. It visits a node of the vocabulary's trie only if the
+// lexeme allows the bytes on the path to this node.
 type walk struct {
 	v          *Vocabulary
 	l          *lexeme.Lexeme

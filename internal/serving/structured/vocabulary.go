@@ -92,7 +92,8 @@ func (v *Vocabulary) special(text string) (index int, name string) {
 	return len(text), ""
 }
 
-// specialAt returns the length of the longest name of a special token with which a text begins, or 0.
+// specialAt returns the length of the longest name of a special token that is a prefix of text. If there is no such
+// name, it returns 0.
 func (v *Vocabulary) specialAt(text string) (longest int) {
 	for _, name := range v.ends {
 		if strings.HasPrefix(text, name) {
@@ -131,7 +132,7 @@ type trie struct {
 	first  []byte      // their bytes
 }
 
-// manyNodes is the least number of descendants for which a node of the trie has an entry in trie.uses.
+// manyNodes decides which nodes of a trie have an entry in trie.uses: those with at least this number of descendants.
 const manyNodes = 128
 
 type trieNode struct {
@@ -201,8 +202,8 @@ func (t *trie) tokensBelow(n *trieNode) []int32 {
 	return t.tokens[n.first+n.count : end]
 }
 
-// leave removes the nodes that are deeper than depth from path. All descendants of these nodes have been
-// added, so leave also sets the field end of each.
+// leave removes nodes from path until no node in it is deeper than depth. It sets the field end of each removed node,
+// because all descendants of the node have been added.
 func (t *trie) leave(path *[]int32, depth int) {
 	for len(*path) > depth+1 {
 		t.nodes[(*path)[len(*path)-1]].end = int32(len(t.nodes))

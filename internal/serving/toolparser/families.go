@@ -132,8 +132,8 @@ func names[T any](all []T, name func(T) string) string {
 	return strings.Join(slices.Compact(list), ", ")
 }
 
-// AddTools sets f.Tools if it is nil: to the parser openai if f.Reasoning parses the harmony format, and
-// otherwise to the parser json.
+// AddTools sets f.Tools if it is nil. The new tool parser is the one named openai if f.Reasoning parses the harmony
+// format, and otherwise the one named json.
 func (f *Format) AddTools() {
 	switch {
 	case f.Tools != nil:

@@ -68,9 +68,9 @@ func (h *harmony) next(b byte) {
 	}
 }
 
-// isText reports whether the text in held is content without a header, as in an answer without markers. It is, if it
-// cannot be the beginning of a header. After the end of a message, isText returns false, because only a header can
-// follow.
+// isText reports whether the text in held is content without a header, as in an answer without markers. The text is
+// content if it cannot be the beginning of a header. After the end of a message, isText returns false, because only a
+// header can follow.
 func (h *harmony) isText() bool {
 	text := bytes.TrimLeft(h.held, " \t\r\n")
 	return !h.ended && !slices.ContainsFunc([]string{markStart, markChannel, markMessage, "to="}, func(first string) bool {

@@ -198,7 +198,7 @@ func cut(f *toolparser.Format, prompt, text string) string {
 	return show(append(append([]toolparser.Event(nil), p.Feed(text)...), p.Cut()...))
 }
 
-// Ensure that an answer that max_tokens cuts off has the first events of the answer that is not cut off. No part of a
+// Ensure that the events of an answer that max_tokens cuts off are the first events of the whole answer. No part of a
 // marker or of a call is reported as content. A call has only the arguments that the model wrote.
 func TestACutAnswerShowsABeginningOfTheAnswer(t *testing.T) {
 	for _, test := range texts {

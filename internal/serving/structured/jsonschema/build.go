@@ -14,8 +14,9 @@ const (
 	maxLength   = 1_000_000 // characters that a string must have
 )
 
-// unsupportedLimit returns the error for a limit n that is larger than supported. The limit comes from one of
-// the two keywords of the schema. If schema is nil, it comes from the length of prefixItems.
+// unsupportedLimit returns the error for a limit n that is larger than supported. The error names minKeyword if the
+// schema has only this keyword of the two, and otherwise maxKeyword. If schema is nil, no keyword sets a limit, but a
+// list in the schema, such as prefixItems, is too long. The error is then automaton.ErrTooLarge.
 func unsupportedLimit(schema *value, minKeyword, maxKeyword string, n, supported int) error {
 	if schema == nil {
 		return automaton.ErrTooLarge
@@ -27,10 +28,10 @@ func unsupportedLimit(schema *value, minKeyword, maxKeyword string, n, supported
 	return refuse(schema, keyword, "%d is above %d, the largest supported value here", n, supported)
 }
 
-// arrays adds edges between two nodes for the arrays of an alternative. A node between elements stands for two facts:
-// how many elements have been read, and which of the schemas in a.contains one of these elements satisfies. If the
-// number of elements is not limited, the last nodes stand for any larger number too, since the schemas of further
-// elements are all the same.
+// arrays adds edges that lead from source to target and read the arrays that a allows. A node before or after an
+// element stands for two facts: how many elements have been read, and which of the schemas in a.contains these elements
+// satisfy. If the number of elements is not limited, the nodes for the largest number stand for all larger numbers too,
+// because all further elements have the same schemas.
 func (b *builder) arrays(source, target grammar.Node, a *arrays) {
 	last := max(a.prefix(), a.min)
 	if a.max != unlimited {
@@ -48,8 +49,8 @@ func (b *builder) arrays(source, target grammar.Node, a *arrays) {
 		return
 	}
 	all := 1<<len(a.contains) - 1
-	// The index of these nodes is a bit set: bit j says that an element satisfies the schema a.contains[j]. An element
-	// begins at a node of elementStart and ends at a node of elementEnd.
+	// An element begins at a node of elementStart and ends at a node of elementEnd. A node's index in these slices is a
+	// set of bits. If bit j is set, one of the elements so far satisfies the schema a.contains[j].
 	elementStart, elementEnd := b.nodes(all+1), b.nodes(all+1)
 	first := b.g.Node() // not elementStart[0], to which a comma may lead
 	b.read(source, first, "[")
@@ -84,10 +85,10 @@ func (b *builder) nodes(n int) []grammar.Node {
 	return out
 }
 
-// elements adds the edges that read element i. They lead from the nodes in starts to the nodes in ends. The index of
-// both is a bit set: bit j says that one of the elements so far satisfies the schema a.contains[j]. From each start, one
-// edge leads to the end with the same index. For each schema whose bit is not set, another edge reads an element that
-// satisfies this schema. It leads to the end whose index has this bit too.
+// elements adds the edges that read element i. They lead from the nodes in starts to the nodes in ends. A node's index
+// in these slices is a set of bits. If bit j is set, one of the elements so far satisfies the schema a.contains[j].
+// From each node in starts, one edge leads to the node in ends with the same index. For each bit j that is not set,
+// another edge reads an element that satisfies a.contains[j]. It leads to the node in ends whose index has bit j too.
 func (b *builder) elements(a *arrays, i int, starts, ends []grammar.Node) {
 	item := b.element(a, i)
 	for satisfied := range starts {

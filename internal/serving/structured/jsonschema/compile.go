@@ -134,7 +134,7 @@ func (b *builder) read(source, target grammar.Node, text string) {
 	b.lexeme(source, target, "word "+text, func() (texts, error) { return automaton.Texts([]string{text}, b.budget) }, lexeme.Raw)
 }
 
-// scalars adds edges between two nodes for the values of a shape that are neither arrays nor objects.
+// scalars adds edges between two nodes for the nulls, booleans, numbers and strings of a shape.
 func (b *builder) scalars(source, target grammar.Node, s *shape) {
 	for _, word := range []struct {
 		allowed bool

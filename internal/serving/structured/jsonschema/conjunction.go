@@ -77,7 +77,8 @@ func (c *compiler) negations(all conjunction) []conjunction {
 	return out
 }
 
-// key returns a string that is the same only for conjunctions with the same terms, in any order.
+// key returns a string that identifies a conjunction. Conjunctions with the same terms have the same key, in whatever
+// order the terms are. All others have different keys.
 func (c *compiler) key(all conjunction) string {
 	ids := make([]uint32, 0, len(all))
 	for _, t := range all {

@@ -30,10 +30,10 @@ type demand struct {
 // requiredPart is a member or an element that a value must have. The keyword requires it.
 type requiredPart struct{ name, keyword string }
 
-// contradiction returns the reason why no value satisfies all terms. If the terms are those of a required part of
-// another value, the parameter required describes this part. The map enclosing has the keys of the conjunctions of all
-// values that contain the part. If the key of the terms is one of them, the recursion has no end, and contradiction
-// returns that as the reason.
+// contradiction returns the reason why no value satisfies the conjunction all. If the value must be a member or an
+// element of another value, the parameter required describes this member or element. The map enclosing has the keys of
+// the conjunctions of all values around it. If the map already has the key of all, a value with this conjunction would
+// have to contain another one, and so on without end. contradiction returns this as the reason.
 func (c *compiler) contradiction(all conjunction, required requiredPart, enclosing map[string]bool) error {
 	key := c.key(all)
 	if enclosing[key] {
@@ -79,9 +79,13 @@ func namesOf(core []demand) string {
 	return words.String()
 }
 
-// withoutTypes removes the first demand for a single type, such as "type": "string", if the core has three or more
-// demands. The demands that remain contradict each other for every value of that type. The error is clearer if it names
-// only them. The demand for the type integer is not removed if a number with a fraction satisfies all the others.
+// withoutTypes removes the first demand for a single type if at least two demands remain. The error is clearer without
+// it. For example, no value satisfies these demands:
+//
+//	"type": "string", "minLength": 5, "maxLength": 3
+//
+// The error then names only minLength and maxLength, which contradict each other for every string. The demand for the
+// type integer is kept if the other demands contradict each other only for integers.
 func (c *compiler) withoutTypes(core []demand) ([]demand, error) {
 	for i := 0; i < len(core) && len(core) > 2; i++ {
 		t := core[i].schema.get("type")
@@ -107,7 +111,8 @@ var readTogether = [][]string{
 	{"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"},
 }
 
-// demands returns the demands of all terms, including those of schemas to which a reference or allOf leads.
+// demands returns the demands of all terms. They include the demands of a schema to which $ref points, and of the
+// schemas in allOf.
 func (c *compiler) demands(all conjunction, seen map[*value]bool) (out []demand) {
 	for _, t := range all {
 		switch {

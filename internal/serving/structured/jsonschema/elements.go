@@ -63,7 +63,8 @@ func uniqueShape(c *compiler, schema *value, name string, v *value) (*shape, err
 	return s, nil
 }
 
-// prefix returns how many of the first elements may have a schema of their own, by their index.
+// prefix returns the number of elements at the beginning of an array whose schemas depend on the index. All elements
+// after them have the same schemas.
 func (a *arrays) prefix() int {
 	n := 0
 	for _, layer := range a.layers {

@@ -92,7 +92,7 @@ func formatShape(c *compiler, schema *value, name string, v *value) (*shape, err
 // maxLengths has the largest number of characters that a text of a format may have.
 var maxLengths = map[string]int{"email": 254, "hostname": 253}
 
-// formatsBuilt caches the automata of the formats that have been used, for all schemas.
+// formatsBuilt caches the automaton of each format that has been used, by the format's name. All compilations share it.
 var formatsBuilt sync.Map
 
 const formatWork = 4_000_000

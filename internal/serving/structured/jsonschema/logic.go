@@ -76,10 +76,10 @@ func oneOfShape(c *compiler, schema *value, name string, v *value) (*shape, erro
 	return c.unionOf(all...)
 }
 
-// typeOrEnum returns a conjunction of one schema that has a single keyword of the given schema: type or, if there is no
-// type, enum. If there is neither, the conjunction is empty. oneOfShape adds the conjunction to two alternatives of
-// oneOf to find out whether both allow the same value. The conjunction rules out values that the given schema does not
-// allow.
+// typeOrEnum returns a conjunction of one new schema with a single keyword. The keyword is type if the given schema has
+// it, and otherwise enum. If the schema has neither, the conjunction is empty. oneOfShape checks whether two
+// alternatives of oneOf allow the same value. With the conjunction, it checks only values that the given schema's type
+// or enum allows.
 func (c *compiler) typeOrEnum(schema *value) conjunction {
 	for _, name := range []string{"type", "enum"} {
 		if v := schema.get(name); v != nil {

@@ -147,8 +147,8 @@ func (o *objects) listed() []string {
 	return names
 }
 
-// unlisted divides the names that no schema lists into kinds. The same schemas apply to the values of all
-// names of a kind.
+// unlisted divides the names that no schema lists into kinds. If two names are of the same kind, the same schemas apply
+// to the values of both.
 type unlisted struct {
 	plain bool           // all names are of kind 0
 	dfa   *automaton.DFA // else: the kind of each name, as its tag

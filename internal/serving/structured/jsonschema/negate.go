@@ -24,8 +24,9 @@ func (c *compiler) negate(s *shape, schema *value) (*shape, error) {
 	return out, err
 }
 
-// subtract returns the values of one type that at least one alternative in allowed allows and that no alternative in
-// excluded allows. The function negate returns alternatives for the values that one excluded alternative does not allow.
+// subtract returns alternatives for those values of one type that are in the list allowed but not in the list excluded.
+// A value is in a list if at least one of its alternatives allows the value. The function negate returns alternatives
+// for the values that a given alternative does not allow.
 func subtract[T alternative[T]](c *compiler, allowed, excluded []T, schema *value, negate func(*compiler, *T, *value) ([]T, error)) ([]T, error) {
 	for i := range excluded {
 		negated, err := negate(c, &excluded[i], schema)

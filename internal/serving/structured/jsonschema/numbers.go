@@ -17,8 +17,8 @@ type numbers struct {
 	list          []constant
 }
 
-// constant is a number in enum or const. The field text is the number as the schema writes it. It is "" if the function
-// written returns the same text.
+// constant is a number in enum or const. An answer may write it in the shortest form without exponent. If text is not
+// "", the answer may also write it as text, which is the number as the schema writes it.
 type constant struct {
 	*big.Rat
 	text string

@@ -2,9 +2,10 @@ package lexeme
 
 import "llmmemory/internal/serving/structured/automaton"
 
-// State.code describes a character of which only some bytes or digits have been read. The highest four bits
-// of a code say which kind of code it is. The comments below list the other values in a code, each after the
-// number of its lowest bit. Characters of the same class share a code if possible, so that a lexeme has few
+// State.code describes a character of which only some bytes or digits have been read. The highest four bits of a code
+// are the kind of code, which is one of the constants below. The other bits are values. The comment after a kind lists
+// its values, with the number of the lowest bit of each. For example, "24: missing bytes" means that the number of
+// missing bytes begins at bit 24. Characters of the same class share a code if possible, so that a lexeme has few
 // states.
 const (
 	utf8Code    = 1 << 28 // 24: number of bytes of the character, 22: missing bytes, 0: the bits so far

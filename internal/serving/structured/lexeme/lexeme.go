@@ -135,8 +135,8 @@ func (l *Lexeme) Next(state int32, b byte) int32 {
 	return l.find(r, state, b)
 }
 
-// Known returns what Next has returned for this state and byte: the state after the byte, or None. If Next
-// was not called for them yet, Known returns a number below None.
+// Known returns the state after byte b, or None if the byte is forbidden. If Next has not computed this result yet,
+// Known returns a number less than None.
 func (r *Row) Known(b byte) int32 { return r.next[b] }
 
 func (l *Lexeme) find(r *Row, state int32, b byte) int32 {

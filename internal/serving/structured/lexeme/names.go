@@ -31,8 +31,9 @@ func Others(names []string) *Lexeme {
 // AnyName returns the lexeme of all names of members.
 func AnyName() *Lexeme { return Name("name", automaton.All()) }
 
-// AnyNameState returns the state that the lexeme AnyName reaches by the bytes by which l reaches the given state. For a
-// compact l, it returns the state of a compact AnyName. If l was not made by Others, AnyNameState returns false.
+// AnyNameState returns the state of the lexeme AnyName that corresponds to the given state of l: the same bytes lead to
+// both. For a compact l, it returns the state of a compact AnyName. If l was not made by Others, AnyNameState returns
+// false.
 func (l *Lexeme) AnyNameState(state int32) (State, bool) {
 	if l.others == nil {
 		return State{}, false
@@ -46,7 +47,7 @@ func (l *Lexeme) CanExclude(state int32) bool {
 	return phase == inText || phase == leading
 }
 
-// anyNameState returns the state that AnyName reaches by the bytes by which m reaches s.
+// anyNameState returns the state of AnyName that corresponds to s: the same bytes lead to both.
 func (m *members) anyNameState(s State) State {
 	switch s.phase {
 	case inText:
@@ -77,7 +78,7 @@ func newMembers(additional int32, colon bool) *members {
 }
 
 // members is the machine of a list of names. A trie has the bytes of the listed names. If names outside the list are
-// possible, unlistedText reads such a name, beginning with the first byte that is not in the trie.
+// possible, unlistedText reads the rest of such a name: the first byte that is not in the trie, and the bytes after it.
 type members struct {
 	nodes        []node
 	additional   int32 // the tag of names that are not listed, or None if they are not possible

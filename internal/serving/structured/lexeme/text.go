@@ -14,14 +14,17 @@ const (
 	Free               // as a JSON string, with any escapes
 )
 
-// The white space before a lexeme, and between a name and its colon, is a space, a tab, or line breaks with
-// an indentation. llama.cpp's grammars limit it in the same way. Without a limit, a model could write white
-// space forever instead of what the form requires.
+// The white space before a lexeme, and between a name and its colon, is a space, a tab, or line breaks with an
+// indentation. llama.cpp's grammars limit it in the same way. Without a limit, a model could write white space forever
+// instead of what the form requires.
 //
-// State.space says how much white space has been read. As long as only line breaks have been read, State.space is the
-// number of their characters. After the first space or tab that follows a line break, State.space is the constant
-// indented plus the number of spaces and tabs. A space or tab without a line break before it counts as the longest
-// indentation, because no more white space may follow it.
+// State.space encodes the white space that has been read:
+//
+//	n             n characters of line breaks
+//	indented + n  line breaks, then n spaces and tabs
+//
+// A space or tab with no line break before it is encoded as indented + maxIndent, because no more white space may
+// follow it.
 const (
 	maxBreaks = 2  // characters of line breaks
 	maxIndent = 20 // spaces and tabs after a line break
@@ -79,8 +82,9 @@ func Name(key string, d Texts) *Lexeme {
 // Length returns the lexeme of JSON strings with minimum to maximum characters. If maximum is below 0, there is no
 // upper limit. The parameter longest is the largest number of characters in a token.
 //
-// The Identity of a state has two numbers: how many more characters are required, and how many are allowed. In it, all
-// numbers above longest are the same number, because the same tokens can follow.
+// The Identity of a state has two numbers: how many more characters are required, and how many are allowed. A number
+// above longest is replaced by one fixed value. Its exact value makes no difference to the next token, which has at
+// most longest characters.
 func Length(minimum, maximum, longest int) *Lexeme {
 	l := Text("", lengths{int32(minimum), int32(maximum)}, Free, true)
 	l.shape = func(s State) (string, State) {

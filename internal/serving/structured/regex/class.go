@@ -246,8 +246,8 @@ func fromTable(t *unicode.RangeTable) automaton.Set {
 	return automaton.NewSet(out...)
 }
 
-// folded returns s with the other cases of its characters. Of a range of more than 5,000 characters, only
-// ASCII characters get their other cases.
+// folded returns s with the other cases of its characters. Of a range of more than 5,001 characters, it adds only the
+// other cases of ASCII characters, to limit the work.
 func folded(s automaton.Set) automaton.Set {
 	out := append([]automaton.Range(nil), s...)
 	for _, r := range s {

@@ -54,8 +54,9 @@ func (c *compiler) automaton(n *node) (*automaton.DFA, error) {
 	return b.Build(c.budget)
 }
 
-// looking returns the texts that consist of a match of prefix, followed by a match of suffix. At the beginning of the
-// second part, lookahead must also match, or must not match if it is negated.
+// looking returns the texts that have two parts: the first part matches prefix, and the second matches suffix. The
+// beginning of the second part must also match lookahead. If lookahead is negated, no beginning of the second part may
+// match it.
 func (c *compiler) looking(prefix []*node, lookahead *node, suffix []*node) (*automaton.DFA, error) {
 	// A ^ in suffix or in lookahead can match only if the match of prefix is empty. It certainly is empty only if
 	// prefix contains nothing but ^.
