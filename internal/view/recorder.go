@@ -179,8 +179,8 @@ func (r *Recorder) sequences(before *Frame, swapped []int) []Sequence {
 }
 
 // tables yields the block tables of a request, with the number of each sequence. It asks the scheduler for the table of
-// each possible number, from 0 on, until it has found a table for every unfinished sequence. Then all numbers are below
-// the next one, and tables stores this limit in q.numbers. Later calls ask only for numbers below it.
+// each possible number, from 0 on, until it has found a table for every unfinished sequence. It then stores the next
+// number in q.numbers, and later calls ask only for lower numbers.
 func (r *Recorder) tables(id int, q *progress) func(func(int, []int32) bool) {
 	return func(yield func(int, []int32) bool) {
 		end, found := maxSeqs, 0

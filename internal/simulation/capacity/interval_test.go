@@ -64,8 +64,8 @@ type coverage struct {
 
 var levels = []float64{0, 0.5, 0.9, 0.99}
 
-// cover lets the process p generate n values in each run. From the values of a run it computes a confidence interval of
-// the mean or of a quantile for each entry of levels. It returns a coverage for each entry of levels.
+// cover runs the process p several times. It computes a confidence interval from the n values of each run, of the mean
+// or of a quantile for each entry of levels. It returns a coverage for each entry of levels.
 func cover(p process, n, runs int) []coverage {
 	rng := rand.New(rand.NewPCG(1, uint64(n)))
 	all := make([]coverage, len(levels))

@@ -38,8 +38,8 @@ func (p *Replica) Start() error {
 	return nil
 }
 
-// Advance simulates the replica until the time now. It ends the running iteration, unless this ends after now. If the
-// iteration ended before now, Advance begins the next one at once and does the same with it.
+// Advance simulates the replica until the time now. It ends the running iteration, unless the end of the iteration is
+// after now. If the end is before now, Advance begins the next iteration at this end and does the same with it.
 func (p *Replica) Advance(now float64) error {
 	for p.running && p.end <= now {
 		p.running, p.r.now = false, p.end
