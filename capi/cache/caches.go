@@ -167,11 +167,11 @@ func (c *cache) private(id C.llm_request) (sched.ID, error) {
 
 // live does the same as private, but also returns an error if the request has finished.
 func (c *cache) live(id C.llm_request) (sched.ID, error) {
-	inside, err := c.private(id)
-	if err == nil && !c.s.Monitor.Live(inside) {
+	request, err := c.private(id)
+	if err == nil && !c.s.Monitor.Live(request) {
 		err = finished(id)
 	}
-	return inside, err
+	return request, err
 }
 
 func finished(id C.llm_request) error {

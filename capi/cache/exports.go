@@ -153,14 +153,14 @@ func llm_cache_fork(h C.llm_cache, parent C.llm_request, last C.int32_t, arrival
 		if noteOne(&s, "child", child); s.err != nil {
 			return s.err
 		}
-		inside, err := c.live(parent)
+		request, err := c.live(parent)
 		if err != nil {
 			return err
 		}
 		if err := c.checkLimit(); err != nil {
 			return err
 		}
-		forked, err := c.s.Fork(inside, sched.Child{Last: int32(last), Arrival: float64(arrival)})
+		forked, err := c.s.Fork(request, sched.Child{Last: int32(last), Arrival: float64(arrival)})
 		if err != nil {
 			return err
 		}
@@ -175,9 +175,9 @@ func llm_cache_abort(h C.llm_cache, ids *C.llm_request_in, n C.int64_t, aborted 
 		var s spans
 		given := slice(&s, "ids", ids, n)
 		noteOne(&s, "aborted", aborted)
-		inside, err := c.allPrivate(given, &s)
+		requests, err := c.allPrivate(given, &s)
 		if err == nil {
-			*aborted = C.int64_t(c.s.Abort(inside...))
+			*aborted = C.int64_t(c.s.Abort(requests...))
 		}
 		return err
 	})
@@ -210,11 +210,11 @@ func (c *cache) allPrivate(given []C.llm_request_in, s *spans) ([]sched.ID, erro
 	}
 	c.ids = c.ids[:0]
 	for _, id := range given {
-		inside, err := c.private(id)
+		request, err := c.private(id)
 		if err != nil {
 			return nil, err
 		}
-		c.ids = append(c.ids, inside)
+		c.ids = append(c.ids, request)
 	}
 	return c.ids, nil
 }
@@ -228,11 +228,11 @@ func llm_cache_progress(h C.llm_cache, id C.llm_request, computed, tokens *C.int
 		if err := s.checkOverlaps(); err != nil {
 			return err
 		}
-		inside, err := c.private(id)
+		request, err := c.private(id)
 		if err != nil {
 			return err
 		}
-		done, all, err := c.s.Monitor.NumComputedTokens(inside)
+		done, all, err := c.s.Monitor.NumComputedTokens(request)
 		if err != nil {
 			return finished(id)
 		}
@@ -248,11 +248,11 @@ func llm_cache_set_drafts(h C.llm_cache, ids *C.llm_request_in, counts *C.llm_i3
 		given := slice(&s, "ids", ids, n)
 		perRequest := slice(&s, "counts", (*int32)(counts), n)
 		drafts := slice(&s, "tokens", (*int32)(tokens), total)
-		inside, err := c.allPrivate(given, &s)
+		requests, err := c.allPrivate(given, &s)
 		if err != nil {
 			return err
 		}
-		return c.s.SetDrafts(inside, perRequest, drafts)
+		return c.s.SetDrafts(requests, perRequest, drafts)
 	})
 }
 
@@ -268,14 +268,14 @@ func llm_cache_table(h C.llm_cache, id C.llm_request, group C.int32_t, table *C.
 		if err := o.checkOverlaps(); err != nil {
 			return err
 		}
-		inside, err := c.private(id)
+		request, err := c.private(id)
 		if err != nil {
 			return err
 		}
 		if group < 0 || int(group) >= c.groups {
 			return fail(C.LLM_CACHE_E_RANGE, "group %d of %d", group, c.groups)
 		}
-		if c.table, err = c.s.Monitor.Table(c.table[:0], inside, int(group)); err != nil {
+		if c.table, err = c.s.Monitor.Table(c.table[:0], request, int(group)); err != nil {
 			return finished(id)
 		}
 		return o.fill(put)

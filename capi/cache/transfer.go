@@ -15,11 +15,11 @@ func llm_cache_match(h C.llm_cache, id C.llm_request, external C.int32_t, flags 
 		if unknown := flags &^ C.LLM_CACHE_LOAD_ASYNC; unknown != 0 {
 			return fail(C.LLM_CACHE_E_RANGE, "flags %#x are not known", uint32(unknown))
 		}
-		inside, err := c.live(id)
+		request, err := c.live(id)
 		if err != nil {
 			return err
 		}
-		return c.s.Transfers.SetMatch(inside, sched.Match{NumTokens: int(external), Async: flags != 0})
+		return c.s.Transfers.SetMatch(request, sched.Match{NumTokens: int(external), Async: flags != 0})
 	})
 }
 
