@@ -20,14 +20,14 @@ func TestTheHeaderBeginsWithTheCallsOfEveryHost(t *testing.T) {
 	require.NoError(t, err)
 	order := strings.Fields(`error_text error_detail open close add abort schedule update step_failed statistics progress table
 		plan_memory plan_workers release fork set_drafts match received load_failed sent drain drain_msgpack reset pause reset_encoder set_log`)
-	body, at := string(text), 0
+	body, offset := string(text), 0
 	index := body[strings.Index(body, "THE CALLS"):strings.Index(body, "SEVERAL STEPS IN FLIGHT")]
 	for _, name := range order {
 		require.Contains(t, public, "llm_cache_"+name)
 		require.Regexp(t, `\b(llm_cache)?_`+name+`\b`, index)
-		next := strings.Index(body[at:], "llm_cache_"+name+"(")
+		next := strings.Index(body[offset:], "llm_cache_"+name+"(")
 		require.GreaterOrEqual(t, next, 0, "%s is not there, or too early", name)
-		at += next
+		offset += next
 	}
 	for _, name := range public {
 		if after, ok := strings.CutPrefix(name, "llm_cache_"); ok {

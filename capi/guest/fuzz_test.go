@@ -45,14 +45,14 @@ func startPlayer(t *testing.T, w way, strict string) *player {
 // equal. It returns the number of operations in the input.
 func playBytes(t *testing.T, w way, strict string, input []byte) uint32 {
 	t.Helper()
-	const most = 1 << 16 // MOST_BYTES
+	const maxBytes = 1 << 16 // MOST_BYTES
 	key := string(w) + strict
 	p := players[key]
 	if p == nil {
 		p = startPlayer(t, w, strict)
 		players[key] = p
 	}
-	input = input[:min(len(input), most)]
+	input = input[:min(len(input), maxBytes)]
 	frame := binary.NativeEndian.AppendUint32(nil, uint32(len(input)))
 	_, _ = p.stdin.Write(append(frame, input...)) // that it has ended shows when it is read from
 	var operations uint32

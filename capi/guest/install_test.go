@@ -43,13 +43,13 @@ func TestBothLibrariesBuildInAFolderWithAnyNameAndWithAnyCompiler(t *testing.T) 
 	entries, err := os.ReadDir(root)
 	require.NoError(t, err)
 	for _, entry := range entries {
-		from, to := filepath.Join(root, entry.Name()), filepath.Join(folder, entry.Name())
+		src, dst := filepath.Join(root, entry.Name()), filepath.Join(folder, entry.Name())
 		switch {
 		case entry.Name() == ".git" || entry.Name() == "build":
 		case entry.IsDir():
-			require.NoError(t, os.CopyFS(to, os.DirFS(from)))
+			require.NoError(t, os.CopyFS(dst, os.DirFS(src)))
 		default:
-			copyFile(t, from, to)
+			copyFile(t, src, dst)
 		}
 	}
 	made := []string{"build/libllm_memory.so", "build/libllm_memory.a", "build/libllm_cache.so", "build/libllm_cache.a"}
@@ -80,13 +80,13 @@ func TestAnInstalledLibraryIsFoundByPkgConfig(t *testing.T) {
 	t.Parallel()
 	t.Run("in a staging folder", func(t *testing.T) {
 		stage := t.TempDir()
-		where := []string{"PREFIX=/usr", "DESTDIR=" + stage}
-		r := runMake(t, append([]string{"install"}, where...)...)
+		options := []string{"PREFIX=/usr", "DESTDIR=" + stage}
+		r := runMake(t, append([]string{"install"}, options...)...)
 		require.Zero(t, r.status, r.stderr)
 		libdir := filepath.Join(stage, "usr", "lib")
 		buildWith(t, libdir, "PKG_CONFIG_PATH="+filepath.Join(libdir, "pkgconfig"), "PKG_CONFIG_SYSROOT_DIR="+stage,
 			"PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1", "PKG_CONFIG_ALLOW_SYSTEM_LIBS=1")
-		r = runMake(t, append([]string{"uninstall"}, where...)...)
+		r = runMake(t, append([]string{"uninstall"}, options...)...)
 		require.Zero(t, r.status, r.stderr)
 		require.Empty(t, files(t, stage))
 	})

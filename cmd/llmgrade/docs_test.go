@@ -50,14 +50,14 @@ func TestTheExamplesForStudentsAreWhatIsPrinted(t *testing.T) {
 			continue
 		}
 		examples++
-		at := 0
+		offset := 0
 		for line := range strings.Lines(block) {
 			if line = strings.TrimRight(line, "\n"); line == "..." {
 				continue
 			}
-			next := slices.Index(printed[at:], line)
+			next := slices.Index(printed[offset:], line)
 			require.GreaterOrEqual(t, next, 0, "%q is not printed, or not at this place:\n%s", line, out)
-			at += next + 1
+			offset += next + 1
 		}
 	}
 	require.Equal(t, 2, examples)

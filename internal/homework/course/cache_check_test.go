@@ -117,13 +117,13 @@ func TestAnOrderIsOnlyAGuess(t *testing.T) {
 		var list []int
 		for range 6 {
 			for range rapid.IntRange(0, 5).Draw(t, "changes") {
-				at := rapid.IntRange(0, len(list)).Draw(t, "place")
+				index := rapid.IntRange(0, len(list)).Draw(t, "place")
 				i := rapid.IntRange(0, len(seqs)-1).Draw(t, "sequence")
 				switch k := slices.Index(list, i); {
 				case k < 0:
-					list = slices.Insert(list, at, i)
-				case at%2 == 0:
-					list = slices.Delete(list, k, min(len(list), k+at%12+1))
+					list = slices.Insert(list, index, i)
+				case index%2 == 0:
+					list = slices.Delete(list, k, min(len(list), k+index%12+1))
 				default:
 					list = append(slices.Delete(list, k, k+1), i)
 				}

@@ -280,10 +280,10 @@ func TestEntriesEndWithTheirEngine(t *testing.T) {
 	for arena.freed[engineSize][len(arena.freed[engineSize])-1] != unsafe.Pointer(e) {
 		arena.one(engineSize)
 	}
-	again, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
+	second, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
 	require.NoError(t, err)
-	require.Equal(t, unsafe.Pointer(e), unsafe.Pointer(again))
-	b.misses(again, 30)
+	require.Equal(t, unsafe.Pointer(e), unsafe.Pointer(second))
+	b.misses(second, 30)
 }
 
 // Ensure that llm_init removes the entries of an older engine at the same address. The older engine was freed by hand.
@@ -299,9 +299,9 @@ func TestInitForgetsWhatItsAddressMeant(t *testing.T) {
 		}
 	}
 	arena.drop(unsafe.Pointer(e))
-	again, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
+	second, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
 	require.NoError(t, err)
-	require.Equal(t, unsafe.Pointer(e), unsafe.Pointer(again))
+	require.Equal(t, unsafe.Pointer(e), unsafe.Pointer(second))
 	require.Zero(t, b.library.cores[coreOf(e)].cache.entries.used)
 }
 

@@ -47,8 +47,8 @@ func TestNothingIsLeftOut(t *testing.T) {
 		for c := range b.cases() {
 			known[c.state.key()] = true
 		}
-		var from func(m *model, calls int)
-		from = func(m *model, calls int) {
+		var visit func(m *model, calls int)
+		visit = func(m *model, calls int) {
 			require.True(t, known[m.key()], "%v", m)
 			if calls == 0 {
 				return
@@ -56,10 +56,10 @@ func TestNothingIsLeftOut(t *testing.T) {
 			for _, op := range m.callsOf(threeIDs[:], b.lengths) {
 				next := m.clone()
 				next.play(op)
-				from(next, calls-1)
+				visit(next, calls-1)
 			}
 		}
-		from(played(b.start), 3)
+		visit(played(b.start), 3)
 	}
 }
 

@@ -82,10 +82,10 @@ func (m *model) clone() *model {
 		return c
 	}
 	c.open(slices.Clone(m.engine.counts()), m.engine.Free)
-	for _, from := range m.sequences() {
-		s := &Sequence{ID: from.ID, KVCount: from.KVCount}
-		if from.BlockTable != nil {
-			table := *from.BlockTable
+	for _, seq := range m.sequences() {
+		s := &Sequence{ID: seq.ID, KVCount: seq.KVCount}
+		if seq.BlockTable != nil {
+			table := *seq.BlockTable
 			for i, l2 := range table {
 				if l2 != nil {
 					entries := *l2
@@ -101,8 +101,8 @@ func (m *model) clone() *model {
 
 // key returns a hash of the state. States that differ only in ids have the same key.
 func (m *model) key() [16]byte {
-	var to []byte
-	put := func(n int32) { to = binary.LittleEndian.AppendUint32(to, uint32(n)) }
+	var data []byte
+	put := func(n int32) { data = binary.LittleEndian.AppendUint32(data, uint32(n)) }
 	for _, s := range m.sequences() {
 		put(s.KVCount)
 		for i, l2 := range s.BlockTable {
@@ -118,7 +118,7 @@ func (m *model) key() [16]byte {
 	for _, word := range m.pool {
 		put(word)
 	}
-	sum := sha256.Sum256(to)
+	sum := sha256.Sum256(data)
 	return [16]byte(sum[:16])
 }
 

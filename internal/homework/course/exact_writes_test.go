@@ -32,23 +32,23 @@ func (g *game) writeTable() {
 		return
 	}
 	engine := g.home[i]
-	from := rapid.IntRange(0, L1Size-1).Draw(g.T, "L1")
-	for k := 0; k < L1Size && g.theirs.seqs[i].BlockTable[from] == nil; k++ {
-		from = (from + 1) % L1Size
+	l1Slot := rapid.IntRange(0, L1Size-1).Draw(g.T, "L1")
+	for k := 0; k < L1Size && g.theirs.seqs[i].BlockTable[l1Slot] == nil; k++ {
+		l1Slot = (l1Slot + 1) % L1Size
 	}
-	to := rapid.IntRange(0, L1Size-1).Draw(g.T, "L1 to")
+	otherSlot := rapid.IntRange(0, L1Size-1).Draw(g.T, "L1 to")
 	slot := rapid.IntRange(0, L2Size-1).Draw(g.T, "L2")
-	if g.theirs.seqs[i].BlockTable[from] == nil {
+	if g.theirs.seqs[i].BlockTable[l1Slot] == nil {
 		return
 	}
-	what := rapid.IntRange(0, 6).Draw(g.T, "table write")
+	kind := rapid.IntRange(0, 6).Draw(g.T, "table write")
 	value := rapid.SampledFrom([]int32{-1, 0, 5, blocks - 1, blocks, blocks + 9, -2, -1 << 31, 1<<31 - 1}).Draw(g.T, "entry")
 	g.writeBoth(func(w *world) {
 		e, table := w.engines[engine], w.seqs[i].BlockTable
-		entry := &table[from][slot]
-		switch what {
+		entry := &table[l1Slot][slot]
+		switch kind {
 		case 0: // another L1 slot
-			table[from], table[to] = table[to], table[from]
+			table[l1Slot], table[otherSlot] = table[otherSlot], table[l1Slot]
 		case 1, 2: // a hole, with the counts adjusted
 			if id := *entry; id >= 0 && id < blocks {
 				if *e.count(id)--; *e.count(id) == 0 {
@@ -59,13 +59,13 @@ func (g *game) writeTable() {
 		case 3: // a hole, without
 			*entry = -1
 		case 4: // far away
-			to := &table[from][(slot+7)%L2Size]
-			*entry, *to = *to, *entry
+			other := &table[l1Slot][(slot+7)%L2Size]
+			*entry, *other = *other, *entry
 		case 5:
 			*entry = value
 		case 6: // a table freed by hand
-			g.dropFrom(w, unsafe.Pointer(table[from]))
-			table[from] = nil
+			g.dropFrom(w, unsafe.Pointer(table[l1Slot]))
+			table[l1Slot] = nil
 		}
 	})
 }
@@ -109,7 +109,7 @@ func (g *game) writeFields() {
 	engine, i := g.engine(), g.pickSequence()
 	small := rapid.Int32Range(-3, 50).Draw(g.T, "value")
 	position := rapid.SampledFrom([]int32{0, 15, 16, 255, 256, 4094, 4095, 4096, -1, -1 << 31, 1<<31 - 1}).Draw(g.T, "kv_count")
-	switch what := rapid.IntRange(0, 6).Draw(g.T, "field"); what {
+	switch field := rapid.IntRange(0, 6).Draw(g.T, "field"); field {
 	case 0:
 		g.writeBoth(func(w *world) { w.engines[engine].Free = small })
 	case 1:
@@ -154,15 +154,15 @@ func (g *game) writeList() {
 	if i < 0 {
 		return
 	}
-	switch what := rapid.IntRange(0, 5).Draw(g.T, "list write"); {
-	case g.loose[i] && what <= 3:
+	switch kind := rapid.IntRange(0, 5).Draw(g.T, "list write"); {
+	case g.loose[i] && kind <= 3:
 		g.relink(i)
 	case g.loose[i]:
 		g.dispose(i)
-	case what == 5 && g.wild:
+	case kind == 5 && g.wild:
 		g.cut(i)
 	default:
-		g.unlink(i, what)
+		g.unlink(i, kind)
 	}
 }
 
@@ -245,8 +245,8 @@ func (g *game) cut(i int) {
 		return
 	}
 	list := g.linked(engine)
-	at := slices.Index(list, i)
-	stretch := list[at:min(at+length, len(list))]
+	index := slices.Index(list, i)
+	stretch := list[index:min(index+length, len(list))]
 	g.writeBoth(func(w *world) {
 		first, last := &w.seqs[stretch[0]].Node, &w.seqs[stretch[len(stretch)-1]].Node
 		first.Prev.Next, last.Next.Prev = last.Next, first.Prev

@@ -134,15 +134,15 @@ func TestPagesAreGivenBack(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.round()
-			least := int64(math.MaxInt64)
+			minimum := int64(math.MaxInt64)
 			for range 5 {
 				before := addressSpace(t)
 				for range 100 {
 					c.round()
 				}
-				least = min(least, addressSpace(t)-before)
+				minimum = min(minimum, addressSpace(t)-before)
 			}
-			require.Less(t, least, int64(1<<20))
+			require.Less(t, minimum, int64(1<<20))
 		})
 	}
 }

@@ -25,7 +25,7 @@ func TestAFindingHelps(t *testing.T) {
 		fits     = "    for (int id = 0; id < engine->total_local_blocks; id++) {\n"
 		takes    = "        int fresh = take_block(engine);\n"
 		fromHere = "        from = id + 1;\n" + takes + "        from = 0;\n"
-		from     = "static int first_fit(LLMEngine *engine) {\n"
+		firstFit = "static int first_fit(LLMEngine *engine) {\n"
 	)
 	for _, c := range []struct {
 		name     string
@@ -59,10 +59,10 @@ func TestAFindingHelps(t *testing.T) {
 			corpus.Changed(t, "    seq->kv_count++;\n", "    seq->kv_count++;\n    void *volatile more = malloc(8);\n    (void)more;\n"),
 			compare.Heap, handout.AppendL2, "After append_kv there is 1 allocation more than before; there must be as many as before"},
 		{"a copy that looks for a free block behind the old one only", "task4_takes_the_first",
-			corpus.Changed(t, from, "static int from;\n\n"+from, takes, fromHere, fits, "    for (int id = from; id < engine->total_local_blocks; id++) {\n"),
+			corpus.Changed(t, firstFit, "static int from;\n\n"+firstFit, takes, fromHere, fits, "    for (int id = from; id < engine->total_local_blocks; id++) {\n"),
 			compare.Counts, handout.FirstFit, "0"},
 		{"a copy that looks for a free block behind the old one first", "task4_takes_the_first",
-			corpus.Changed(t, from, "static int from;\n\n"+from, takes, fromHere, fits, "    for (int n = 0; n < engine->total_local_blocks; n++) {\n        int id = (from + n) % engine->total_local_blocks;\n"),
+			corpus.Changed(t, firstFit, "static int from;\n\n"+firstFit, takes, fromHere, fits, "    for (int n = 0; n < engine->total_local_blocks; n++) {\n        int id = (from + n) % engine->total_local_blocks;\n"),
 			compare.Counts, handout.FirstFit, "0"},
 		{"a failed assert is reported with its text and its line", "task4_fills",
 			corpus.Changed(t, "#include <limits.h>", "#include <assert.h>\n#include <limits.h>", position, position+"    assert(logical != 3 && \"three\");\n"),
@@ -226,9 +226,9 @@ func TestAFunctionThatIsRightIsNotCharged(t *testing.T) {
 				if f.Step < 0 {
 					continue
 				}
-				again, err := g.Replay(file, f.Steps())
+				second, err := g.Replay(file, f.Steps())
 				require.NoError(t, err)
-				require.True(t, again.Findings[0].Difference.Same(f.Difference), "%s: %v", f.Name, again.Findings[0].Difference)
+				require.True(t, second.Findings[0].Difference.Same(f.Difference), "%s: %v", f.Name, second.Findings[0].Difference)
 			}
 		})
 	}

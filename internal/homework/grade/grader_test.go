@@ -201,7 +201,7 @@ func requireEveryStageIsNeeded(t *testing.T, kills *killMatrix) {
 		return // only some were graded in every stage
 	}
 	for _, stages := range [][]grade.StageName{{grade.Directed}, {grade.Heap}, {grade.Memcheck}, {grade.Sanitizers}} {
-		if only := kills.caughtOnlyBy(stages...); len(only) == 0 {
+		if ids := kills.caughtOnlyBy(stages...); len(ids) == 0 {
 			t.Errorf("the stages %q see nothing that no others do", stages)
 		}
 	}
@@ -276,11 +276,11 @@ var showing = strings.Fields("C5 A8 R52 C6 F11 A20 I2 C2 C12 F1 F9 K6 K7 A31 A39
 func typicalOf(all []corpus.Mutant) (first []corpus.Mutant) {
 	seen := map[string]bool{}
 	for _, m := range all {
-		same := fmt.Sprint(m.Kind, taskOf(m))
-		if !seen[same] || slices.Contains(showing, m.ID) {
+		key := fmt.Sprint(m.Kind, taskOf(m))
+		if !seen[key] || slices.Contains(showing, m.ID) {
 			first = append(first, m)
 		}
-		seen[same] = true
+		seen[key] = true
 	}
 	return first
 }

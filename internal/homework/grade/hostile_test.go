@@ -84,8 +84,8 @@ func deserved(expect string, r *grade.Report) bool {
 func TestHostileSubmissionsHarmNobody(t *testing.T) {
 	level.SkipQuick(t)
 	temp := t.TempDir()
-	for at := temp; len(at) > len(os.TempDir()); at = filepath.Dir(at) {
-		require.NoError(t, os.Chmod(at, 0o755)) // another uid executes what is in it
+	for folder := temp; len(folder) > len(os.TempDir()); folder = filepath.Dir(folder) {
+		require.NoError(t, os.Chmod(folder, 0o755)) // another uid executes what is in it
 	}
 	t.Setenv("TMPDIR", temp)
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
@@ -156,14 +156,14 @@ func gradeAtOnce(g *grade.Grader, dir string, files []attack, number int) []grad
 	var wait sync.WaitGroup
 	turns := make(chan struct{}, number)
 	for i, f := range files {
-		by := *g
+		grader := *g
 		if !level.Long() && *loaded == 0 {
-			by.LeaveOutSweeps()
+			grader.LeaveOutSweeps()
 			switch f.expect {
 			case "", "less":
-				by.Only = "task"
+				grader.Only = "task"
 			case "hangs":
-				by.Only = "task4_stores_at_the_offset" // each call that hangs takes a second
+				grader.Only = "task4_stores_at_the_offset" // each call that hangs takes a second
 			}
 		}
 		file := filepath.Join(dir, strings.ReplaceAll(f.id, " ", "_")+".c")
@@ -171,7 +171,7 @@ func gradeAtOnce(g *grade.Grader, dir string, files []attack, number int) []grad
 			turns <- struct{}{}
 			defer func() { <-turns }()
 			if results[i].trouble = os.WriteFile(file, []byte(f.source), 0o644); results[i].trouble == nil {
-				results[i].report, results[i].trouble = by.File(file)
+				results[i].report, results[i].trouble = grader.File(file)
 			}
 		})
 	}

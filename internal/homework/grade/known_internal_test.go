@@ -18,7 +18,7 @@ func TestACallThatDoesNotComeBackIsNotWaitedForAgain(t *testing.T) {
 	g, err := NewGrader()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, g.Close()) })
-	const at = "    if (initial_kv_len <= 0) {\n"
+	const place = "    if (initial_kv_len <= 0) {\n"
 	program := func(text string) *build.Program {
 		program, err := g.kit.Build("llm_memory.c", []byte(text))
 		require.NoError(t, err)
@@ -31,7 +31,7 @@ func TestACallThatDoesNotComeBackIsNotWaitedForAgain(t *testing.T) {
 		return ops
 	}
 	const same = "init e0 640\ncreate e0 1 5\ncreate e0 2 33\n"
-	loops := program(corpus.Changed(t, at, "    for (volatile int i = 0; initial_kv_len == 33; i++) {\n    }\n"+at))
+	loops := program(corpus.Changed(t, place, "    for (volatile int i = 0; initial_kv_len == 33; i++) {\n    }\n"+place))
 	grading := newGrading(g, &Report{}, loops, nil)
 	first, err := grading.play(parse(same))
 	require.NoError(t, err)

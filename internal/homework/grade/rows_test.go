@@ -115,10 +115,10 @@ func TestOtherStylesAreGradedTheSame(t *testing.T) {
 func TestOnlySomeTracesHaveOneMaximum(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
-	for only, most := range map[string]float64{"task1_accepts": 14, "_refuses_null_engine": 56, "": 100} {
-		g.Only = only
-		require.Equal(t, most, g.None("llm_memory.c", "there is none").MaxScore)
-		require.Equal(t, most, gradedBy(t, g, putText(t, "int x = ;\n")).MaxScore)
+	for traces, maxLost := range map[string]float64{"task1_accepts": 14, "_refuses_null_engine": 56, "": 100} {
+		g.Only = traces
+		require.Equal(t, maxLost, g.None("llm_memory.c", "there is none").MaxScore)
+		require.Equal(t, maxLost, gradedBy(t, g, putText(t, "int x = ;\n")).MaxScore)
 	}
 	g.Only = "_refuses_null_engine"
 	require.Equal(t, 56.0, gradedBy(t, g, putText(t, corpus.Correct(t))).MaxScore)

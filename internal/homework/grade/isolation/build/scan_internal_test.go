@@ -59,9 +59,9 @@ func errorsOfGcc(t *testing.T, sources []string) []int {
 	for i, text := range sources {
 		require.NoError(t, os.WriteFile(name(i), []byte(text), 0o644))
 	}
-	for from := 0; from < len(sources); {
+	for start := 0; start < len(sources); {
 		var all strings.Builder
-		for i := from; i < len(sources); i++ {
+		for i := start; i < len(sources); i++ {
 			fmt.Fprintf(&all, "#include \"%s\"\n", name(i))
 		}
 		file := filepath.Join(dir, "all.c")
@@ -72,11 +72,11 @@ func errorsOfGcc(t *testing.T, sources []string) []int {
 			require.NoError(t, err)
 			counts[i]++
 		}
-		from = len(sources)
+		start = len(sources)
 		if m := fatal.FindSubmatch(said); m != nil {
 			i, err := strconv.Atoi(string(m[1]))
 			require.NoError(t, err)
-			from = i + 1
+			start = i + 1
 		}
 	}
 	return counts
@@ -87,8 +87,8 @@ func errorDirectives(source string) int {
 	n := 0
 	var line []token
 	for s := newScanner([]byte(source)); ; {
-		t, more := s.next()
-		if more && t.kind != newline {
+		t, ok := s.next()
+		if ok && t.kind != newline {
 			line = append(line, t)
 			continue
 		}
@@ -101,7 +101,7 @@ func errorDirectives(source string) int {
 		if g.refused != nil {
 			return 1 << 30
 		}
-		if !more {
+		if !ok {
 			return n
 		}
 		line = nil

@@ -115,11 +115,11 @@ func TestEachTextIsRefusedForItsRuleAndLine(t *testing.T) {
 			require.True(t, errors.As(err, &r))
 			require.Equal(t, c.rule, r.Rule, r.Why)
 			require.Equal(t, c.line, r.Line, r.Why)
-			where := "llm_memory.c: "
+			prefix := "llm_memory.c: "
 			if c.line > 0 {
-				where = fmt.Sprintf("llm_memory.c:%d: ", c.line)
+				prefix = fmt.Sprintf("llm_memory.c:%d: ", c.line)
 			}
-			require.Contains(t, err.Error(), where)
+			require.Contains(t, err.Error(), prefix)
 			require.Less(t, len(err.Error()), 300)
 		})
 	}

@@ -86,11 +86,11 @@ func TestACallThatComesBack(t *testing.T) {
 func TestNoMeasureTurnsAllRightIntoOverTheLimit(t *testing.T) {
 	for work := 10 * time.Millisecond; work < 20*time.Second; work = work * 5 / 4 {
 		seen := map[error]bool{}
-		for _, wrong := range []float64{0.5, 0.7, 1, 1.4, 1.99} {
+		for _, factor := range []float64{0.5, 0.7, 1, 1.4, 1.99} {
 			f := fake{}
 			m := f.meter(1000 * time.Second)
 			m.Begin(callLimit)
-			f.run(time.Minute, cputime.Usage{CPU: time.Duration(float64(work) * wrong)})
+			f.run(time.Minute, cputime.Usage{CPU: time.Duration(float64(work) * factor)})
 			err := m.End()
 			for _, kind := range []error{nil, cputime.ErrTime} {
 				seen[kind] = seen[kind] || errors.Is(err, kind)
@@ -205,8 +205,8 @@ func TestARealProcessIsWatched(t *testing.T) {
 			require.NoError(t, cmd.Start())
 			watch := cputime.Start(cmd.Process.Pid, time.Second, func() { _ = cmd.Process.Kill() })
 			_ = cmd.Wait()
-			killed, over := watch.Stop(cmd.ProcessState)
-			require.ErrorIs(t, over, c.verdict)
+			killed, verdict := watch.Stop(cmd.ProcessState)
+			require.ErrorIs(t, verdict, c.verdict)
 			require.Equal(t, c.verdict != nil, killed)
 		})
 	}

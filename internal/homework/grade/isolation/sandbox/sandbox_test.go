@@ -72,8 +72,8 @@ func compile(t *testing.T) string {
 	t.Helper()
 	level.SkipQuick(t)
 	dir := t.TempDir()
-	for at := dir; len(at) > len(os.TempDir()); at = filepath.Dir(at) {
-		require.NoError(t, os.Chmod(at, 0o755)) // another uid executes it
+	for folder := dir; len(folder) > len(os.TempDir()); folder = filepath.Dir(folder) {
+		require.NoError(t, os.Chmod(folder, 0o755)) // another uid executes it
 	}
 	file, program := filepath.Join(dir, "prisoner.c"), filepath.Join(dir, "prisoner")
 	require.NoError(t, os.WriteFile(file, []byte(prisoner), 0o644))
@@ -132,7 +132,7 @@ func TestWhatASubmissionCannotDo(t *testing.T) {
 	box := sandbox.Box{Folder: t.TempDir(), Memory: 1 << 30}
 	require.NoError(t, os.Chmod(box.Folder, 0o777))
 	const noPermission = "Permission denied"
-	for what, says := range map[string][2]string{ // alone and in a box
+	for attempt, says := range map[string][2]string{ // alone and in a box
 		"nothing": {"did", "did"}, "abort": {"signal: aborted", "signal: aborted"},
 		"read": {denied, noPermission}, "read itself": {denied, "did"}, "write": {denied, noPermission}, "delete": {denied, noPermission},
 		"fork": {denied, denied}, "vfork": {denied, denied}, "sleep": {denied, denied}, "network": {denied, denied},
@@ -142,8 +142,8 @@ func TestWhatASubmissionCannotDo(t *testing.T) {
 		"other program": {noPermission, noPermission},
 	} {
 		for i, command := range []func(string, ...string) (string, []string, error){sandbox.Command, box.Command} {
-			path, argv, err := command(program, what, other)
-			require.Equal(t, says[i], run(t, path, argv, err), "%s, %d", what, i)
+			path, argv, err := command(program, attempt, other)
+			require.Equal(t, says[i], run(t, path, argv, err), "%s, %d", attempt, i)
 		}
 	}
 	box.Read = []string{"/etc"}
@@ -168,10 +168,10 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		path, argv, err := sandbox.Command(program, c.command)
 		require.Equal(t, c.result, run(t, path, argv, err), missing)
 		if missing == "l" { // which also keeps signals to itself
-			for _, what := range []string{"kill", "tgkill", "tkill"} {
+			for _, attempt := range []string{"kill", "tgkill", "tkill"} {
 				for _, command := range []func(string, ...string) (string, []string, error){sandbox.Command, sandbox.Box{Folder: "/"}.Command} {
-					path, argv, err := command(program, what, other)
-					require.Equal(t, denied, run(t, path, argv, err), what)
+					path, argv, err := command(program, attempt, other)
+					require.Equal(t, denied, run(t, path, argv, err), attempt)
 				}
 			}
 		}

@@ -35,13 +35,13 @@ func TestUntilIsTheTraceThatWasPlayed(t *testing.T) {
 	} {
 		_, err := file.Seek(steps*stepBytes, io.SeekStart)
 		require.NoError(t, err)
-		until, err := s.Until(file)
+		ops, err := s.Until(file)
 		require.NoError(t, err)
-		require.Equal(t, want, until, steps)
+		require.Equal(t, want, ops, steps)
 	}
 	_, err = file.Seek(-3*stepBytes, io.SeekEnd) // before the end of the trace and of all
 	require.NoError(t, err)
-	until, err := s.Until(file)
+	ops, err := s.Until(file)
 	require.NoError(t, err)
-	require.Equal(t, s.Traces[2], until)
+	require.Equal(t, s.Traces[2], ops)
 }

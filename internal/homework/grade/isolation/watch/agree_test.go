@@ -73,9 +73,9 @@ func TestWhatFollowsFromOtherComplaintsIsLeftOut(t *testing.T) {
 	require.Equal(t, []Finding{read}, causes([]Finding{leak, read, inTester}))
 	require.Equal(t, []Finding{leak, inTester}, causes([]Finding{leak, inTester}))
 
-	until := []trace.Op{{Kind: trace.Create}, {Kind: trace.Append}, {Kind: trace.Fork, Given: true}, {Kind: trace.Hole}}
+	ops := []trace.Op{{Kind: trace.Create}, {Kind: trace.Append}, {Kind: trace.Fork, Given: true}, {Kind: trace.Hole}}
 	for _, f := range []*Finding{&read, &leak, &inTester} {
-		f.blameLastCall(until)
+		f.blameLastCall(ops)
 	}
 	require.Equal(t, []string{"append_kv", "llm_init", "append_kv"}, []string{read.Function, leak.Function, inTester.Function})
 }

@@ -109,12 +109,12 @@ func TestTheStructsAreThoseOfTheHeader(t *testing.T) {
 // Ensure that a State has the first MaxSequences sequences of the list and, if they are not among these, the sequences
 // that the call names. Each named id is added only once, because the submission's list may repeat an id without end.
 func TestAStateHasFewSequences(t *testing.T) {
-	from := oracle.EngineState{Sequences: make([]oracle.SequenceState, 1000)}
-	for i := range from.Sequences {
-		from.Sequences[i].ID = 1
+	engine := oracle.EngineState{Sequences: make([]oracle.SequenceState, 1000)}
+	for i := range engine.Sequences {
+		engine.Sequences[i].ID = 1
 	}
-	from.Sequences[998].ID, from.Sequences[999].ID = 2, 3
-	s := newState(from, trace.Op{Kind: trace.Fork, A: 3, B: 1}, -1)
+	engine.Sequences[998].ID, engine.Sequences[999].ID = 2, 3
+	s := newState(engine, trace.Op{Kind: trace.Fork, A: 3, B: 1}, -1)
 	require.Len(t, s.Sequences, MaxSequences+1)
 	require.EqualValues(t, 3, s.Sequences[MaxSequences].ID)
 }

@@ -59,9 +59,9 @@ func TestFoldersAreMerged(t *testing.T) {
 	for _, name := range []string{"a", "c"} {
 		require.NoError(t, trouble.SaveTrouble(class.Result{Submission: class.Submission{Name: name, File: "c.c"}, Err: errors.New("no gcc"), Rules: "2.a"}))
 	}
-	to, err := class.NewFolder(t.TempDir())
+	target, err := class.NewFolder(t.TempDir())
 	require.NoError(t, err)
-	all, err := to.Merge([]string{trouble.Path, b, a, again, empty.Path})
+	all, err := target.Merge([]string{trouble.Path, b, a, again, empty.Path})
 	require.NoError(t, err)
 	require.Len(t, all, 3)
 	require.Equal(t, "a", all[0].Name)
@@ -69,11 +69,11 @@ func TestFoldersAreMerged(t *testing.T) {
 	require.Equal(t, "b\xff", all[1].Name)
 	require.EqualError(t, all[2].Err, "no gcc") // nobody is lost
 	require.Equal(t, "2.a", all[2].Rules)
-	_, found := to.Load("b\xff", "1")
+	_, found := target.Load("b\xff", "1")
 	require.True(t, found)
-	_, err = to.Merge([]string{other})
+	_, err = target.Merge([]string{other})
 	require.ErrorIs(t, err, class.ErrTwice)
-	_, err = to.Merge([]string{t.TempDir()})
+	_, err = target.Merge([]string{t.TempDir()})
 	require.ErrorContains(t, err, "no reports in it")
 }
 
@@ -86,9 +86,9 @@ func TestALongNameHasItsOwnFiles(t *testing.T) {
 		require.LessOrEqual(t, len(filepath.Base(class.Page(name))), 255)
 		require.NoError(t, os.WriteFile(filepath.Join(f.Path, class.Page(name)), nil, 0o644))
 	}
-	to, err := class.NewFolder(t.TempDir())
+	target, err := class.NewFolder(t.TempDir())
 	require.NoError(t, err)
-	all, err := to.Merge([]string{f.Path})
+	all, err := target.Merge([]string{f.Path})
 	require.NoError(t, err)
 	var merged []string
 	for _, r := range all {

@@ -20,8 +20,8 @@ func lay(t *testing.T, dir string, files map[string]string) {
 	for name, text := range files {
 		file := filepath.Join(dir, name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		if to, link := strings.CutPrefix(text, "-> "); link {
-			require.NoError(t, os.Symlink(to, file))
+		if target, link := strings.CutPrefix(text, "-> "); link {
+			require.NoError(t, os.Symlink(target, file))
 		} else if strings.HasSuffix(name, "/") {
 			require.NoError(t, os.MkdirAll(file, 0o755))
 		} else {

@@ -63,14 +63,14 @@ func read(t *testing.T, dir string, points float64) Results {
 	require.Contains(t, visibilities, c.Visibility)
 	require.Equal(t, "hidden", c.StdoutVisibility)
 	require.Equal(t, "text", c.OutputFormat, "the default renders HTML")
-	sum, most := 0.0, 0.0
+	sum, maximum := 0.0, 0.0
 	for _, test := range c.Tests {
 		require.NotEmpty(t, test.Name)
 		require.Contains(t, visibilities, test.Visibility)
 		require.Contains(t, formats, test.OutputFormat)
 		require.Contains(t, []string{"", "passed", "failed"}, test.Status)
 		require.NotNil(t, test.MaxScore)
-		most += *test.MaxScore
+		maximum += *test.MaxScore
 		if test.Score != nil {
 			require.GreaterOrEqual(t, *test.Score, 0.0)
 			require.LessOrEqual(t, *test.Score, *test.MaxScore)
@@ -88,7 +88,7 @@ func read(t *testing.T, dir string, points float64) Results {
 	require.NotContains(t, c.Output, fmt.Sprint(*c.Score, " "), "no sum while tests are hidden")
 	if len(c.Tests) > 0 && points > 0 {
 		require.InDelta(t, sum, *c.Score, 1e-9)
-		require.InDelta(t, points, most, 1e-9)
+		require.InDelta(t, points, maximum, 1e-9)
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "results", ".new-*"))
 	require.NoError(t, err)

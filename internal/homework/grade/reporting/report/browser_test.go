@@ -135,13 +135,13 @@ func TestEveryLinkOfTheClassLeadsSomewhere(t *testing.T) {
 	links := browsertest.Evaluate[[]string](t, tab, `[...document.querySelectorAll('a')].map(a => a.href)`)
 	require.Greater(t, len(links), 20)
 	for _, link := range links {
-		to, err := url.Parse(link)
+		target, err := url.Parse(link)
 		require.NoError(t, err)
-		require.Equal(t, "file", to.Scheme, link)
-		text, err := os.ReadFile(to.Path)
+		require.Equal(t, "file", target.Scheme, link)
+		text, err := os.ReadFile(target.Path)
 		require.NoError(t, err, link)
-		if to.Fragment != "" {
-			require.Contains(t, parse(t, string(text)).ids, to.Fragment, link)
+		if target.Fragment != "" {
+			require.Contains(t, parse(t, string(text)).ids, target.Fragment, link)
 		}
 	}
 	require.NoError(t, chromedp.Do(tab, chromedp.Click(`//a[contains(., "Zoë")]`), chromedp.WaitVisible("#rejected")))

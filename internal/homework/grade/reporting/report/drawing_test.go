@@ -63,11 +63,11 @@ func sound(t require.TestingT, s *compare.Scene, d *compare.Difference, widths .
 	for _, width := range widths {
 		text := report.Drawing(s, d, width, false)
 		lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-		most := 54
+		maximum := 54
 		if width > 0 && width < 60 { // tables have their lines
-			most += 3 * 4
+			maximum += 3 * 4
 		}
-		require.LessOrEqual(t, len(lines), most, "%s", text)
+		require.LessOrEqual(t, len(lines), maximum, "%s", text)
 		for _, line := range lines {
 			limit := max(40, width)
 			if width == 0 {
