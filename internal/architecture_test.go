@@ -111,8 +111,8 @@ func rowOf(rows map[string][]string, pkg string) string {
 	return ""
 }
 
-// Ensure that each package imports only what its row in packages and the row of its wing in wings allow. Each row must
-// be for a package that exists.
+// Ensure that each package imports only what two rows allow: its row in the table packages, and the row of its wing in
+// the table wings. Each row of the two tables must be for a package that exists.
 func TestPackagesImportOnlyWhatTheirRowMay(t *testing.T) {
 	seen := map[string]bool{}
 	for _, line := range goList(t, "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...") {

@@ -128,8 +128,8 @@ func (n *names) missing(comment string) (list []string) {
 	return list
 }
 
-// Ensure that each name in a comment of a Go file exists: in Go, in a source of another language, in a
-// document (as names of vLLM do), or in otherNames.
+// Ensure that each name in a comment of a Go file is also used outside these comments: in Go code, in a source of
+// another language, or in a document. All other names, such as some names of vLLM, must be in otherNames.
 func TestNamesInCommentsExist(t *testing.T) {
 	n := &names{used: map[string]bool{}, members: map[string]map[string]bool{}, types: map[string]bool{}}
 	positions := token.NewFileSet()

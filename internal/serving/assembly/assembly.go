@@ -131,8 +131,9 @@ func (r *Rows) At(row, byte int) operand.Mem {
 	return m
 }
 
-// From returns the addresses of at most six other rows. Their first row is at base, and they are as far apart as the
-// rows of r. It emits no instructions: it uses the registers of r, so r must have at least six rows.
+// From returns the addresses of up to six rows of another array. The first of them is at base. The distance between two
+// rows is the same as in r. From emits no instructions, because it uses the registers that NewRows has filled for r.
+// NewRows must therefore have prepared at least six rows.
 func (r *Rows) From(base reg.Register) *Rows {
 	return &Rows{Base: base, stride: r.stride, three: r.three, five: r.five}
 }

@@ -37,8 +37,11 @@ type encoded struct {
 	text  string
 }
 
-// Asm returns the operand of a BYTE directive for the whole instruction. The operand is the first byte, then a BYTE
-// directive for each other byte, then the instruction's text as a comment.
+// Asm returns the text to write after the name of a BYTE directive. The text has all bytes of the instruction. Since a
+// directive has only one byte, the text contains a further directive before each byte except the first. A comment with
+// the instruction follows:
+//
+//	$0x62; BYTE $0xf2; BYTE $0x76 ... // VDPBF16PS Z0, Z1, Z2
 func (e encoded) Asm() string {
 	var all []string
 	for _, b := range e.bytes {

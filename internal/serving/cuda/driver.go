@@ -27,7 +27,8 @@ type Driver struct {
 	version   int
 }
 
-// Open loads the driver from a library, usually Library, and initializes it.
+// Open loads the driver and initializes it. The parameter library is the file name of the driver. On Linux, the file
+// name of NVIDIA's driver is the constant Library.
 func Open(library string) (*Driver, error) {
 	handle, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil && !strings.HasPrefix(err.Error(), library+": cannot open shared object file: No such file") {

@@ -78,7 +78,7 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 
 // Needs lists what a compiled kernel uses. A thread uses Registers registers and Local bytes of local memory. A block
 // uses Shared bytes of static shared memory and has at most MaxThreads threads. Local memory holds local arrays, and
-// registers that did not fit. A good kernel has none.
+// values that did not fit into registers. It is slow, so a good kernel uses no local memory.
 type Needs struct {
 	Registers, Local, Shared, MaxThreads int
 }

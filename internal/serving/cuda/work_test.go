@@ -153,8 +153,8 @@ func TestCopiesStayInTheirMemory(t *testing.T) {
 	require.NoError(t, errors.Join(pinned.Close(), m.Close(), other.Close()))
 }
 
-// Ensure that a write is complete when it returns. The driver copies memory that is not pinned in two steps, and
-// streams do not wait for the second one.
+// Ensure that a write is complete when it returns. If memory is not pinned, the driver copies it in two steps. The
+// streams of this package do not wait for the second step, so Write must wait for it.
 func TestAStreamSeesWhatWasWrittenBefore(t *testing.T) {
 	g := newGPU(t)
 	pinned, err := g.context.AllocPinned(4)

@@ -59,9 +59,10 @@ func (b *blocks) kernelBlocks() kernels.Blocks {
 	return kernels.Blocks{Arrays: b.arrays.Pointer(), Count: 2 * len(b.caches), BlockBytes: b.store.Shape.BlockBytes() / 2}
 }
 
-// CopyBlocks implements engine.ModelRunner. A kernel copies its pairs in any order. So a later kernel copies a pair if
-// it reads or writes a block that an earlier pair has written. A later kernel also copies a pair if it writes a block
-// that an earlier pair has read.
+// CopyBlocks implements engine.ModelRunner. It launches one or more kernels. A kernel copies its pairs in any order, so
+// pairs whose order matters must not belong to the same kernel. Therefore a pair begins a new kernel in two cases:
+//   - It reads or writes a block that an earlier pair of the current kernel has written.
+//   - It writes a block that an earlier pair of the current kernel has read.
 func (r *Runner) CopyBlocks(pairs []kvstore.Pair) error {
 	if len(pairs) == 0 {
 		return nil

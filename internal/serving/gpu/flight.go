@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// A flight is the host's memory of one batch. A runner has two. While the GPU reads the inputs of a batch
-// from one flight, and until the engine takes its results, the next batch is launched with the other. On the
-// GPU, batches can share memory, because the stream computes them one after the other.
+// A flight is the host's memory for one batch. A batch uses its flight until the engine takes the results of the batch.
+// The engine launches the next batch before that, so a runner has two flights. Batches can share memory on the GPU,
+// because the stream computes them one after the other.
 type flight struct {
 	pairs    *cuda.Pinned // blocks to copy
 	inputs   *cuda.Pinned

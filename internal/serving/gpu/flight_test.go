@@ -50,7 +50,8 @@ func copiesOf(step int) []kvstore.Pair {
 //   - The results of the batch do not overwrite results that the test has not yet taken.
 //   - The placeholders of the batch become the tokens that the previous batch has chosen.
 //
-// In the second round, Prepare sends all inputs except the tokens before the batch is launched.
+// In the first round, Forward sends the inputs and launches the batch. In the second round, Prepare sends all inputs
+// except the tokens, and ForwardPrepared later sends the tokens and launches the batch.
 func TestABatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
 	driver, d := openDriver(t)
 	m, w := load(t, d, openSmall(small))
@@ -86,8 +87,8 @@ func TestABatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
 	}
 }
 
-// launchNext launches the batch of step k. If prepare is true, it only prepares the batch, and the function
-// launch launches it.
+// If prepare is false, launchNext launches the batch of step k and returns a function that does nothing. If prepare is
+// true, launchNext prepares the batch and returns a function that launches it.
 func launchNext(t *testing.T, r engine.DeviceRunner, k int, known, batches [steps]*model.Batch, prepare bool) (launch func()) {
 	t.Helper()
 	switch {

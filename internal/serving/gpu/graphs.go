@@ -8,7 +8,8 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// maxGraphs is the largest number of graphs that are kept. One more graph removes all others.
+// maxGraphs is the largest number of shapes in graphs. If graphs has so many and a step has a new shape, run first
+// removes all graphs.
 const maxGraphs = 128
 
 // graphs holds the captured decoding steps of each shape. The first step of a shape launches its kernels one by one.
@@ -17,9 +18,11 @@ type graphs struct {
 	byShape map[string]*cuda.Graph // by shape; nil after the first step
 }
 
-// run runs a step of the given shape. The first step of a shape, and each step of the empty shape, calls
-// launch, which adds the step's kernels to the stream. The second step of a shape captures these kernels as a
-// graph, which it and the later steps launch.
+// run runs a step of the given shape. The function launch adds the kernels of the step to the stream.
+//   - In the first step of a shape, and in each step of the empty shape, run only calls launch.
+//   - In the second step of a shape, run captures the kernels that launch adds. They become a graph, and run launches
+//     this graph.
+//   - In each further step of the shape, run launches the graph again.
 func (g *graphs) run(shape string, s *cuda.Stream, launch func() error) error {
 	graph, known := g.byShape[shape]
 	switch {

@@ -123,8 +123,8 @@ func (x *inputs) send(r *Runner, host *flight, fields []field) (err error) {
 	return r.stream.Upload(x.device, 0, host.inputs, 0, size)
 }
 
-// replace replaces placeholders by the tokens that the previous batch has chosen. If consecutive placeholders are for
-// consecutive tokens and read consecutive rows of logits, one copy replaces all of them.
+// replace replaces placeholders by the tokens that the previous batch has chosen. One copy replaces several
+// neighbouring placeholders if both Token and Logits increase by 1 from each of them to the next.
 func (x *inputs) replace(r *Runner, placeholders []model.Placeholder) {
 	for len(placeholders) > 0 {
 		n, first := 1, placeholders[0]

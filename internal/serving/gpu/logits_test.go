@@ -165,8 +165,9 @@ func TestLogitsOfFamiliesWithLayerNorm(t *testing.T) {
 }
 
 // typesOfGGUF describes types of weights. An entry has the number of the type in a file and the elements and bytes of a
-// block. It also has the offsets of scales in a block, and the size of random scales. Q8_0 and Q4_0 are the types of
-// queries and keys. They get small scales, because a softmax of large logits amplifies errors.
+// block. It also has the offsets of scales in a block, and the size of random scales. The weights for queries and keys
+// have the types Q8_0 and Q4_0. The scales of these two types are small, because a softmax of large logits amplifies
+// errors.
 var typesOfGGUF = map[string]struct {
 	number          uint32
 	elements, bytes int
@@ -201,8 +202,8 @@ func quantized(rnd *rand.Rand, name, kind string, rows, cols int) weightfile.Ten
 	return weightfile.Tensor{Name: name, Type: k.number, Shape: []int{rows, cols}, Data: data}
 }
 
-// Ensure that weights of the types of GGUF stay as they are in the file if kernels read them, and are rounded
-// otherwise.
+// Ensure that weights from a GGUF file keep their type if the kernels that use them can read this type. All other
+// weights must be rounded to F16.
 func TestQuantizedWeights(t *testing.T) {
 	d := openDevice(t)
 	const hidden, kv, vocab = 256, 64, 90

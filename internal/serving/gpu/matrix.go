@@ -12,8 +12,8 @@ import (
 // packedOutputs is the number of consecutive outputs whose weights are contiguous in a packed matrix.
 const packedOutputs = 128
 
-// padding says whether the outputs or the columns of a matrix belong to heads. If the heads are padded, this dimension
-// is padded with them.
+// padding says whether the outputs of a matrix are the elements of heads, or the columns are, or neither. If heads are
+// longer on the GPU than in the file, zeros are added to these outputs or columns.
 type padding struct{ outputs, columns bool }
 
 // rows writes the rows of a matrix in the form in which the GPU gets them: as in the file, or rounded to the

@@ -105,9 +105,9 @@ type Budget struct {
 	profiled    int // what the largest batches took beyond what batches returns; 0 until there are weights
 }
 
-// NewBudget returns the budget of a model. The parameter weightBytes is the size of the weights that are not
-// on the GPU yet. If there are weights, NewBudget computes the largest batches to find what they need. If the
-// memory is too small for them, it computes smaller ones.
+// NewBudget returns the budget of a model. The parameter weightBytes is the size of the weights that are not on the GPU
+// yet. If the weights are on the GPU, NewBudget runs the largest batches to find how much memory batches need. If the
+// memory is too small for the largest batches, NewBudget runs smaller batches.
 func (m *Model) NewBudget(weightBytes int, c engine.RunnerConfig) (*Budget, error) {
 	b := &Budget{Weights: weightBytes + m.Bytes(), model: m}
 	var err error
@@ -137,9 +137,10 @@ func (b *Budget) Device() string { return b.model.device.String() }
 // Batches returns the memory for the largest batch.
 func (b *Budget) Batches(c engine.RunnerConfig) int { return b.model.batches(c) + b.profiled }
 
-// Left returns the memory for keys and values, and for the results of their attention, that weights and
-// batches leave (vLLM's determine_available_memory). It is negative if they need more than there is. The
-// parameter utilization is the fraction of the GPU's memory that may be in use (vLLM's gpu_memory_utilization).
+// Left returns how many bytes weights and batches leave free (vLLM's determine_available_memory). These bytes are for
+// keys and values, and for the results that attention stores while it reads the keys and values. Left is negative if
+// weights and batches need more memory than there is. The parameter utilization is the fraction of the GPU's memory
+// that may be in use (vLLM's gpu_memory_utilization).
 func (b *Budget) Left(utilization float64, c engine.RunnerConfig) int {
 	return b.Free - b.Unused(utilization) - b.Weights - b.Batches(c)
 }
@@ -153,8 +154,8 @@ func (b *Budget) KVCacheBytes(left, tokenBytes int) int {
 	return int(float64(left) / b.attention(tokenBytes))
 }
 
-// WithAttention returns the memory for keys and values of the given size, plus the memory that attention needs for its
-// results over these keys and values.
+// WithAttention returns a number of bytes: the parameter bytes, plus the memory for the results that attention stores
+// while it reads keys and values of this size.
 func (b *Budget) WithAttention(bytes, tokenBytes int) int {
 	return int(math.Ceil(float64(bytes) * b.attention(tokenBytes)))
 }
@@ -163,7 +164,8 @@ func (b *Budget) attention(tokenBytes int) float64 {
 	return 1 + float64(b.model.attention(0).PartitionBytes())/float64(kernels.AttentionPartition*tokenBytes)
 }
 
-// batches computes the memory for the largest batch. It does not know what the driver takes.
+// batches returns the memory for the largest batch. It does not include the memory that the driver allocates, which
+// only profile can find.
 func (m *Model) batches(c engine.RunnerConfig) int {
 	bytes := 4*c.MaxLogits()*(m.VocabSize+2) + 2*c.MaxNumSeqs*m.attention(0).PartitionBytes()
 	products, err := m.products(&c)
@@ -216,13 +218,13 @@ func (m *Model) profile(c engine.RunnerConfig) (bytes int, err error) {
 	return before - after, err
 }
 
-// largestBatch returns the largest batch of sequences with at most length tokens to compute. Their keys and
-// values are not stored.
-func largestBatch(c *engine.RunnerConfig, length int) *model.Batch {
+// largestBatch returns the largest batch that c allows. Each of its sequences has at most maxTokens tokens to compute.
+// The keys and values of the batch are not stored.
+func largestBatch(c *engine.RunnerConfig, maxTokens int) *model.Batch {
 	b := &model.Batch{QueryStart: []int32{0}}
 	b.TableStride = (c.MaxModelLen + c.Store.BlockSize - 1) / c.Store.BlockSize
 	for len(b.SeqLens) < c.MaxNumSeqs && len(b.Tokens) < c.MaxNumBatchedTokens {
-		n := min(length, c.MaxNumBatchedTokens-len(b.Tokens))
+		n := min(maxTokens, c.MaxNumBatchedTokens-len(b.Tokens))
 		for p := range n {
 			if len(b.Logits) < c.MaxLogits() {
 				b.Logits = append(b.Logits, int32(len(b.Tokens)))
@@ -246,7 +248,8 @@ func (m *Model) ShapeBytes() int {
 }
 
 // WeightBytes estimates the memory for a model's weights from its files. The Model keeps the shapes and types of the
-// matrices in these files. A Budget that is made before Load is computed for these matrices.
+// matrices in these files. Until Load puts the weights on the GPU, a Budget uses them to compute the memory for
+// batches.
 func (m *Model) WeightBytes(files *weights.Tensors) int {
 	bytes := m.VocabSize * m.HiddenSize * m.kind.Bytes() // embeddings, which are not quantized
 	m.expected = nil

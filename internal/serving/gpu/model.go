@@ -51,7 +51,8 @@ type part struct {
 	first int // of the linear's outputs
 }
 
-// formats has the types of weights in files that kernels read without conversion.
+// formats maps types of weights in files to the formats that kernels have for them. Kernels can read weights of these
+// types, so they are not converted to another type.
 var formats = map[weights.DType]kernels.WeightFormat{
 	weights.Q8_0: kernels.Q8_0, weights.Q4_0: kernels.Q4_0, weights.MXFP4: kernels.MXFP4,
 	weights.Q4_K: kernels.Q4_K, weights.Q5_K: kernels.Q5_K, weights.Q6_K: kernels.Q6_K,
@@ -81,8 +82,8 @@ var types = map[string]kernels.Type{"f16": kernels.F16, "bf16": kernels.BF16}
 // Load puts the weights on the GPU, layer by layer as they are read. The goroutines of pool convert them. The type of
 // activations, dtype, is f16, bf16 or auto. With auto it is bf16 if the weights are BF16. It is also bf16 if the model
 // has norms around attention and MLP (Gemma), because its activations exceed the range of F16. After each layer, Load
-// calls sent with the number of layers sent so far and the number of all layers.
-func (m *Model) Load(s *model.Sources, dtype string, pool *parallel.Pool, sent func(layers, all int)) error {
+// calls progress with the number of layers sent to the GPU so far and the number of all layers.
+func (m *Model) Load(s *model.Sources, dtype string, pool *parallel.Pool, progress func(layers, all int)) error {
 	kind, ok := types[dtype]
 	switch {
 	case dtype == "auto" && (m.NormPlace == model.NormAround || s.Layers[0].QKV.Parts[0].DType == weights.BF16):
@@ -96,7 +97,7 @@ func (m *Model) Load(s *model.Sources, dtype string, pool *parallel.Pool, sent f
 	}
 	u := &upload{Model: m, pool: pool, launcher: m.device.launcher()}
 	err := m.device.context.Do(func() error {
-		u.load(s, sent)
+		u.load(s, progress)
 		return errors.Join(u.err, u.stream.Synchronize(), u.close())
 	})
 	m.memory = u.allocated
@@ -107,7 +108,7 @@ func (m *Model) Load(s *model.Sources, dtype string, pool *parallel.Pool, sent f
 }
 
 // load sends all weights.
-func (u *upload) load(s *model.Sources, sent func(layers, all int)) {
+func (u *upload) load(s *model.Sources, progress func(layers, all int)) {
 	u.embed = u.table(s.Embed)
 	if s.Positions != nil {
 		u.positions = u.table(s.Positions) + cuda.Pointer(u.PositionOffset*u.HiddenSize*u.kind.Bytes())
@@ -123,7 +124,7 @@ func (u *upload) load(s *model.Sources, sent func(layers, all int)) {
 			qkv: u.linear(&y.QKV, padding{outputs: true}), out: u.linear(&y.Out, padding{columns: true}),
 			upProj: u.linear(&y.Up, padding{}), downProj: u.linear(&y.Down, padding{}),
 		})
-		sent(i+1, len(s.Layers))
+		progress(i+1, len(s.Layers))
 	}
 	u.Model.norm = u.normOf(s.Norm)
 	u.head = u.linear(&s.Head, padding{})

@@ -20,7 +20,8 @@ type upload struct {
 	next  int
 }
 
-// A slot has the memory for one piece, on the host and on the GPU.
+// A slot has memory on the host and on the GPU. This is the memory for one piece, which consists of some rows of a
+// matrix.
 type slot struct {
 	host *cuda.Pinned
 	rows *cuda.Memory
@@ -67,10 +68,11 @@ func round(kind kernels.Type, v float32) uint16 {
 	return half.ToF16(v)
 }
 
-// pieces sends count rows of size bytes, divided into pieces. The number of rows of a piece is a multiple of unit,
-// except in the last piece. The function fill writes consecutive rows to data, beginning with row first. Several
-// goroutines call it. The function deliver moves the n rows of a piece, beginning with row first, from the slot to
-// their place in the GPU's memory.
+// pieces divides rows into pieces, and sends one piece after the other to the GPU. The parameter count is the number of
+// rows, and size is the number of bytes of a row. The number of rows of a piece is a multiple of unit, except in the
+// last piece. The function fill writes consecutive rows to data, beginning with row first. Several goroutines call it.
+// The function deliver moves the n rows of a piece, beginning with row first, from the slot to their place in the GPU's
+// memory.
 func (u *upload) pieces(count, size, unit int, fill func(first int, data []byte), deliver func(s *slot, first, n int) error) {
 	pieceRows := max(pieceBytes/size/unit, 1) * unit
 	for first := 0; first < count && u.err == nil; first += pieceRows {

@@ -4,7 +4,8 @@ package gpu
 type MemoryUse struct {
 	Weights, KVCache, Free, Total int
 
-	// Batches is all other memory that became used since Open: buffers of batches, compiled kernels and graphs.
+	// Batches is the decrease of free memory since Open, without the memory in Weights and KVCache. It contains buffers
+	// of batches, compiled kernels and graphs.
 	Batches int
 }
 

@@ -67,8 +67,8 @@ func (d *Driver) Set(t testing.TB, name string, value int) {
 // Hang makes calls that wait for an event never return.
 func (d *Driver) Hang() { d.set("hang", 1) }
 
-// HangIn makes the next call of a function never return. It is for processes other than the test. path is the Path of a
-// Driver.
+// HangIn makes the next call of a function of the emulator never return. The parameter path is the path of the
+// emulator, as in Driver.Path. A child process of a test calls HangIn, because it has no Driver.
 func HangIn(path, function string) error {
 	library, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {

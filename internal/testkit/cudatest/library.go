@@ -4,10 +4,13 @@
 //
 // The threads of a block are fibers. Only one runs at a time. Some mistakes of a kernel end its launch. Examples are an
 // access outside memory, a barrier that some threads do not reach, and a missing wait for a copy. Driver.Failure says
-// which mistake it was. New memory, shared memory and the surroundings of an allocation hold NaN in every type. So does
-// the destination of a copy, until the kernel has waited for it. Work in a stream is done only when something waits for
-// it. Driver.Order changes the order of threads and blocks. If a result depends on this order, the kernel lacks a
-// barrier.
+// which mistake it was.
+//
+// The library makes other mistakes visible. Memory that a kernel must not read has all bits set, which means NaN for
+// every type of floating-point numbers. This is so for new memory, for shared memory, for the bytes around an
+// allocation, and for the destination of a copy until the kernel has waited for the copy. Work in a stream is done only
+// when something waits for it. Driver.Order changes the order of threads and blocks. If a result depends on this order,
+// the kernel lacks a barrier.
 package cudatest
 
 import (
@@ -190,8 +193,8 @@ func (b builder) library() (string, error) {
 	return library, b.run(library, "", append([]string{"-shared"}, objects...)...)
 }
 
-// variant returns a function that returns the path of the library, built with additional compiler flags. Only its first
-// call builds the library.
+// variant returns a function that builds the library with additional compiler flags, and returns the path of the
+// library. If the function is called again, it returns the same path and does not build the library again.
 func variant(extraFlags ...string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		if _, err := root(); err != nil {

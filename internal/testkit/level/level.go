@@ -1,9 +1,9 @@
 // Package level determines how much a test run may cost. There are three levels:
 //
-//	make quick      go test -short: no compiler of submissions, no Valgrind, no browser,
-//	                and no test of many seconds of processor time
-//	make test       everything that a change must pass
-//	make test-long  LLM_TEST_LONG=1: also the full matrices, soaks and exhaustive runs
+//	make quick      go test -short: compiles no submissions, starts no Valgrind and no browser,
+//	                and leaves out tests that need many seconds of processor time
+//	make test       runs all tests that a change must pass
+//	make test-long  LLM_TEST_LONG=1: also runs the full matrices, soaks and exhaustive tests
 package level
 
 import (

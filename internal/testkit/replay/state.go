@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// A watcher adds the state of a pool to the results of operations. Some fields are added to every result, others only
-// to results whose recording has them.
+// A watcher adds the state of a pool to the results of operations. It adds some fields to every result. It adds the
+// fields st and dump to a result only if the recorded result of the same operation also has them.
 type watcher struct {
 	pool   pool.View
 	config *Config

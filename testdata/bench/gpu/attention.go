@@ -186,9 +186,12 @@ func (t *batch) chunk(sequence, tokens int) bool {
 // attentions returns the cases of decoding and of prefill. If small, they have fewer sequences and tokens.
 //
 // Decoding must reach a fraction of the rate of copies, and 0.98 of FlashInfer's rate. Prefill must reach 0.85 of
-// FlashInfer's rate. This program does not run FlashInfer, but it has FlashInfer's rates on an H200 (commit fb28d724).
-// It assumes that on every GPU, FlashInfer decodes at the same fraction of the rate of copies as on the H200. There,
-// the rate of copies was 4,220 GB/s. For prefill, it assumes the same of the rate of PyTorch's flash attention.
+// FlashInfer's rate. Cases with keys and values of 8 bits have no goal.
+//
+// This program does not run FlashInfer. It compares with another rate instead: for decoding with the rate of copies,
+// and for prefill with the rate of PyTorch's flash attention. FlashInfer's rate and both other rates are known for an
+// H200 (commit fb28d724; the rate of copies was 4,220 GB/s). The program assumes that the ratio of FlashInfer's rate to
+// the other rate is the same on every GPU.
 func attentions(small bool) (all []benchmark) {
 	add := func(a attended, required goal) {
 		if small {

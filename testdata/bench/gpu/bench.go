@@ -231,8 +231,12 @@ func element(contents []byte, i int) float64 {
 	return float64(half.FromF16(binary.LittleEndian.Uint16(contents[2*i:])))
 }
 
-// units returns the difference of two numbers in units in the last place of F16. The unit is a little larger
-// than F16's, because kernels also round to float32.
+// units returns the difference between got and want, divided by
+//
+//	1.01 * 2^-10 * max(|want|, 2^-14) + 1e-6
+//
+// The factor 2^-10 is for rounding to F16: an F16 number and the next one differ by at most 2^-10 of their size. The
+// divisor is a little larger, because kernels also round to float32.
 func units(got, want float64) float64 {
 	return math.Abs(got-want) / (max(math.Abs(want), 0x1p-14)*0x1p-10*1.01 + 1e-6)
 }

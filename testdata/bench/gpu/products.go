@@ -109,13 +109,13 @@ func (m *matrix) compute(b *bench, first, rows int) []byte {
 	return contents(out, 0, out.Size())
 }
 
-// worst checks some outputs of some rows, and returns the largest error as a multiple of the allowed error. The first
-// row in got is the output for row first of the inputs. worst fails if any output is NaN, because then no kernel
-// wrote it.
+// worst checks some outputs of some rows, and returns the largest error as a multiple of the allowed error. The outputs
+// got belong to consecutive rows of the inputs. The index of the first of these rows is first. worst fails if any
+// output is NaN, because then no kernel wrote it.
 //
-// An output is a sum of products of inputs and weights. It may differ from a float64 sum by one unit in the last
-// place, and by the float32 rounding errors of a long sum. The kernels also round GGUF weights to F16, with a relative
-// error of at most 2^-11. The errors of these weights are independent, so worst allows for them the additional error
+// An output is a sum of products of inputs and weights. It may differ from a float64 sum by one unit in the last place,
+// and by the float32 rounding errors of a long sum. The kernels also round GGUF weights to F16, with a relative error
+// of at most 2^-11. The errors of these weights are independent, so worst allows for them the additional error
 //
 //	4 * 2^-11 * sqrt(sum of the squared products)
 func (m *matrix) worst(got []byte, first int) (worst float64) {
@@ -163,8 +163,9 @@ func (m *matrix) makeFile(b *bench) (rows *cuda.Memory) {
 }
 
 // makeBlocks makes random blocks of GGUF weights. scales are the offsets of the F16 numbers in a block. To save time,
-// only the first 2^14 + 1 blocks are drawn, and the array then repeats them. This is not a multiple of the number of
-// blocks in a row, so the rows of a copy differ from those before it.
+// only the first 2^14 + 1 blocks are drawn, and the array then repeats them. This number is not a multiple of the
+// number of blocks in a row. Each repetition therefore begins at another place of a row than the previous repetition,
+// and so has other rows.
 func (m *matrix) makeBlocks(b *bench, blocks, size int, scales ...int) *cuda.Memory {
 	const period = 1<<14 + 1
 	m.file = make([]byte, blocks*size)

@@ -20,8 +20,8 @@ type rowwise struct {
 	want    func(r rowwise, in, extra func(i int) float64) []float64 // of one row
 }
 
-// checked returns the indexes of the rows to check. A check compares them with float64, and computes them again
-// without the other rows.
+// checked returns the indexes of the rows to check. A check compares the outputs of these rows with outputs that it
+// computes in float64. It also computes each of these rows again without the other rows.
 func checked(rows int) []int { return []int{0, rows / 3, rows - 1} }
 
 func (r rowwise) benchmark() benchmark {

@@ -1,11 +1,15 @@
-// Command logits compares this project's log probabilities after 50 tokens with llama.cpp's. llama.cpp's are in FILE,
-// an output of ../llamacpp/logits.cpp:
+// Command logits measures the accuracy of log probabilities. There are two forms:
 //
-//	go run ./testdata/bench/logits MODEL [FILE]
+//	go run ./testdata/bench/logits MODEL FILE
+//	go run ./testdata/bench/logits [-driver LIBRARY] [-tokens N] MODEL
 //
-// It prints the largest difference over the vocabulary. It also prints the mean difference for the actual next
-// tokens. Without FILE, it prints what rounding activations, keys and values to other types changes over 512 tokens:
-// the table of cmd/llmserve/README.md. With -driver LIBRARY and -tokens N before MODEL, it compares a GPU, too.
+// The first form compares this project with llama.cpp, after each of 50 tokens. FILE has the logits of llama.cpp, which
+// ../llamacpp/logits.cpp writes. The command prints the largest difference over the vocabulary. It also prints the mean
+// difference for the actual next tokens.
+//
+// The second form prints the table of cmd/llmserve/README.md. A row of the table is for a type of activations and a
+// type of keys and values. It shows how much log probabilities change if numbers are rounded to these types. The prompt
+// has 512 tokens, or N. With -driver, the table also has rows for a GPU.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command served writes the measurements for the figure "served" of llmsim figures. It combines the results
-// of llmserve bench with the cost file that llmsim calibrate fitted to other runs. Usage:
+// Command served writes a file of measurements. The command "llmsim figures" draws them in its figure "served". The
+// file contains the results of "llmserve bench", and the costs that "llmsim calibrate" fitted to other runs. Usage:
 //
 //	go run ./testdata/bench/served FOLDER MACHINE FILE
 //

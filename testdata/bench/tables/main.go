@@ -125,7 +125,8 @@ type paged struct {
 	Ratio      float64 `json:"ratio"`
 }
 
-// A size has the times to decode and to swap with blocks of a size.
+// A size has the measurements with blocks of one size. Tokens is the number of tokens of a block. Decode and Swap are
+// the times to decode and to swap.
 type size struct {
 	Tokens int     `json:"tokens"`
 	Decode float64 `json:"decode_us"`

@@ -1,13 +1,13 @@
-// Command tiers measures what it gains and costs to keep keys and values in files or in Redis. It prints the
-// table of cmd/llmserve/README.md:
+// Command tiers measures the advantage and the cost of a tier, which keeps keys and values in files or in Redis. It
+// prints the table of cmd/llmserve/README.md:
 //
 //	go run ./testdata/bench/tiers [-redis URL] [-rounds N] LLMSERVE MODEL.gguf
 //
-// Each round has a prompt of 2,048 random tokens. A server without tiers computes it. A server with a tier computes
-// it, too, and is killed when it has stored all blocks. New servers then load the blocks from files in the page
-// cache, from files dropped from the page cache, and from Redis. After the rounds, two new replicas are started one
-// after the other, and each gets 16 concurrent requests with the same prompt. Decoding is timed alternately with and
-// without a tier.
+// Each round has a prompt of 2,048 random tokens. A server without tiers computes it. A server with a tier computes it,
+// too, and is killed when it has stored all blocks. New servers then load the blocks from files in the page cache, from
+// files dropped from the page cache, and from Redis. After the rounds, two new replicas are started one after the
+// other, and each gets 16 concurrent requests with the same prompt. Decoding is timed alternately with and without a
+// tier.
 package main
 
 import (

@@ -38,8 +38,8 @@ func (a ReshapeAndCache) Launch(set *Set, s *cuda.Stream) error {
 		int32(a.KeyHeads), int32(a.HeadSize), int32(a.BlockSize), keyStride, valueStride, a.Cache.fractionBits())
 }
 
-// Blocks describes the arrays of keys and values, of all layers, in which CopyBlocks and SwapBlocks move
-// blocks.
+// Blocks describes the arrays of keys and the arrays of values of all layers. CopyBlocks and SwapBlocks move blocks in
+// these arrays.
 type Blocks struct {
 	Arrays     cuda.Pointer // a pointer (8 bytes) for each array
 	Count      int          // of arrays
@@ -58,8 +58,9 @@ func (b Blocks) check(kernel string, mapping cuda.Pointer, pairs int) *checker {
 
 func (b Blocks) shape(pairs int) cuda.Shape { return cuda.Shape{X: pairs, Y: b.Count, Threads: 256} }
 
-// CopyBlocks copies blocks inside the GPU. Mapping contains Pairs pairs of int32: the source and the
-// destination. A block must not be written twice, or be both read and written.
+// CopyBlocks copies blocks inside the GPU. Mapping is the address of an array with a pair of int32 for each copy: the
+// source block and the destination block. The field Pairs is the number of copies. A block must not be written twice,
+// or be both read and written.
 type CopyBlocks struct {
 	Blocks
 	Mapping cuda.Pointer
@@ -74,9 +75,10 @@ func (a CopyBlocks) Launch(set *Set, s *cuda.Stream) error {
 	return set.launch(s, "copy_blocks", a.shape(a.Pairs), a.Arrays, a.Mapping, uint64(a.BlockBytes))
 }
 
-// SwapBlocks copies blocks between the GPU and the pinned memory Host. A block in Host contains the blocks of all
-// arrays, one after the other. Mapping contains Pairs pairs of int32: the source and the destination. A kernel does the
-// copying, because each copy by the driver would be small.
+// SwapBlocks copies blocks between the GPU and the pinned memory Host. Each array on the GPU contains a part of a
+// block. In Host, the parts of a block are contiguous, in the order of the arrays. Mapping is the address of an array
+// with a pair of int32 for each copy: the source block and the destination block. The field Pairs is the number of
+// copies. A kernel does the copying, because each copy by the driver would be small.
 type SwapBlocks struct {
 	Blocks
 	Host    cuda.Pointer

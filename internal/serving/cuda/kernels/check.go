@@ -23,7 +23,8 @@ func (c *checker) keep(err error) {
 	}
 }
 
-// require keeps an error unless ok is true. The name of the kernel comes before the text.
+// require keeps an error unless ok is true. The text of the error is the name of the kernel, followed by the formatted
+// arguments.
 func (c *checker) require(ok bool, format string, args ...any) {
 	if !ok {
 		c.keep(fmt.Errorf("%s%s", c.kernel, fmt.Sprintf(format, args...)))
@@ -43,13 +44,13 @@ func (c *checker) count(n int, unit string) {
 }
 
 // stride returns the number of elements from the start of a token to the start of the next. This is the parameter
-// stride or, if that is 0, the width of a token. A stride other than 0 must be a multiple of vectors, and at least
-// the width.
-func (c *checker) stride(stride, width, vectors int) uint64 {
+// stride or, if that is 0, the width of a token. A stride other than 0 must be at least the width. It must also be a
+// multiple of vectorSize, because kernels read whole vectors.
+func (c *checker) stride(stride, width, vectorSize int) uint64 {
 	if stride == 0 {
 		return uint64(width)
 	}
-	c.require(stride >= width && stride%vectors == 0, " with %d elements from a token to the next: the number must be 0, or a multiple of %d and at least %d", stride, vectors, width)
+	c.require(stride >= width && stride%vectorSize == 0, " with %d elements from a token to the next: the number must be 0, or a multiple of %d and at least %d", stride, vectorSize, width)
 	return uint64(stride)
 }
 

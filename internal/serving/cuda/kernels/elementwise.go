@@ -67,9 +67,10 @@ func (a Add) Launch(set *Set, s *cuda.Stream) error {
 		a.Out, a.In, a.Other, uint64(a.Stride), int32(a.N), a.Scale)
 }
 
-// RotaryEmbedding rotates queries and keys in place. For each position, Table contains float32
-// numbers: the cosines of the Rotated / 2 pairs of a head, and then their sines. The heads of a token
-// are contiguous. Strides count elements from one token to the next; 0 means without gaps.
+// RotaryEmbedding rotates pairs of elements of queries and keys in place. Each head has Rotated/2 pairs. For each
+// position, Table contains the cosine of each pair, and then the sine of each pair. These are float32 numbers, and all
+// heads use the same ones. The heads of a token are contiguous. Strides count elements from one token to the next; 0
+// means without gaps.
 type RotaryEmbedding struct {
 	Type                   Type
 	Query, Key             cuda.Pointer

@@ -135,9 +135,10 @@ func requireComparisonOfCases(t *testing.T, folder string) {
 	}
 }
 
-// requireServerTable requires that the output has every row of the server. It also compares numbers that do not depend
-// on time, because the paper predicts their order. A system that reserves less memory must need fewer steps. A prompt
-// with more answers must save more memory. The program itself checks that all systems generate the same tokens.
+// requireServerTable requires that the output has every row of the server's table. It also compares systems with each
+// other. A system that reserves less memory must need fewer steps. A prompt with more answers must save more memory by
+// sharing blocks. These results do not depend on time, and the paper reports the same order. The program itself checks
+// that all systems generate the same tokens.
 func requireServerTable(t *testing.T, out string) {
 	t.Helper()
 	const verdict = `: (yes|NO)`

@@ -119,8 +119,9 @@ func random(kind kernels.Type, seed uint64, n int) []float64 {
 	return decode(kind, encode(kind, numbers))
 }
 
-// requireClose requires that each element of got is want rounded to the type, or a neighbour of this
-// number, because float32 rounds the intermediate results.
+// requireClose requires that the difference between an element of got and the same element of want is at most the
+// largest error of rounding the wanted number to the type. The test allows a little more than this error, because
+// kernels also round intermediate results to float32.
 func requireClose(t *testing.T, kind kernels.Type, want, got []float64) {
 	t.Helper()
 	bits := map[kernels.Type]float64{kernels.F16: 11, kernels.BF16: 8}[kind]

@@ -27,8 +27,9 @@ type PagedAttention struct {
 	Tables      cuda.Pointer
 	TableStride int
 
-	// The sequence lengths and query starts for which the Plan was made, as int32. Sequence s has SeqLens[s]
-	// tokens. Its last tokens are its queries: tokens QueryStart[s] to QueryStart[s+1]-1 of the batch.
+	// The sequence lengths and query starts for which the Plan was made, as int32. Sequence s has SeqLens[s] tokens.
+	// The queries of a sequence are its last tokens. In Query and Out, they are the tokens from QueryStart[s] to
+	// QueryStart[s+1]-1.
 	SeqLens, QueryStart cuda.Pointer
 
 	Plan    AttentionPlan

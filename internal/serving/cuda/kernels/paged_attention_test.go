@@ -218,8 +218,9 @@ var attentionProblems = map[string]problem{
 	"no query":                              {AttentionShape: shape(kernels.F16, 64, 2, 2, 16), lens: []int{20, 9}, queries: []int{0, 9}},
 }
 
-// Ensure that attention matches float64, and the CPU up to rounding, in decode and in prefill and in
-// any order of threads.
+// Ensure that attention computes the same outputs as a computation in float64, up to rounding errors. This must be so
+// on the GPU and on the CPU, and both in decode and in prefill. On the GPU, the outputs must have the same bits in any
+// order of threads, with any plan and with any places of blocks.
 func TestAttentionMatchesFloat64AndTheCPU(t *testing.T) {
 	g := newGPU(t)
 	order := 0

@@ -81,8 +81,8 @@ func (w Weights) Plan(device cuda.Device, rows int) (ProductPlan, error) {
 //   - There is a block for every multiprocessor.
 //   - A block fits into shared memory while it adds all parts of the sums of its tile.
 //
-// If no number meets them, it chooses 64 or, for more than 64 rows, 128, and each part of a sum is computed by a block
-// of its own.
+// If no number meets these conditions, many chooses 128 for more than 64 rows, and 64 for fewer rows. It also sets
+// p.separate if sums have several parts. Several blocks then compute a tile, and each of them computes one part.
 func (p *ProductPlan) many(device cuda.Device, parts int) {
 	for p.threads = 256; p.threads >= 64; p.threads /= 2 {
 		if p.threads/2 < p.rows && p.blocks(p.threads) >= device.Multiprocessors && p.manyMemory(parts)+productShared <= device.SharedMemory {
@@ -103,8 +103,9 @@ func (p *ProductPlan) fewMemory() int {
 	return f.stages * (p.threads/32*f.slab + ceil(p.rows, 8)*8*256)
 }
 
-// manyMemory returns the bytes of shared memory that a block needs for the stages of inputs and weights. If the block
-// adds several parts, this includes the memory for its sums.
+// manyMemory returns the bytes of shared memory that a block needs. The block loads inputs and weights in steps. The
+// memory of one step is a stage, and the block has productStages of them. Sums may consist of several parts. If the
+// same block adds these parts, it also needs memory for their total.
 func (p *ProductPlan) manyMemory(parts int) int {
 	stage := (128 + p.threads) * productColumns * 2
 	if parts == 1 || p.separate {

@@ -33,8 +33,8 @@ type packedWeights struct {
 	numbers []float64
 }
 
-// newMatrix draws random weights and packs them. If the format has scales, package weights reads the
-// expected numbers.
+// newMatrix draws random weights, packs them on the GPU, and returns them with their numbers. If the format has scales,
+// newMatrix draws the bytes of a file. The numbers are then those that package weights reads from these bytes.
 func newMatrix(g *gpu, kind kernels.Type, format kernels.WeightFormat, outputs, columns int) packedWeights {
 	g.t.Helper()
 	m := packedWeights{Weights: kernels.Weights{Type: kind, Format: format, Outputs: outputs, Columns: columns}}
@@ -115,9 +115,9 @@ func (m packedWeights) multiply(g *gpu, w workspace, inputs []float64, multiproc
 
 // requireMatches compares outputs with sums in float64.
 //
-// The kernel rounds outputs to the type, with a relative error of at most u. It also rounds weights that have scales.
-// An output y must be near a sum of the rounded weights: within u |y| and the rounding errors of float32. It must also
-// be near a sum of the weights as they are in the file. The rounding errors of the weights are independent, so the
+// The kernel rounds outputs to m.Type, with a relative error of at most u. It also rounds weights that have scales. An
+// output y must be near a sum of the rounded weights: within u |y| and the rounding errors of float32. It must also be
+// near a sum of the weights as they are in the file. The rounding errors of the weights are independent, so the
 // standard deviation of their effect on a sum is below
 //
 //	u/sqrt(3) * sqrt(sum of the squared products)

@@ -48,7 +48,7 @@ func ReadRivals(file string) (map[string][]Rival, error) {
 type Tally struct{ goals, reached, unmeasured int }
 
 // Judge counts a goal. The text goal describes it. Judge returns this text, followed by a verdict: yes if ratio is at
-// least minimum, and NO if it is not. A ratio of 0 could not be measured; the verdict is "not compared".
+// least minimum, and NO if it is not. If ratio is 0, it was not measured, and the verdict is "not compared".
 func (t *Tally) Judge(goal string, minimum, ratio float64) string {
 	t.goals++
 	switch {

@@ -187,9 +187,14 @@ func (w *watched) NewRunner(c engine.RunnerConfig) (engine.DeviceRunner, error) 
 }
 
 // A watchedRunner adds up two times over the steps that count. total is the time from the end of the previous step to
-// the end of the step. idle is the part of total in which the GPU may have been idle before the step. This is the time
-// from the end of an earlier step to the launch of the step. But it is 0 if the runner had to wait for the previous step
-// after that launch, because the GPU was then busy at the launch.
+// the end of the step. idle is the longest time that the GPU can have been idle before the step:
+//   - If no step was in flight at the launch of the step, this is the time from the end of the previous step to the
+//     launch.
+//   - If the previous step was in flight, and the runner then waited for its end, this is 0: the GPU was busy at the
+//     launch.
+//   - If the previous step was in flight, but the runner did not have to wait for it, the previous step may have ended
+//     at any time before the launch. Then this is the time from the end of the step before the previous step to the
+//     launch.
 type watchedRunner struct {
 	engine.DeviceRunner
 	sequences   int

@@ -121,8 +121,9 @@ func (b *bench) onGPU(f func() error) (err error) {
 
 const rowFormat = "%-52s %-40s %7s  %s\n"
 
-// row prints a row and counts its goal: the ratio must be at least minimum. The text required describes the goal. If
-// this text is empty, the row has no goal. A ratio of 0 means that it was not measured.
+// row prints a row. The goal of a row is a ratio of at least minimum. The text required describes the goal, and row
+// counts the goal and whether the ratio reaches it. If this text is empty, the row has no goal. A ratio of 0 means that
+// it was not measured.
 func (b *bench) row(name, measured string, ratio float64, required string, minimum float64) {
 	shown, verdict := "-", "-"
 	if ratio > 0 {

@@ -167,9 +167,10 @@ func (s *shape) write(dir string) error {
 	return s.writeData(file, elements)
 }
 
-// writeData writes ones, followed by random numbers. Their standard deviation is 0.02 for Llama-3-8B, as for
-// models before training, and larger for small models, so that answers depend on all tokens. The numbers
-// repeat, but at different columns of a matrix.
+// writeData writes ones, followed by random numbers. Their standard deviation is 0.02 for Llama-3-8B, as for models
+// before training, and larger for small models, so that answers depend on all tokens. To save time, writeData draws
+// only some of the numbers and repeats them. The length of a repetition is not a multiple of the length of a row, so
+// that a matrix does not have equal rows.
 func (s *shape) writeData(file *os.File, elements int) error {
 	encode := half.ToBF16
 	if s.dtype == "F16" {

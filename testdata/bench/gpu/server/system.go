@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// A system runs a scheduler of the paper with the model on the GPU. All answers to a request are greedy, so
-// they have the same tokens.
+// A system runs a paper.Scheduler with the model on the GPU. Each token of an answer is the most probable one.
+// Therefore all answers to the same request have the same tokens.
 type system struct {
 	scheduler *paper.Scheduler
 	copies    bool // answers to a prompt do not share its blocks
