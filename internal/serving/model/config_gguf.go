@@ -115,7 +115,7 @@ func ConfigFromGGUF(g *weights.GGUF) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &ggufKeys{family: f.gguf.name, meta: g.Meta}
+	k := &ggufKeys{family: f.gguf.architecture, meta: g.Meta}
 	c, err := f.fromGGUF(k, g)
 	if err == nil {
 		err = k.check()
@@ -137,12 +137,12 @@ func ggufFamily(g *weights.GGUF) (*family, error) {
 	}
 	var known []string
 	for _, f := range families {
-		switch f.gguf.name {
+		switch f.gguf.architecture {
 		case name:
 			return f, nil
 		case "":
 		default:
-			known = append(known, f.gguf.name)
+			known = append(known, f.gguf.architecture)
 		}
 	}
 	slices.Sort(known)
@@ -153,7 +153,7 @@ func ggufFamily(g *weights.GGUF) (*family, error) {
 // tensors.
 func (f *family) fromGGUF(k *ggufKeys, g *weights.GGUF) (*Config, error) {
 	c := f.config()
-	c.Family = f.gguf.name
+	c.Family = f.gguf.architecture
 	c.NumHeads = k.int(k.need("attention.head_count"), 0)
 	c.HiddenSize, c.NumLayers = k.int(k.need("embedding_length"), 0), k.int(k.need("block_count"), 0)
 	c.NumKVHeads = k.int("attention.head_count_kv", c.NumHeads)
@@ -283,7 +283,7 @@ func (f *family) ropeFromGGUF(c *Config, k *ggufKeys, g *weights.GGUF) error {
 	case long != nil:
 		return missing(ropeShort, strconv.Quote(ropeLong))
 	case f.gguf.longScaled && r.Yarn == nil && r.Attention != 0 && r.Attention != 1:
-		return missing(ropeLong, f.gguf.name+".rope.scaling.attn_factor")
+		return missing(ropeLong, f.gguf.architecture+".rope.scaling.attn_factor")
 	}
 	return nil
 }

@@ -44,17 +44,17 @@ type inFolder struct {
 	finish  func(c *Config, p *published) error // reads settings that only this family has
 }
 
-// inGGUF describes how to read a family from GGUF. Some families have the same architecture name in GGUF files: Llama,
-// Mistral and Mixtral have llama, and OLMo 2 and 3 have olmo2. Only one family may set the field name to such an
-// architecture. The families Mixtral and OLMo 3 do so, because their settings also read the files of the others.
+// inGGUF describes how to read the GGUF files of a family. GGUF has one architecture for several families: llama for
+// Llama, Mistral and Mixtral, and olmo2 for OLMo 2 and OLMo 3. All files of llama are read as files of Mixtral, and all
+// files of olmo2 as files of OLMo 3. The other three families have no architecture here.
 type inGGUF struct {
-	name        string // general.architecture; "" if the family is not read
-	interleaved bool   // Rope.Interleaved
-	wholeHeads  bool   // all elements of a head must be rotated
-	factors     bool   // the tensor ropeFactors is used, as in llama.cpp
-	longFactors bool   // the tensors ropeShort and ropeLong are used
-	longScaled  bool   // they must be present if cosines are scaled
-	expertSize  string // the key of Experts.IntermediateSize
+	architecture string // general.architecture; "" if the family is not read
+	interleaved  bool   // Rope.Interleaved
+	wholeHeads   bool   // all elements of a head must be rotated
+	factors      bool   // the tensor ropeFactors is used, as in llama.cpp
+	longFactors  bool   // the tensors ropeShort and ropeLong are used
+	longScaled   bool   // they must be present if cosines are scaled
+	expertSize   string // the key of Experts.IntermediateSize
 
 	names  func(n *names) // changes the names of GGUF's tensors
 	finish func(c *Config, k *ggufKeys)
@@ -65,16 +65,16 @@ var families = []*family{
 	{window: &window{size: 4096}, folder: inFolder{name: "mistral"}},
 	{
 		rules: Config{QKVBias: true}, window: &window{size: 4096, optional: true, upperLayers: true},
-		folder: inFolder{name: "qwen2", fixedBiases: true}, gguf: inGGUF{name: "qwen2"},
+		folder: inFolder{name: "qwen2", fixedBiases: true}, gguf: inGGUF{architecture: "qwen2"},
 	},
 	{
 		rules: Config{QKNorm: HeadNorm}, window: &window{size: 4096, optional: true, upperLayers: true},
-		folder: inFolder{name: "qwen3"}, gguf: inGGUF{name: "qwen3"},
+		folder: inFolder{name: "qwen3"}, gguf: inGGUF{architecture: "qwen3"},
 	},
 	{rules: Config{NormPlace: NormAfter, QKNorm: WidthNorm}, folder: inFolder{name: "olmo2", eps: 1e-5}},
 	{
 		rules: Config{NormPlace: NormAfter, QKNorm: WidthNorm}, window: &window{period: 4, size: 4096}, localRope: true,
-		folder: inFolder{name: "olmo3", eps: 1e-5}, gguf: inGGUF{name: "olmo2"},
+		folder: inFolder{name: "olmo3", eps: 1e-5}, gguf: inGGUF{architecture: "olmo2"},
 	},
 	{
 		window: &window{},
@@ -82,12 +82,12 @@ var families = []*family{
 			n.q, n.k, n.v = "layers.%d.self_attn.qkv_proj", "", ""
 			n.gate, n.upProj = "", "layers.%d.mlp.gate_up_proj"
 		}},
-		gguf: inGGUF{name: "phi3", longFactors: true, longScaled: true, names: func(n *names) { n.gate = "" }},
+		gguf: inGGUF{architecture: "phi3", longFactors: true, longScaled: true, names: func(n *names) { n.gate = "" }},
 	},
 	{
 		noRopeEvery: 4, window: &window{optional: true},
 		folder: inFolder{name: "smollm3", theta: 2000000, tied: true},
-		gguf:   inGGUF{name: "smollm3", interleaved: true},
+		gguf:   inGGUF{architecture: "smollm3", interleaved: true},
 	},
 	&gpt2, &opt, &granite, &gemma2, &gemma3, &mixtral, &qwen2Mixture, &qwen3Mixture, &gptOSS,
 }

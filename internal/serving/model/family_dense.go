@@ -10,7 +10,7 @@ var gemma2 = family{
 	rules:         Config{NormPlace: NormAround, Activation: GatedGELU, AttentionCap: 50, LogitCap: 30},
 	rootEmbedding: true, window: &window{period: 2, size: 4096, ggufSize: 4096},
 	folder: inFolder{name: "gemma2", headDim: 256, tied: true, normOffset: 1, finish: readGemma},
-	gguf: inGGUF{name: "gemma2", finish: func(c *Config, k *ggufKeys) {
+	gguf: inGGUF{architecture: "gemma2", finish: func(c *Config, k *ggufKeys) {
 		c.scaleLargestGemma(46)
 		c.AttentionCap = k.float("attn_logit_softcapping", c.AttentionCap)
 		c.LogitCap = k.float("final_logit_softcapping", c.LogitCap)
@@ -22,7 +22,7 @@ var gemma3 = family{
 	rootEmbedding: true, window: &window{period: 6, size: 4096}, localRope: true, localTheta: 10000,
 	folder: inFolder{name: "gemma3_text", outer: "gemma3", theta: 1000000, headDim: 256, tied: true, normOffset: 1,
 		prepare: gemma3Sizes, finish: readGemma},
-	gguf: inGGUF{name: "gemma3", finish: func(c *Config, k *ggufKeys) {
+	gguf: inGGUF{architecture: "gemma3", finish: func(c *Config, k *ggufKeys) {
 		c.scaleLargestGemma(62)
 		c.LogitCap = k.float("final_logit_softcapping", c.LogitCap)
 	}},
@@ -83,18 +83,19 @@ var granite = family{
 		}
 		return nil
 	}},
-	gguf: inGGUF{name: "granite", interleaved: true, factors: true, longFactors: true, finish: func(c *Config, k *ggufKeys) {
-		c.EmbeddingScale, c.ResidualScale = k.float("embedding_scale", 0), k.float("residual_scale", 0)
-		c.AttentionScale = k.float("attention.scale", 0)
-		scale := k.float("logit_scale", 1)
-		if scale == 0 {
-			k.refuse("logit_scale", "above 0")
-		}
-		c.LogitScale = 1 / scale
-		if k.float("rope.scaling.finetuned", 1) == 0 {
-			c.NoRope = everyFrom(c.NumLayers, 1)
-		}
-	}},
+	gguf: inGGUF{architecture: "granite", interleaved: true, factors: true, longFactors: true,
+		finish: func(c *Config, k *ggufKeys) {
+			c.EmbeddingScale, c.ResidualScale = k.float("embedding_scale", 0), k.float("residual_scale", 0)
+			c.AttentionScale = k.float("attention.scale", 0)
+			scale := k.float("logit_scale", 1)
+			if scale == 0 {
+				k.refuse("logit_scale", "above 0")
+			}
+			c.LogitScale = 1 / scale
+			if k.float("rope.scaling.finetuned", 1) == 0 {
+				c.NoRope = everyFrom(c.NumLayers, 1)
+			}
+		}},
 }
 
 // gpt2 and opt use other names in config.json than Llama. Their functions inFolder.prepare copy the values to the

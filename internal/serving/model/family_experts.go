@@ -16,20 +16,20 @@ var mixtral = family{
 		e.Count, e.PerToken, e.IntermediateSize = p.LocalExperts, p.ExpertsPerToken, p.Intermediate
 		return nil
 	}},
-	gguf: inGGUF{name: "llama", interleaved: true, wholeHeads: true, factors: true, longFactors: true,
+	gguf: inGGUF{architecture: "llama", interleaved: true, wholeHeads: true, factors: true, longFactors: true,
 		expertSize: "feed_forward_length"},
 }
 
 var qwen2Mixture = family{
 	rules: Config{QKVBias: true, Experts: &Experts{SharedGate: true}}, window: &window{size: 4096, optional: true, upperLayers: true},
 	folder: inFolder{name: "qwen2_moe", fixedBiases: true, finish: readQwenExperts},
-	gguf:   inGGUF{name: "qwen2moe", expertSize: "expert_feed_forward_length"},
+	gguf:   inGGUF{architecture: "qwen2moe", expertSize: "expert_feed_forward_length"},
 }
 
 var qwen3Mixture = family{
 	rules: Config{QKNorm: HeadNorm, Experts: &Experts{Normalize: true}}, window: &window{size: 4096, optional: true},
 	folder: inFolder{name: "qwen3_moe", finish: readQwenExperts},
-	gguf:   inGGUF{name: "qwen3moe", expertSize: "expert_feed_forward_length"},
+	gguf:   inGGUF{architecture: "qwen3moe", expertSize: "expert_feed_forward_length"},
 }
 
 func readQwenExperts(c *Config, p *published) error {
@@ -62,7 +62,7 @@ var gptOSS = family{
 		e.IntermediateSize = p.Intermediate
 		return nil
 	}},
-	gguf: inGGUF{name: "gpt-oss", expertSize: "expert_feed_forward_length",
+	gguf: inGGUF{architecture: "gpt-oss", expertSize: "expert_feed_forward_length",
 		names:  func(n *names) { n.mlpNorm = n.attnPost },
 		finish: func(_ *Config, k *ggufKeys) { k.need("attention.sliding_window") }},
 }

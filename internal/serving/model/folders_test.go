@@ -16,8 +16,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// A quantizer returns random weights of a matrix in a quantized format, and sets weights to their values after
-// dequantization.
+// A quantizer makes a matrix of random weights in a quantized format. It returns the tensors of the matrix, and stores
+// the dequantized weights in the slice weights.
 type quantizer func(rnd *rand.Rand, name string, rows, cols int, weights []float32) []weightfile.Tensor
 
 func randomFP8(rnd *rand.Rand, name string, rows, cols int, weights []float32) []weightfile.Tensor {
@@ -105,10 +105,10 @@ func gptOSSConfig(inter int) map[string]any {
 			"beta_fast": 8.0, "beta_slow": 1.0, "truncate": false}}
 }
 
-// exactYarn returns YaRN's factor for pair i of 16, with scaling by 4 and theta 1000. Pairs that rotate more than 8
-// times over 64 tokens are not scaled. Pairs that rotate less than once are fully scaled. Two indices bound the pairs
-// in between: those of the pairs that would rotate exactly 8 times and exactly once. exactYarn does not round these
-// indices, as Yarn.Exact says.
+// exactYarn returns the factor by which YaRN multiplies the frequency of pair i of 16, with scaling by 4 and theta
+// 1000. The factor is 1 if the pair rotates more than 8 times over 64 tokens. It is 1/4 if the pair rotates less than
+// once. In between, it falls linearly from 1 to 1/4 with the index of the pair. place computes the two indices at which
+// the line begins and ends. exactYarn does not round these indices, as if Yarn.Exact were true.
 func exactYarn(i int) float64 {
 	place := func(rotations float64) float64 { return 16 * math.Log(64/(2*math.Pi*rotations)) / math.Log(1000) }
 	ramp := max(0, min(1, (float64(i)-place(8))/(place(1)-place(8))))

@@ -130,8 +130,9 @@ func TestTensorsOfGGUFThatAreNotUsedAreRefusedByName(t *testing.T) {
 	}
 }
 
-// Ensure that the package refuses a key of the architecture that it does not read. It may ignore a key only if
-// llama.cpp ignores this key, too.
+// Ensure that a GGUF file is refused if a key with the prefix "llama." is not supported or has a value that is not
+// supported. The error must name the key. The last file of the test must be accepted: each additional key has a value
+// that changes nothing, is ignored by llama.cpp as well, or does not have this prefix.
 func TestKeysOfGGUFThatAreNotUsedAreRefusedByName(t *testing.T) {
 	for _, test := range []struct {
 		name  string

@@ -54,8 +54,8 @@ func (l *loader) packedType(t *weights.Tensor, inputs int) matrix.Type {
 			return rounds
 		}
 	case matrix.Shorts:
-		// W16A16 multiplies pairs of inputs. If the number of inputs is a multiple of 8, each of up to 4 workers has
-		// whole pairs.
+		// W16A16 multiplies pairs of inputs. The inputs can be divided equally among 2 or 4 workers. If the number of inputs
+		// is a multiple of 8, the number of inputs of each worker is even.
 		if (t.DType == weights.F16 || t.DType == weights.BF16) && inputs%8 == 0 {
 			return matrix.W16A16
 		}
@@ -126,7 +126,8 @@ func (l *loader) pack(src *stack) *matrix.Matrix {
 	return m
 }
 
-// waveBytes is the size, as f32, of the part of a matrix that is packed before pages of its source are released.
+// waveBytes is the size of the weights that are packed before pages of their source are released. Each weight counts as
+// 4 bytes, whatever its type.
 const waveBytes = 32 << 20
 
 type packing struct {
@@ -141,8 +142,8 @@ func (p *packing) Do(_, i int) {
 	p.errs[i] = p.m.Pack(p.src, i, i+1)
 }
 
-// A shape says which rows and columns of its tensors a linear has. All tensors have the same number of inputs. The
-// number of outputs of tensor i is outputs[i].
+// A shape describes the tensors from which loader.linear loads matrices. The fields rows and cols select the rows and
+// columns that it loads. All tensors have the same number of inputs. The number of outputs of tensor i is outputs[i].
 type shape struct {
 	inputs  int
 	outputs []int

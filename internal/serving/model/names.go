@@ -38,7 +38,7 @@ func namesInGGUF(c *Config, hasTensor func(tensor string) bool) *names {
 	if hasTensor("blk.0.ffn_gate.0.weight") { // Mixtral, before its experts were stacked
 		n.expertGate, n.expertUp, n.expertDown = "blk.%d.ffn_gate.%d", "blk.%d.ffn_up.%d", "blk.%d.ffn_down.%d"
 	}
-	if f := familyOf(func(f *family) bool { return f.gguf.name == c.Family }); f != nil && f.gguf.names != nil {
+	if f := familyOf(func(f *family) bool { return f.gguf.architecture == c.Family }); f != nil && f.gguf.names != nil {
 		f.gguf.names(&n)
 	}
 	return &n

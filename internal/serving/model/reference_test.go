@@ -71,7 +71,8 @@ func (r *reference) times(name string, x []float64, outputs int) []float64 {
 	return y
 }
 
-// rounded returns x rounded in blocks of 32, to whole multiples of the block's largest magnitude divided by 127.
+// rounded returns x, rounded in blocks of 32 values. The largest magnitude of a block, divided by 127, is the step of
+// the block. Each value is rounded to a whole multiple of the step.
 func rounded(x []float64) []float64 {
 	y := make([]float64, len(x))
 	for i := range x {

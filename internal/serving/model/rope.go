@@ -169,8 +169,9 @@ func (y *Yarn) frequencyFactor(i, size int, theta float64) float64 {
 	return ramp/y.Factor + 1 - ramp
 }
 
-// yarnAttention returns the number by which YaRN multiplies cosines and sines. factor is the factor of rope_scaling in
-// config.json. scale is its mscale or mscale_all_dim. Unless rope_scaling has both, scale is 1.
+// yarnAttention returns 0.1 × scale × ln(factor) + 1, or 1 if factor is not above 1. YaRN multiplies cosines and sines
+// by the result for scale 1. If rope_scaling in config.json has both mscale and mscale_all_dim, YaRN multiplies them by
+// the result for mscale, divided by the result for mscale_all_dim. factor is the factor of rope_scaling.
 func yarnAttention(factor, scale float64) float64 {
 	if factor <= 1 {
 		return 1

@@ -2,7 +2,7 @@
 // the last three tokens, and repeats the tokens after it. Its tokens are bytes. It has two layers. They work like the
 // induction heads of trained models:
 //
-//	layer 0: head h stores the code of the token h+1 positions back beside the code of the current token
+//	layer 0: head h copies the code of the token h+1 positions earlier, so that each position has four codes
 //	layer 1: attends to positions whose preceding tokens equal the last tokens, and copies the token there
 //
 // Tests need no download for it, and one wrong key or value changes the answer.
@@ -184,10 +184,10 @@ func lookBack(a *attention) {
 	}
 }
 
-// match sets the first head of layer 1. The query is the sum of the codes of the last tokens. The key of a position is
-// the sum of the codes of the tokens before this position. In both sums, scramble changes signs of a code. Which signs
-// it changes depends on the lag, the distance of the token. A code in the query therefore matches only a code with the
-// same lag in a key.
+// match sets the first head of layer 1. The query is the sum of the codes of the last three tokens. The key of a
+// position is the sum of the codes of the three tokens before this position. The lag of a token is its distance from
+// the last of the three tokens. scramble changes the signs of some elements of each code, and the lag determines which.
+// A code in the query therefore matches only a code with the same lag in a key.
 func match(a *attention) {
 	scale := math.Sqrt(unit*math.Sqrt(headDim)/code) / inverseRMS(lags+1)
 	for lag := range lags {

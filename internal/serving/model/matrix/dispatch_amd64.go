@@ -44,8 +44,9 @@ const direct512 = 4
 const tileRows = 6
 
 // maxDirectRows returns the largest number of rows that kernels multiply directly by packed weights of type t. If there
-// are more rows, AVX-512 kernels read the rows packed in groups. Other kernels then read a slab of decoded weights,
-// because it is faster to decode the slab only once.
+// are more rows and the processor has AVX-512, kernels read the rows packed in groups. If there are more rows and the
+// processor has no AVX-512, a slab of weights is decoded first, because it is faster to decode weights once than for
+// each row.
 func maxDirectRows(t Type) int {
 	switch {
 	case isa == avx512:
@@ -156,8 +157,8 @@ func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, prefetc
 	}
 }
 
-// shortsOf rounds the first n values of x to BF16, as f32, and returns n. The kernel needs a multiple of 16 values. If
-// there is no kernel, n is 0.
+// shortsOf rounds the first n values of x to BF16, stores them in dst as float32 numbers, and returns n. The kernel
+// handles 16 values at a time, so n is the largest multiple of 16 up to len(x). If there is no kernel, n is 0.
 func shortsOf(dst, x []float32) int {
 	return rounding(roundAVX2, dst, x, 1)
 }
@@ -184,8 +185,8 @@ func addPanels(sums, x []float32) int {
 	return len(sums)
 }
 
-// exp does what Exp does for the first n values of x, and returns n. The kernel needs a multiple of 16 values. If there
-// is no kernel, n is 0.
+// exp replaces each of the first n values v of x by exp((v − top) × scale), and returns n. The kernel handles 16 values
+// at a time, so n is the largest multiple of 16 up to len(x). If there is no kernel, n is 0.
 func exp(x []float32, top, scale float32) int {
 	n := len(x) &^ 15
 	if isa != avx512 || n == 0 {
@@ -195,8 +196,8 @@ func exp(x []float32, top, scale float32) int {
 	return n
 }
 
-// largest returns the largest of the first n values of x, and n. The kernel needs a multiple of 64 values. If there is
-// no kernel, n is 0.
+// largest returns n, and the largest of the first n values of x. The kernel handles 64 values at a time, so n is the
+// largest multiple of 64 up to len(x). If there is no kernel, n is 0.
 func largest(x []float32) (n int, top float32) {
 	n = len(x) &^ 63
 	if isa != avx512 || n == 0 {

@@ -42,11 +42,11 @@ func (m *Matrix) setQuads(p, c int, q []int8, scales []Scale) {
 	for b := range scales {
 		block := m.data[p*m.panelBytes+b*size:][:size]
 		scale, minimum := scales[b].values()
-		m.setNumber(block, c, scale)
+		m.setHeadValue(block, c, scale)
 		bias := byte(kinds[m.Type].offset)
 		switch {
 		case m.Type.hasMinimum():
-			m.setNumber(block, Panel+c, minimum)
+			m.setHeadValue(block, Panel+c, minimum)
 		case m.Type.Table() != nil:
 			bias = 0
 		case scale != 0:
@@ -85,9 +85,9 @@ func (m *Matrix) weight(block []byte, c, k int) int32 {
 
 func (m *Matrix) scaleOf(block []byte, c int) (scale, minimum float32) {
 	if m.Type.hasMinimum() {
-		minimum = m.number(block, Panel+c)
+		minimum = m.headValue(block, Panel+c)
 	}
-	return m.number(block, c), minimum
+	return m.headValue(block, c), minimum
 }
 
 func (m *Matrix) quadsRow(p, c int, dst []float32) {
@@ -101,8 +101,9 @@ func (m *Matrix) quadsRow(p, c int, dst []float32) {
 	}
 }
 
-// portableDot does what the kernels do, for the inputs [k, k+n). It uses the function fma, which rounds twice. The last
-// bit of a result may therefore differ from that of the kernels.
+// portableDot adds to sums the products of all rows and the inputs [k, k+n) of panel p, without kernels. This package's
+// function fma rounds a sum twice, to float64 and then to float32, but kernels round it once. The last bit of a result
+// may therefore differ.
 func (m *Matrix) portableDot(sums []float32, x *Input, p, k, n int) {
 	size, steps := m.bytesOf(m.Block), x.rounded.steps(m.Block)
 	var weights [inputBlock]int32

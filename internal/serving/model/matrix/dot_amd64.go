@@ -95,8 +95,9 @@ func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, s *Scratch) {
 	part.multiply2(sums)
 }
 
-// packing returns the index of a type's kernels in rows512, unpack512 and unpack2. Their order is: indices of a table,
-// then weights of 4, 5, 6 and 8 bits. Weights of 8 bits are not unpacked.
+// packing returns the index of a type's kernels in rows512, unpack512 and unpack2. Index 0 is for types with a table.
+// The next indices are for integers of 4, 5, 6 and 8 bits. unpack512 and unpack2 have no kernels for 8 bits, which need
+// no unpacking.
 func (t Type) packing() int {
 	switch {
 	case t.Table() != nil:
@@ -117,16 +118,19 @@ func unsigned(t Type) (bytes [16]byte) {
 	return bytes
 }
 
-// rows returns the addresses of row r's activations and steps for input k, and the bytes from one row's steps to the
-// next row's.
+// rows returns the addresses of the activations and of the steps of row r for input d.k. stride is the distance in
+// bytes between the steps of consecutive rows.
 func (d *dotPart) rows(r int) (q *int8, steps *uint64, stride uintptr) {
 	blocks, x := d.m.In/d.m.Block, &d.x.rounded
 	return &x.q[r*d.m.In+d.k], word(&x.steps(d.m.Block)[r*blocks+d.k/d.m.Block]), uintptr(blocks) * unsafe.Sizeof(step{})
 }
 
-// offset returns the arguments shift and minima of kernels. If weights have an offset, shift is its base-2 logarithm,
-// and minima is 0. If weights have minima instead, shift is 32, and minima is 1. The kernels compute the correction for
-// the offset by shifting 32-bit integers to the left by shift bits. With 32 bits, the correction is 0.
+// offset returns the arguments shift and minima of kernels. The type of the matrix has either an offset of the weights
+// or minima. If it has an offset, shift is the base-2 logarithm of the offset, and minima is 0. If it has minima, shift
+// is 32, and minima is 1.
+//
+// A kernel corrects for the offset by shifting 32-bit integers to the left by shift bits. A shift by 32 bits makes the
+// correction 0.
 func (d *dotPart) offset() (shift, minima uintptr) {
 	if d.m.Type.hasMinimum() {
 		return 32, 1
@@ -141,13 +145,13 @@ func (g *rowGroup) dot512(sums sumAddresses, k, n int) {
 	}
 	d := m.dotPart(g.x, g.p, k, n, g.s, offset, g.index == 0)
 	shift, minima := d.offset()
-	prefetchAddr, share := g.prefetch(k, n)
+	prefetchAddr, bytesPerTile := g.prefetch(k, n)
 	g.tiles(len(dots512), sums, func(r, rows int, sums sumAddresses) {
 		q, steps, stride := d.rows(r)
 		dots512[rows-1](sums.dst, sums.stride, sums.initial, sums.addend1, sums.addend2, 0, q, uintptr(m.In), steps, stride,
-			d.w, uintptr(d.skip), d.scales, uintptr(d.size), prefetchAddr, share*2/uintptr(n)+1, uintptr(n/m.Block),
+			d.w, uintptr(d.skip), d.scales, uintptr(d.size), prefetchAddr, bytesPerTile*2/uintptr(n)+1, uintptr(n/m.Block),
 			uintptr(m.Block/4), shift, minima)
-		prefetchAddr += share
+		prefetchAddr += bytesPerTile
 	})
 }
 

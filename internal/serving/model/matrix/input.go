@@ -40,9 +40,10 @@ func (m *Matrix) Form() Form {
 // rowsPerCall is the number of rows that a call of Pack rounds if rows are not packed in groups.
 const rowsPerCall = 8
 
-// Set sets the input to values, which it does not copy: the given number of rows, each with cols values. forms are the
-// representations that the following products need. Pack makes these representations. Before the first product, Pack
-// must be called with each number from 0 to calls-1. Different threads may make these calls at the same time.
+// Set sets the rows of the input to values, which has the given number of rows with cols values each. The input uses
+// the memory of values. forms are the representations that the following products need. Pack makes these
+// representations. Before the first product, Pack must be called with each number from 0 to calls-1. Different threads
+// may make these calls at the same time.
 func (x *Input) Set(values []float32, rows, cols int, forms Form) (calls int) {
 	x.x, x.rows, x.cols, x.forms = values[:rows*cols], rows, cols, forms
 	x.floats.rows, x.shorts.rows = 0, 0
@@ -89,8 +90,8 @@ func (x *Input) Pack(call int) {
 	}
 }
 
-// shorten does the work of one call of Pack for Shorts or Pairs. It rounds some rows to BF16 and, if rows are packed in
-// groups, packs them.
+// shorten does the work of one call of Pack for Shorts or Pairs. It rounds the call's share of the rows to BF16. If
+// rows are packed in groups, this share is a group, and shorten also packs it.
 func (x *Input) shorten(call int) {
 	s, n := &x.shorts, rowsPerCall
 	if s.group != 0 {

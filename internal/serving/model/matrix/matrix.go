@@ -130,11 +130,11 @@ const prefetchBytes = 64
 //   - Int8, Int8Min, Int4: blocks of Block inputs. A block has 64 scales in F16, 64 minima in F16 if the type has
 //     minima, and the integers.
 //   - Int4F, E4M3, NL4, FP4: the same blocks, but with scales and minima in F32.
-//   - Int8K, Int8KMin, Int4K: units of 64 inputs. A unit has its 64 scales in F16, its 64 minima in F16 if the type has
-//     minima, and its blocks. A block has 64 factors of scales, 64 factors of minima if the type has minima, and the
-//     integers.
+//   - Int8K, Int8KMin, Int4K: units of 64 inputs. A unit has 64 scales in F16, 64 minima in F16 if the type has minima,
+//     and its blocks. A block has 64 integers by which the scales of the unit are multiplied, 64 integers by which the
+//     minima are multiplied if the type has minima, and the integers of the weights.
 //   - Types that round activations to 8 bits: blocks, which the comment of locate describes.
-//   - W16A16: weights in the order of half.
+//   - W16A16: the 16-bit weights. The method half returns the index of each weight.
 //
 // Two 4-bit integers share a byte; the low half is for the input with the smaller index.
 type Matrix struct {
@@ -148,7 +148,8 @@ type Matrix struct {
 	data       []byte
 }
 
-// New allocates a matrix of zeros. block is the number of inputs that share a scale. The type limits both numbers:
+// New allocates a matrix of zeros. block is the number of inputs that share a scale. The type limits block and the
+// number of inputs:
 //
 //   - F32, F16, BF16: block is 0.
 //   - W16A16: block is 0. The number of inputs is even.

@@ -45,14 +45,15 @@ type Quantized interface {
 }
 
 // Pack sets the panels [start, end) to the weights of src. A matrix with blocks needs a Quantized source with the same
-// blocks. The type of the matrix limits what the source may return:
+// blocks. The type of the matrix limits the integers q and the scales that the source may return:
 //
-//   - W4A8, W5A8, W6A8: the quotient n = (Min × MinFactor) / (D × Factor) is an integer. q + n is from -8 to 7 for
-//     W4A8, from -16 to 15 for W5A8, and from -32 to 31 for W6A8.
+//   - Int4, Int4K, Int4F, NL4, FP4, W4A8Min, NL4A8, FP4A8: q is from 0 to 15.
 //   - W5A8Min: q is from 0 to 31.
-//   - All types of 4 bits except W4A8: q is from 0 to 15.
-//   - All types without minima except W4A8, W5A8 and W6A8: Min is 0.
-//   - Types with units: the blocks of a unit have the same D and the same Min.
+//   - W4A8: q + n is from -8 to 7, where n is (Min × MinFactor) / (D × Factor), an integer.
+//   - W5A8: q + n is from -16 to 15, with the same n.
+//   - W6A8: q + n is from -32 to 31, with the same n.
+//   - Int8, Int8K, E4M3, NL4, FP4, W8A8, NL4A8, FP4A8: Min is 0.
+//   - Int8K, Int8KMin, Int4K: the blocks of a unit have the same D and the same Min.
 //
 // Pack rounds D and Min to F16 if the type has units. Otherwise it rounds the products D × Factor and Min × MinFactor,
 // to F16 or F32.
@@ -126,15 +127,16 @@ func (m *Matrix) setQuantized(p, c int, q []int8, scales []Scale) {
 	}
 }
 
-// number returns number i of head, which has the scales and then the minima of a block.
-func (m *Matrix) number(head []byte, i int) float32 {
+// headValue returns value i of head. head begins with the scales of a block or a unit, which are followed by its
+// minima.
+func (m *Matrix) headValue(head []byte, i int) float32 {
 	if kinds[m.Type].single {
 		return math.Float32frombits(binary.LittleEndian.Uint32(head[i*4:]))
 	}
 	return half.FromF16(binary.LittleEndian.Uint16(head[i*2:]))
 }
 
-func (m *Matrix) setNumber(head []byte, i int, v float32) {
+func (m *Matrix) setHeadValue(head []byte, i int, v float32) {
 	if kinds[m.Type].single {
 		binary.LittleEndian.PutUint32(head[i*4:], math.Float32bits(v))
 	} else {
@@ -149,9 +151,9 @@ func (m *Matrix) setScale(p, c, b int, s Scale) {
 		scale, minimum = s.D, s.Min
 		factors[c] = byte(s.Factor)
 	}
-	m.setNumber(head, c, scale)
+	m.setHeadValue(head, c, scale)
 	if m.Type.hasMinimum() {
-		m.setNumber(head, Panel+c, minimum)
+		m.setHeadValue(head, Panel+c, minimum)
 		if m.Type.units() {
 			factors[Panel+c] = byte(s.MinFactor)
 		}
@@ -160,9 +162,9 @@ func (m *Matrix) setScale(p, c, b int, s Scale) {
 
 func (m *Matrix) scale(p, c, b int) Scale {
 	head, factors := m.scalesAt(p, b)
-	s := Scale{D: m.number(head, c), Factor: 1, MinFactor: 1}
+	s := Scale{D: m.headValue(head, c), Factor: 1, MinFactor: 1}
 	if m.Type.hasMinimum() {
-		s.Min = m.number(head, Panel+c)
+		s.Min = m.headValue(head, Panel+c)
 	}
 	if m.Type.units() {
 		s.Factor = int8(factors[c])

@@ -23,9 +23,9 @@ type step struct {
 
 func newStep(scale float32, negSum int32) step { return step{scale, negSum, float32(negSum) * scale} }
 
-// A rounded has activations as integers from -127 to 127 and scales. Each block of 32 has its own scale: its largest
-// magnitude divided by 127. If all magnitudes of a block are below minActivation, its integers and its scale are 0.
-// If a block has an infinity or a NaN, its scale is NaN, and so is every product with it.
+// A rounded has activations that are rounded to integers from -127 to 127. Each block of 32 activations has a scale,
+// which is the block's largest magnitude divided by 127. If all magnitudes of a block are below minActivation, its
+// integers and its scale are 0. If a block has an infinity or a NaN, its scale is NaN, and so is every product with it.
 type rounded struct {
 	q       []int8
 	steps32 []step // of blocks of 32

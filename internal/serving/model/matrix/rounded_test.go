@@ -18,9 +18,9 @@ var dotShapes = []shape{
 	{W6A8, 96, 320, 16}, {W6A8, 64, 64, 32}, {NL4A8, 70, 288, 32}, {FP4A8, 64, 320, 32},
 }
 
-// nearest rounds a row as the README.md of llmserve describes: in blocks of 32, to whole multiples of the largest
-// magnitude divided by 127. It returns these multiples, the rounded values, and the largest possible error of each
-// value.
+// nearest rounds a row in blocks of 32 values, as the README.md of llmserve describes. The largest magnitude of a
+// block, divided by 127, is the step of the block. nearest rounds each value to a whole multiple of the step. It
+// returns these multiples, the rounded values, and the largest possible error of each value.
 func nearest(x []float32) (q []int, values, errors []float64) {
 	for b := 0; b < len(x); b += 32 {
 		largest := float32(0)

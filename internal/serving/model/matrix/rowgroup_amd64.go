@@ -4,8 +4,9 @@ package matrix
 
 import "unsafe"
 
-// maxGroupRows is the largest number of rows of a group. All rows of a group are multiplied by some inputs of a panel
-// before the next inputs are read. The sums of so many rows stay in the first-level cache.
+// maxGroupRows is the largest number of rows of a group. Kernels multiply all rows of a group by the weights of some
+// inputs before they read the weights of the next inputs. Meanwhile the sums of 48 rows, 48 × 64 × 4 bytes, stay in the
+// first-level cache.
 const maxGroupRows = 48
 
 // pairInputs is the number of inputs of W16A16 that are multiplied at a time: first the values of all rows of a group
@@ -114,11 +115,13 @@ func (s sumAddresses) row(r int) sumAddresses {
 
 func (g *rowGroup) tilesOf(limit int) int { return (g.end - g.start + limit - 1) / limit }
 
-// prefetch returns the memory that the tiles of the group prefetch while they multiply the inputs [k, k+n). The memory
-// begins at address, and each tile prefetches share bytes of it. If there is only one group of rows, its tiles prefetch
-// the weights of the next n inputs. If there are several groups, each prefetches a part of the weights that the next
-// panel has for the inputs [k, k+n).
-func (g *rowGroup) prefetch(k, n int) (address, share uintptr) {
+// prefetch returns the memory that the group prefetches while it multiplies the inputs [k, k+n). The memory begins at
+// address. A kernel multiplies a tile, which is some rows of the group, and prefetches the next bytesPerTile bytes of
+// this memory.
+//
+// If there is only one group of rows, the memory has the weights of the next n inputs. If there are several groups, it
+// has a part of the weights that the next panel has for the inputs [k, k+n). Each group prefetches another part.
+func (g *rowGroup) prefetch(k, n int) (address, bytesPerTile uintptr) {
 	m, bytes := g.m, g.m.bytesOf(n)
 	address = uintptr(unsafe.Pointer(&m.data[g.p*m.panelBytes+m.bytesOf(k)]))
 	if g.groups == 1 {
@@ -135,14 +138,14 @@ var pairs512 = [...]pairsKernel{pairsAVX512x1, pairsAVX512x2, pairsAVX512x3, pai
 func (g *rowGroup) pairs512(sums sumAddresses, k, n int) {
 	m, x := g.m, &g.x.shorts
 	w, words := &m.data[g.p*m.panelBytes+m.bytesOf(k)], uintptr(n/2)
-	prefetchAddr, share := g.prefetch(k, n)
+	prefetchAddr, bytesPerTile := g.prefetch(k, n)
 	if g.x.rows <= len(pairs512) {
 		prefetchAddr = uintptr(unsafe.Pointer(w)) + pairsPrefetch
 	}
 	g.tiles(len(pairs512), sums, func(r, rows int, sums sumAddresses) {
 		pairs512[rows-1](sums.dst, sums.stride, sums.initial, sums.addend1, sums.addend2, 0, &x.x[r*x.stride+k/2],
-			uintptr(x.stride*4), w, prefetchAddr, share/words, words)
-		prefetchAddr += share
+			uintptr(x.stride*4), w, prefetchAddr, bytesPerTile/words, words)
+		prefetchAddr += bytesPerTile
 	})
 }
 

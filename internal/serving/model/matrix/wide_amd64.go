@@ -4,11 +4,11 @@ package matrix
 
 import "unsafe"
 
-// maxWideRows is the number of rows of the largest kernel for groups of rows.
+// maxWideRows is the largest number of rows of a packed group. No kernel multiplies more rows at a time.
 const maxWideRows = 24
 
-// maxWideBlockRows is the number of rows of the largest kernel that reads blocks. A kernel for 24 rows was less than
-// 5 % faster than decoding the blocks first.
+// maxWideBlockRows is the largest number of rows that a kernel multiplies by weights in blocks. Such a kernel for 24
+// rows was less than 5 % faster than decoding the blocks first.
 const maxWideBlockRows = 20
 
 // groupOf returns the number of rows in each of the groups into which the given number of rows is packed. It returns 0
@@ -83,12 +83,13 @@ func (m *Matrix) wide(sums []float32, x *words, p, start, end int, s *Scratch) {
 	}
 }
 
-// prefetch returns two arguments of a kernel that multiplies n inputs for group g. In each iteration, the kernel
+// prefetch returns two arguments of the kernel that multiplies n inputs for group g. In each iteration, this kernel
 // prefetches the cache line at prefetchAddr and adds prefetchStep to this address.
 //
-// If there are at most two groups, each prefetches its share of the weights at nextWeights, which are multiplied next.
-// If there are more groups, each prefetches the values of the next group. The weights then need no prefetches: they are
-// few compared with the values, and they are read sequentially, so the processor prefetches them by itself.
+// If there is one group, the kernel prefetches the weights at nextWeights, which are multiplied next. If there are two
+// groups, the kernel of each group prefetches half of these weights. If there are more groups, the kernel prefetches
+// the values of the next group. The weights then need no prefetches: they are few compared with the values, and they
+// are read sequentially, so the processor prefetches them by itself.
 func (m *Matrix) prefetch(x *words, nextWeights uintptr, g, k, n int) (prefetchAddr, prefetchStep uintptr) {
 	size, groups := x.size(g), x.groups()
 	if groups > 2 {
@@ -108,7 +109,8 @@ func passes(rows int) int {
 	return 4
 }
 
-// gather packs the first n values of each of 4 rows, and returns n. The kernel needs a multiple of 16 values.
+// gather packs the first n values of each of 4 rows, and returns n. The kernel handles 16 values at a time, so n is the
+// largest multiple of 16 up to the length of a row.
 func gather(dst []float32, stride int, rows *[4][]float32) int {
 	n := len(rows[0]) &^ 15
 	if n > 0 {

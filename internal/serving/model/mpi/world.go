@@ -75,8 +75,9 @@ func (w *World) SetLimit(limit time.Duration) { w.limit = limit }
 // End ends MPI. All processes must call it.
 func (w *World) End() { C.world_end() }
 
-// Abort prints cause and ends all processes with status 1. If cause is a *Lost with Ranks, each remaining process calls
-// Abort. Of these, the process with the lowest rank does so at once. The others first give it two seconds to end them.
+// Abort prints cause and ends all processes with status 1. If processes are lost, each remaining process calls Abort.
+// The remaining process with the lowest rank ends all processes at once. Each other remaining process first sleeps for
+// two seconds, during which it is normally ended. A process also sleeps first if cause is a *Lost without Ranks.
 func (w *World) Abort(cause error) {
 	var lost *Lost
 	if errors.As(cause, &lost) {

@@ -17,7 +17,7 @@ type matcher struct {
 	starts [256][]string // by first byte, longest first
 }
 
-// strip says on which sides of an added token adjacent white space in the text belongs to the token.
+// strip says whether an added token includes the white space to its left and the white space to its right in the text.
 type strip struct{ left, right bool }
 
 func (m *matcher) add(text string, id int32, s strip) {
@@ -95,8 +95,8 @@ func (t *Tokenizer) protected(id int32) bool {
 	return t.Special(id) || slices.Contains(t.ends, id) || t.infill.contains(id)
 }
 
-// seal removes protected tokens from the vocabulary of words and from the merges. Afterwards, text becomes a protected
-// token only if its whole name is found as an added token.
+// seal removes the added tokens that are protected from the vocabulary of words and from the results of merges.
+// Encoding then makes such a token only where the matcher finds its whole name in the text.
 func (t *Tokenizer) seal() {
 	hidden := map[int32]bool{}
 	for text, id := range t.added.ids {

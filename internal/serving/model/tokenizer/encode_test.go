@@ -69,8 +69,8 @@ func TestALongWordHasTheTokensOfTheWholeWord(t *testing.T) {
 	})
 }
 
-// tokenizers returns a tokenizer of each kind, and one for each setting with which a text can have fewer tokens than
-// its length suggests.
+// tokenizers returns a tokenizer of each kind, and further tokenizers with NFC and with an unknown token. With NFC or
+// an unknown token, one token can stand for more bytes of text than the longest token of the vocabulary has.
 func tokenizers(t testing.TB) map[string]*Tokenizer {
 	nfc := parsed(t, gpt2JSON(t))
 	nfc.nfc = true

@@ -98,9 +98,12 @@ func (e *encoder) word(text string) {
 }
 
 // merge appends the tokens of the beginning of the text and returns the length of that beginning. It merges the symbols
-// of the first size bytes of the text. It leaves out the last of these symbols if they could also be merged with the
-// text after these bytes, and this merge would be done first. The merge would use up symbols, so that merges with their
-// left neighbours would not be possible any more.
+// of the first size bytes of the text.
+//
+// Text after these bytes can change the tokens of the last symbols: the last symbol may be merged with that text before
+// it is merged with its left neighbour. If such a merge is possible and would be done before all other merges, merge
+// leaves out the last symbol. It then decides in the same way about the symbol before it. The next call of merge gets
+// the bytes of the symbols that are left out.
 func (e *encoder) merge(size int) int {
 	e.symbols, e.queue = e.symbols[:0], e.queue[:0]
 	e.begin(size)
@@ -143,8 +146,8 @@ func (e *encoder) merge(size int) int {
 	return e.symbols[last].end
 }
 
-// firstOrderAfter considers the merges of symbol i with tokens that the text after the symbol begins with. It returns
-// the order (see candidate) of the one that would be done first, or +Inf if no such merge exists.
+// firstOrderAfter returns the smallest order (see candidate) of all possible merges of symbol i with text directly
+// after the symbol. It returns +Inf if there is no such merge.
 func (e *encoder) firstOrderAfter(i int) float64 {
 	first := math.Inf(1)
 	if i < 0 {

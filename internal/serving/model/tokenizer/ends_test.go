@@ -98,8 +98,8 @@ func TestTheTokenThatEndsAnAnswerOfAFolder(t *testing.T) {
 	}
 }
 
-// guarded returns a tokenizer of letters and signs, with the given name of a pre-tokenizer. Its tokens <|end|> and
-// <|im_end|> are special. The added token <t> is not.
+// guarded returns a tokenizer with the pre-tokenizer pre. <|end|> and <|im_end|> are special tokens. <t> is an added
+// token that is not special. The other tokens are letters and parts of these names.
 func guarded(t *testing.T, pre string) *Tokenizer {
 	tok, err := FromGGUF(meta(t, map[string]any{
 		"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": pre,
@@ -111,7 +111,8 @@ func guarded(t *testing.T, pre string) *Tokenizer {
 	return tok
 }
 
-// Ensure that the pieces of all tokens add up to the text. A text without marks must get Encode's tokens.
+// Ensure that only unmarked text becomes the token <|end|>, and that the pieces of all tokens add up to the text. If no
+// text is marked, EncodeMarked must return the same tokens as Encode.
 func TestProtectedTokensAreOnlyThoseOfTheTemplate(t *testing.T) {
 	for _, pre := range []string{"gpt-2", "llama-bpe"} {
 		tok := guarded(t, pre)

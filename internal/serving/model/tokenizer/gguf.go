@@ -107,9 +107,9 @@ func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, ki
 	return t.setFirstAndLastGGUF(meta, len(tokens), true)
 }
 
-// addGGUFText adds token i, which is ordinary text according to the file. If the text is known to end an answer, or to
-// serve for filling in the middle of a text, the file states the wrong type. addGGUFText makes such a token special,
-// and adds it to the tokens that are found in text.
+// addGGUFText adds token i, which is ordinary text according to the file. Some files say this of a token that ends an
+// answer or that serves for filling in the middle of a text. addGGUFText recognizes such a token by its text. It makes
+// the token special, and adds it to the tokens that are found in text.
 func (t *Tokenizer) addGGUFText(i int, text string) {
 	t.addText(i, text)
 	if isEnd(text, 1) || isInfillMark(text) {

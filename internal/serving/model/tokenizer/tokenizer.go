@@ -90,7 +90,7 @@ func (t *Tokenizer) Decode(ids []int32) string {
 	return b.String()
 }
 
-// enter adds token id with the bytes piece. The caller has checked that id is below maxTokens.
+// enter adds a token. id is its number, and piece has its bytes. The caller has checked that id is below maxTokens.
 func (t *Tokenizer) enter(id int, piece []byte, special bool) {
 	for len(t.pieces) <= id {
 		t.pieces, t.special = append(t.pieces, nil), append(t.special, false)

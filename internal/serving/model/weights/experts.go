@@ -50,8 +50,9 @@ func (s *scheme) readMXFP4(t *Tensors, base string) (*Tensor, error) {
 	return m.tensor(base+".weight", blocks.data), nil
 }
 
-// renameExperts adds tensors of gpt-oss's experts under the names NAME.weight and NAME.bias, as in other models. It
-// adds NAME.weight only if NAME is not in MXFP4, because readMXFP4 reads a NAME in MXFP4.
+// renameExperts makes the names of tensors of gpt-oss's experts the same as in other models: NAME.weight and NAME.bias.
+// If a parameter has floats, renameExperts makes NAME.weight from its tensor NAME. If a parameter is in MXFP4,
+// readMXFP4 has already made NAME.weight.
 func (t *Tensors) renameExperts() error {
 	for _, name := range sortedKeys(t.others) {
 		l := t.others[name]

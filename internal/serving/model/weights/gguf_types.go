@@ -9,9 +9,9 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// Quantized writes the integers of row i to q, and the scale of each Block of integers to scales. It implements
-// matrix.Quantized. The integers of types with up to 4 bits are from 0 to 15. Those of IQ4_NL, IQ4_XS, MXFP4 and FP8
-// are indices of a table.
+// Quantized writes the integers of row i to q, and the scales of the row to scales. A scale is for t.Block() integers.
+// Quantized implements matrix.Quantized. The integers of types with up to 4 bits are from 0 to 15. Those of IQ4_NL,
+// IQ4_XS, MXFP4 and FP8 are indices of a table.
 func (t *Tensor) Quantized(i int, q []int8, scales []matrix.Scale) {
 	if t.source != nil {
 		t.source.(matrix.Quantized).Quantized(i, q, scales)
@@ -144,9 +144,14 @@ func readQ2K(block []byte, q []int8, s []matrix.Scale) {
 	read2Bits(block[16:80], q)
 }
 
-// readQ3K reads a block of Q3_K. It begins with 32 bytes with the integers' highest bits and 64 bytes with their lower
-// bits. Then follow 12 bytes with the lower 4 bits, then the upper 2 bits, of 16 scales. The last number is a float16,
-// the factor of the scales. The integers in q are 4 larger than those of the format.
+// readQ3K reads a block of Q3_K, which has these parts:
+//
+//	32 bytes: the highest bits of the integers
+//	64 bytes: the lower bits of the integers
+//	12 bytes: the lower 4 bits of 16 scales, then the upper 2 bits of these scales
+//	 2 bytes: a float16, the factor of the scales
+//
+// The integers in q are 4 larger than those of the format.
 func readQ3K(block []byte, q []int8, s []matrix.Scale) {
 	d, packed := f16(block[108:]), block[96:108]
 	for j := range s {

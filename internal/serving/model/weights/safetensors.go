@@ -28,8 +28,8 @@ type otherTensor struct {
 	data []byte
 }
 
-// DescribeOther returns the type and the shape, for an error message, of a tensor that is not a vector or matrix of
-// floats. It returns "" if no such tensor has this name.
+// DescribeOther returns the type and the shape of a tensor, for an error message. The tensor is one that is not a
+// vector or matrix of floats. If no such tensor has the given name, DescribeOther returns "".
 func (t *Tensors) DescribeOther(name string) string {
 	l, ok := t.others[name]
 	if !ok {
@@ -167,7 +167,8 @@ func (t *Tensors) parseSafetensors(file []byte) error {
 
 var floatTypes = map[string]DType{"F32": F32, "F16": F16, "BF16": BF16}
 
-// enter adds a tensor: a vector or matrix of floats to byName, any other one, such as masks and counters, to others.
+// enter adds a tensor. It adds a vector or matrix of floats to byName. It adds all other tensors, such as masks and
+// counters, to others.
 func (t *Tensors) enter(name string, e entry, data []byte) error {
 	if len(e.Offsets) == 2 && e.Offsets[1] > uint64(len(data)) {
 		return damaged("the file, which has %d bytes of data, ends before tensor %q does: was it downloaded in full?",

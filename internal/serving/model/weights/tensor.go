@@ -209,8 +209,8 @@ func (t *Tensor) release(data []byte) {
 // or from one tensor that has another shape.
 func (t *Tensor) Combined() bool { return t.source != nil }
 
-// CopyTo copies the tensor's data into memory, which must be as large, and returns the copy. It releases the pages
-// of the tensor's data. The tensor must not be Combined.
+// CopyTo copies the tensor's data into memory and returns the copy. The size of memory must be at least the size of the
+// data. CopyTo releases the pages of the tensor's data. The tensor must not be Combined.
 func (t *Tensor) CopyTo(memory []byte) *Tensor {
 	const piece = 16 << 20
 	for start := 0; start < len(t.data); start += piece {

@@ -118,24 +118,26 @@ func (p *parser) dotted() string {
 	return title
 }
 
-// applied returns an expression that applies a filter or a test to the value of an expression, e. The filter or test is
-// the entry of known with the name title. kind is the word for error messages: "filter" or "test". The function read
-// evaluates the arguments. If read is nil, applied parses the arguments, which are in parentheses or missing.
-func (p *parser) applied(kind, title string, known map[string]builtin, e expr, read func(*scope) arguments) expr {
+// applied returns an expression that applies a filter or a test to the value of the expression e. kind is "filter" or
+// "test". builtins has all filters or all tests, and builtinName is the name of the one that is applied. The function
+// read evaluates the arguments. If read is nil, applied parses the arguments, which are in parentheses or missing.
+func (p *parser) applied(
+	kind, builtinName string, builtins map[string]builtin, e expr, read func(*scope) arguments,
+) expr {
 	if read == nil {
 		read = func(*scope) arguments { return arguments{named: newDict()} }
 		if p.skip(operator, "(") {
 			read = p.arguments()
 		}
 	}
-	f, ok := known[title]
+	f, ok := builtins[builtinName]
 	switch {
-	case !ok && slices.Contains(unsupportedNames, title):
-		fail("the %s %q is not supported in a chat template", kind, title)
+	case !ok && slices.Contains(unsupportedNames, builtinName):
+		fail("the %s %q is not supported in a chat template", kind, builtinName)
 	case !ok && p.optional == 0:
-		fail("there is no %s %q", kind, title)
+		fail("there is no %s %q", kind, builtinName)
 	case !ok: // an error only if it is evaluated, as in jinja2
-		return func(*scope) any { fail("there is no %s %q", kind, title); return nil }
+		return func(*scope) any { fail("there is no %s %q", kind, builtinName); return nil }
 	}
 	apply := f.apply
 	if kind == "test" {

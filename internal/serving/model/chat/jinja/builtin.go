@@ -13,8 +13,8 @@ type builtinFunc func(m *machine, v any, a []any) any
 
 const raw = "*"
 
-// apply calls a filter or a method. Reading v takes time, so apply counts steps of the machine for the size of v. The
-// machine limits the number of steps.
+// apply calls a filter or a method. The time to read v grows with the size of v. apply therefore counts size(v)/16
+// steps before the call. The machine stops with an error if a template takes too many steps.
 func (b builtin) apply(m *machine, v any, a arguments) any {
 	m.spend(size(v) / 16)
 	return b.invoke(m, v, a)

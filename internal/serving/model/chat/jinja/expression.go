@@ -3,8 +3,8 @@ package jinja
 import "slices"
 
 // tuple parses an expression, or several expressions as a tuple. If conditional is true, an expression may be an inline
-// if. tuple returns a function that evaluates what it has parsed. The time of an evaluation grows with the number of
-// these tokens, so the function counts a step of the machine for each of them.
+// if. tuple returns a function that evaluates what it has parsed. An expression of more tokens takes longer to
+// evaluate. Each call of the function therefore counts as many steps of the machine as tuple has parsed tokens.
 func (p *parser) tuple(conditional bool) expr {
 	before := len(p.tokens)
 	one := p.disjunction

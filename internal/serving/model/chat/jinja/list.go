@@ -118,8 +118,8 @@ func (l *loop) item(i int) any {
 
 func newDict() *Dict { return &Dict{values: map[any]any{}} }
 
-// key converts a Python key to the key under which a Dict stores its value in values. Keys that are equal in Python,
-// such as 1, 1.0 and True, give the same result.
+// key converts a Python key to a key of the map Dict.values. Keys that are equal in Python, such as 1, 1.0 and True,
+// give the same result.
 func key(k any) any {
 	switch k := k.(type) {
 	case markup:

@@ -208,9 +208,9 @@ func tojson(m *machine, v any, a []any) any {
 	return b.String()
 }
 
-// json writes v as JSON to b. line is a line break followed by the indentation of v's own line; it is used if
-// st.lines is true.
-func (m *machine) json(b *strings.Builder, v any, st style, line string) {
+// json writes v as JSON to b. If st.lines is true, json begins a new line for each member of a list or an object.
+// newline is a line break and the indentation of the line on which v begins.
+func (m *machine) json(b *strings.Builder, v any, st style, newline string) {
 	m.spend(4)
 	switch v := v.(type) {
 	case nil:
@@ -228,34 +228,34 @@ func (m *machine) json(b *strings.Builder, v any, st style, line string) {
 		if v.kind != "" && v.kind != tuple {
 			fail("%s has no JSON; apply the filter list first", describe(v))
 		}
-		m.members(b, "[]", len(v.items), st, line, func(i int, line string) { m.json(b, v.items[i], st, line) })
+		m.members(b, "[]", len(v.items), st, newline, func(i int, newline string) { m.json(b, v.items[i], st, newline) })
 	case *Dict:
 		keys := slices.Clone(v.keys)
 		if st.sorted {
 			slices.SortStableFunc(keys, func(x, y any) int { return order(m, x, y) })
 		}
-		m.members(b, "{}", len(keys), st, line, func(i int, line string) {
+		m.members(b, "{}", len(keys), st, newline, func(i int, newline string) {
 			name := textOf(keys[i])
 			if !isText(keys[i]) {
 				var text strings.Builder
-				m.json(&text, keys[i], st, line)
+				m.json(&text, keys[i], st, newline)
 				name = text.String()
 			}
 			m.made(name)
 			m.jsonText(b, name, st.ascii)
 			b.WriteString(st.colon)
-			m.json(b, v.values[key(keys[i])], st, line)
+			m.json(b, v.values[key(keys[i])], st, newline)
 		})
 	default:
 		fail("%s has no JSON", describe(v))
 	}
 }
 
-func (m *machine) members(b *strings.Builder, brackets string, n int, st style, line string, one func(int, string)) {
+func (m *machine) members(b *strings.Builder, brackets string, n int, st style, newline string, one func(int, string)) {
 	m.spend(n * ((len(st.item) + len(st.colon)) / 16))
 	b.WriteByte(brackets[0])
 	m.nested(func() {
-		inner := line + st.indent
+		inner := newline + st.indent
 		for i := range n {
 			if i > 0 {
 				b.WriteString(st.item)
@@ -268,7 +268,7 @@ func (m *machine) members(b *strings.Builder, brackets string, n int, st style, 
 		}
 	})
 	if st.lines && n > 0 {
-		b.WriteString(line)
+		b.WriteString(newline)
 	}
 	b.WriteByte(brackets[1])
 }

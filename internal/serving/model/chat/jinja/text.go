@@ -181,8 +181,9 @@ func titled(s string) string {
 	}, s)
 }
 
-// capitals returns s with each word capitalized, as jinja2's filter title does. In contrast to titled, only certain
-// characters separate words.
+// capitals returns s with each word capitalized, as jinja2's filter title does. A word ends at a space, a tab, a line
+// break or a form feed, or at one of the characters - ( { [ <. For the function titled, a word also ends at other
+// characters, such as digits and apostrophes.
 func (m *machine) capitals(s string) string {
 	var b strings.Builder
 	for s != "" {

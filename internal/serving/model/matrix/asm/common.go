@@ -20,7 +20,8 @@ var sizes = map[string]int{f32: 4, f16: 2, bf16: 2}
 // those of input 1, and so on.
 const panel = 64
 
-// A width is an instruction set: its name, the bytes of a register, and a function that allocates one.
+// A width is a size of vector registers. name is the instruction set that has such registers, bytes is the size of a
+// register, and reg allocates a register.
 type width struct {
 	name  string
 	bytes int

@@ -22,11 +22,14 @@ const dotProduct = "func(sums *float32, x *int8, xStride uintptr, steps *uint64,
 // A dot generates an AVX2 kernel. The kernel multiplies rows of 8-bit activations by the weights of 16 outputs, block
 // by block, and adds the products to sums in memory. The rows of these sums are 64 values apart.
 //
-// The weights are unsigned, because an offset, 2 to the power of shift, was added to each of them. The comment of each
-// kernel says how the kernel corrects for the offset. The sum of a block is exact. The kernel converts this sum to a
-// float and multiplies it by the weights' scale. It multiplies the result by the activations' scale and adds it to the
-// sum in memory, with one rounding. If minima is not 0, the minima of the weights follow their scales, and the kernel
-// adds the products of the minima and the sums of the activations.
+// The kernel reads weights as unsigned integers. If its argument minima is 0, an offset, 2 to the power of shift, was
+// added to each weight. The comment of each kernel says how the kernel corrects for the offset. If minima is not 0, the
+// weights have no offset, but each output has a minimum in each block. The minima are stored after the scales.
+//
+// The kernel adds the products of the integers of a block exactly. It converts this sum to a float and multiplies it by
+// the scale of the weights. It then multiplies the result by the scale of the activations and adds it to the sum in
+// memory, with one rounding. If there are minima, the kernel also adds the product of the minimum and the sum of the
+// activations of the block.
 type dot struct {
 	width
 	x, steps     *assembly.Rows

@@ -80,11 +80,13 @@ func half512(rows int, kind string) {
 	sums.store(dst)
 }
 
-// prefetch is the distance in bytes from the weights that a kernel reads to the prefetched weights. Kernels prefetch
-// because the processor's own prefetcher stops at the end of each page of 4 KB. Some kernels for one row are limited by
-// the speed of memory. They prefetch to the second-level cache. From there, the weights reach the first-level cache in
-// time. Prefetches to the first-level cache occupy its few line buffers while they wait for memory. With them, reading
-// was 6 % slower on one core and 8 % on two.
+// prefetch is the distance in bytes from the weights that a kernel reads to the weights that it prefetches. Kernels
+// prefetch because the processor's own prefetcher stops at the end of each page of 4 KB.
+//
+// Some kernels are limited by the speed of memory. They prefetch weights to the second-level cache, from which the
+// weights reach the first-level cache in time. Each prefetch to the first-level cache would occupy one of the few line
+// buffers of this cache until memory answers. Such prefetches made reading 6 % slower on one core and 8 % slower on
+// two.
 const prefetch = 4096
 
 func blocks512(rows int, kind kind) {

@@ -2,9 +2,12 @@
 //
 //	go run ./internal/serving/model/matrix/asm -o internal/serving/model/matrix
 //
-// Every kernel adds the products of an output in the order of the inputs, with one fused multiply-add each. All kernels
-// therefore give the same bits. In kernels for pairs of BF16, an instruction does two multiply-adds, first for the high
-// halves. Kernels for 8-bit activations compute exact sums of blocks and add these.
+// Kernels for activations in F32 or BF16 add the products of an output in the order of the inputs, with one fused
+// multiply-add for each product. The bits of a result therefore do not depend on the kernel. In kernels for pairs of
+// BF16, one instruction does two of these multiply-adds. It first adds the product of the high halves, which have the
+// first input of the pair.
+//
+// Kernels for 8-bit activations compute the exact sum of each block, and add these sums in the order of the blocks.
 package main
 
 import (

@@ -20,9 +20,9 @@ type resultSums struct{ sums }
 // initial, addend1 and addend2 have 64 values.
 const resultParameters = "dst *float32, dstStride uintptr, initial, addend1, addend2 *float32, offset uintptr"
 
-// eachInMemory emits code for each vector of sums. f emits the code for one vector: z is its register, and m is the
-// address of a vector in memory. The addresses of these vectors begin at the kernel's argument with the given name. If
-// this argument is nil, the kernel skips the code.
+// eachInMemory calls f for each register z of sums. f emits the code for z and m. m is the place in memory of the
+// values for the same row and outputs. The kernel's argument with the given name, such as initial, is the address of
+// these values. If the argument is nil, the kernel skips the code.
 func (s resultSums) eachInMemory(argument string, f func(m Mem, z VecVirtual)) {
 	base, label := arg(argument), "without_"+argument
 	asm.TESTQ(base, base)
