@@ -66,8 +66,9 @@ func TestTheLogOfErrorsIsBounded(t *testing.T) {
 	}
 }
 
-// Ensure that errors of /health do not use up the burst of errorBurst lines for errors, while the server ends. The
-// errors of other requests must still get their lines.
+// Ensure that errors of /health are not limited together with the errors of other requests. The log may write
+// errorBurst lines about errors at once. A server that ends answers its probes with errors, and these must take none
+// of those lines.
 func TestAProbeThatGetsAnErrorIsNoErrorOfARequest(t *testing.T) {
 	probe := record(503, "The server ends: no GPU")
 	probe.Method, probe.Path = "GET", "/health"

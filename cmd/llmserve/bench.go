@@ -210,11 +210,11 @@ func ask(ctx context.Context, e *engine.Engine, prompt []int32, maxTokens int) t
 // A result has the fields of the result of vllm bench serve, by the same names. Times are in milliseconds.
 type result map[string]float64
 
-// A result has an entry STATISTIC_NAME_ms for each statistic of each time, for example p99_ttft_ms. The printed table
-// has the title of a time instead of its name.
+// A result has an entry for each statistic of each measured duration. The entry's name is STATISTIC_NAME_ms, for
+// example p99_ttft_ms. The printed table shows the title of a duration instead of its name.
 var (
 	statistics = []string{"mean", "median", "p90", "p99"}
-	times      = []struct{ name, title string }{
+	durations  = []struct{ name, title string }{
 		{"ttft", "time to first token"}, {"tpot", "time per output token"}, {"itl", "between tokens"},
 	}
 )
@@ -245,7 +245,7 @@ func summarize(b *benchOptions, timings []timing, took time.Duration) result {
 	r := result{"duration": seconds, "completed": float64(completed), "total_input_tokens": float64(input),
 		"total_output_tokens": float64(output), "request_throughput": float64(completed) / seconds,
 		"output_throughput": float64(output) / seconds, "total_token_throughput": float64(input+output) / seconds}
-	for _, t := range times {
+	for _, t := range durations {
 		for i, v := range spread(measured[t.name]) {
 			r[statistics[i]+"_"+t.name+"_ms"] = v
 		}
@@ -284,7 +284,7 @@ func (r result) print(w io.Writer) error {
 	for _, name := range statistics {
 		fmt.Fprintf(out, "%10s", name)
 	}
-	for _, t := range times {
+	for _, t := range durations {
 		fmt.Fprintf(out, "\n%-24s", t.title)
 		for _, name := range statistics {
 			fmt.Fprintf(out, "%10.2f", r[name+"_"+t.name+"_ms"])

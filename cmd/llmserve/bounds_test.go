@@ -63,9 +63,11 @@ func (s *server) streams() {
 }
 
 // Ensure that 16 bodies of the largest sizes within the limits, sent at the same time, take little memory. A stream
-// that runs at the same time must get at least 15 % of the processor time. The test first measures the processor time
-// per token while only the stream runs. The stream's processor time during the handling of the bodies is the number of
-// its tokens multiplied by this time.
+// that runs at the same time must get at least 15 % of the processor time.
+//
+// While only the stream runs, the test measures the processor time per token. While the server handles the bodies,
+// the test counts the tokens of the stream. The number of these tokens multiplied by the processor time per token is
+// the processor time that the stream gets.
 func TestTheLargestBodiesTakeLittleMemoryAndLeaveAStreamItsPace(t *testing.T) {
 	const maxBody, values, tokens = 1 << 19, 1 << 16, 1 << 17
 	const atATime, maxMemory, share = 16, 160 << 20, 0.15

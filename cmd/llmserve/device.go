@@ -211,8 +211,9 @@ func (l *loaded) deviceFailure(e *engine.Engine, limit time.Duration) <-chan err
 	return failed
 }
 
-// abandonDevice gives up a failed device without closing it. The end of the process closes it. If the device still
-// reports errors, the engine gets a short time to stop, in which it writes blocks to the tiers.
+// abandonDevice gives up a failed device without closing it. The end of the process closes it. If a step does not
+// end, the engine cannot stop, and abandonDevice returns at once. If the device has returned an error instead, the
+// engine can stop. abandonDevice then gives the engine a short time, in which it writes blocks to the tiers.
 func (l *loaded) abandonDevice(failure error, stopped <-chan error) {
 	if f := (*engine.DeviceFailure)(nil); !errors.As(failure, &f) || !f.Stalled {
 		select {

@@ -40,7 +40,8 @@ func runHere(t *testing.T, args ...string) (out, notes string) {
 	return stdout.String(), stderr.String()
 }
 
-// Ensure that a GPU gives the same tokens as the CPU, by run and over HTTP. cuda:1 must be the second GPU.
+// Ensure that a GPU gives the same tokens as the CPU, both in the command "llmserve run" and over HTTP. The device
+// cuda:1 must be the second GPU.
 func TestRunOnAGPU(t *testing.T) {
 	d := emulated(t, 64)
 	small := []string{"--max-model-len", "64", "--kv-cache-gb", "0.005", "--max-num-seqs", "2", "--max-num-batched-tokens", "64"}
@@ -65,8 +66,8 @@ func TestRunOnAGPU(t *testing.T) {
 	require.Contains(t, notes, "  device: GPU 1 (Emulated GPU 1); ")
 }
 
-// Ensure that a server says what uses the GPU's memory. If that makes the longest sequence shorter, the server must say
-// so.
+// Ensure that a server prints what uses the GPU's memory. If the blocks cannot hold the longest sequence that the
+// model supports, the server must print the length of the longest sequence that they can hold.
 func TestTheStartSaysWhatUsesTheMemoryOfTheGPU(t *testing.T) {
 	emulated(t, 64)
 	path := tinyFile(t)

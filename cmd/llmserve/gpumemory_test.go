@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// Ensure that the error for a too large model names the size of the weights. The error must name the same size as a
-// start with enough memory prints.
+// Ensure that an error of missing memory names the size of the weights. It must be the same size that llmserve prints
+// when the memory suffices.
 func TestTheErrorOfMissingMemoryNamesTheSizeOfTheWeights(t *testing.T) {
 	d := emulated(t, 64)
 	for _, kind := range []string{"F16", "Q8_0"} {

@@ -151,8 +151,8 @@ func TestWhatRanksCannotShareIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that a server of ranks finds the blocks stored by a server of one process. After a rank was killed, a new
-// server of ranks must find the blocks stored by the first one.
+// Ensure that a server of several ranks finds the blocks that a server of one process has stored. It must also find
+// the blocks that another server of several ranks has stored before one of its ranks was killed.
 func TestRanksKeepBlocksOutside(t *testing.T) {
 	path := randomModel(t, "F16")
 	question := `{"model": "m", "prompt": [` + strings.TrimSuffix(strings.Repeat("5,6,7,9,", 60), ",") +

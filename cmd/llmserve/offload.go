@@ -130,7 +130,8 @@ func (o *offloadOptions) open(space kvoffload.Space) error {
 	return nil
 }
 
-// openOffload opens the tiers that the flags name. If there are any, it reads all weights, to identify them.
+// openOffload opens the tiers that the flags name. If the flags name a tier, openOffload reads all weights of the
+// model, because the tiers keep the blocks of different weights apart.
 func (l *loaded) openOffload(o *modelOptions, out io.Writer) error {
 	if !o.offload.used() {
 		return nil

@@ -53,7 +53,8 @@ func runCommand() *cobra.Command {
 }
 
 // withModel loads a model and calls use, which makes the engine. Before the engine exists, a signal ends the process.
-// In a process that is not rank 0, withModel only computes the process's part of rank 0's steps.
+// In a process that is not rank 0, withModel does not call check and use. Such a process computes its part of each
+// step until the engine of rank 0 is closed.
 func withModel(ctx context.Context, path string, o *modelOptions, check, use func(*loaded) error) (err error) {
 	if ranks.follow() {
 		return follow(path, o)

@@ -44,10 +44,10 @@ func (s *stepTimes) overhead() float64 {
 //
 //	batch    the number of sequences that sample a token
 //	context  the tokens to which all decodes attend, divided by batch
-//	prompt   the number of computed tokens, minus one for each decode
+//	prompt   the number of computed tokens of prompts, plus the number of computed drafts
 //	seconds  the time of the step
 //
-// Without drafts, prompt is the number of prompt tokens. With drafts, it also counts the drafts.
+// After a preemption, the tokens of the answer so far are computed again, and also count as prompt.
 func (s *stepTimes) csv() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

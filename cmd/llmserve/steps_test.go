@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that bench writes the steps of a GPU to the file for llmsim calibrate. The steps in the file must add up to
-// all tokens of the prompts and all generated tokens.
+// Ensure that bench writes the steps of a GPU to the file for llmsim calibrate. Over all steps, the sum of the column
+// batch must be the number of generated tokens. The sum of the column prompt must be the number of tokens in all
+// prompts.
 func TestBenchWritesTheStepsOfAGPU(t *testing.T) {
 	d := emulated(t, 64)
 	file := filepath.Join(t.TempDir(), "steps.csv")

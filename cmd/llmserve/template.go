@@ -50,8 +50,9 @@ func (l *loaded) readTemplate(source string, tokens map[string]string, o *modelO
 	return nil
 }
 
-// configTemplate returns the template in tokenizer_config.json. The value raw is the text of the template, or a list
-// of named templates; of a list, configTemplate returns the template with the name "default".
+// configTemplate returns the template in tokenizer_config.json. The parameter raw is the text of the template, or a
+// list of named templates. If raw is a list, configTemplate returns the template with the name "default". If there is
+// no such template, it returns "".
 func configTemplate(raw json.RawMessage) (source string) {
 	if json.Unmarshal(raw, &source) == nil {
 		return source

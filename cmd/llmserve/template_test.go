@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that if a model has several named templates, the server uses the same one as transformers and vLLM. They use
-// this one for a chat without tools.
+// Ensure that if a model has several named templates, the server uses the one with the name "default". This is the
+// template that transformers and vLLM use for chats without tools. A file chat_template.jinja must take precedence
+// over the templates in tokenizer_config.json.
 func TestTheTemplateOfAFolderIsFound(t *testing.T) {
 	tests := []struct {
 		name   string

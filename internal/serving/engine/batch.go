@@ -67,9 +67,9 @@ func (e *Engine) layOut(s *step, b *model.Blocks, group int) {
 	}
 }
 
-// commonPrefix returns how many of the first tokens of all rows are computed and are in the same blocks. Attention
-// reads these tokens once for all rows. (vLLM's num_common_prefix_blocks considers all running requests, including
-// those without a row in the step.)
+// commonPrefix returns the number of leading tokens that all rows share. Each row has already computed these tokens,
+// and the block tables of all rows have the same blocks for them. Attention reads these tokens once for all rows.
+// (vLLM's num_common_prefix_blocks considers all running requests, including those without a row in the step.)
 func (e *Engine) commonPrefix(rows []row, group int) int {
 	size := e.config.BlockSize
 	if len(rows) < 2 || e.config.groups[group].Kind != kvcache.Full {

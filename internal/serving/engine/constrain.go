@@ -55,7 +55,8 @@ func (j maskJob) Do(_, i int) {
 var ErrNoToken = errors.New("no token of the model continues an answer of the form that the request asks for")
 
 // prepareMask sets q.mask to the tokens that the request's constraint allows after n tokens of the answer. It also
-// masks the end tokens that MinTokens or IgnoreEOS excludes. But if no token would be left, it keeps them.
+// excludes the end tokens that MinTokens or IgnoreEOS forbids. If no token would be left, it allows these end tokens
+// after all.
 func (q *sequence) prepareMask(n int) error {
 	if extra := q.matcher.Len() - n; extra > 0 { // sampled, but not delivered
 		q.complete, q.masked = 0, 0

@@ -23,7 +23,8 @@ func (e *Engine) GiveUp(cause error) {
 	e.deviceFailed(&DeviceFailure{Stalled: true, Cause: cause})
 }
 
-// deviceFailed ends all requests, and makes the engine refuse new ones, with the first failure.
+// deviceFailed ends all requests, and makes the engine refuse new ones. Their error is the first failure of the
+// device, which may be an earlier one than f.
 func (e *Engine) deviceFailed(f *DeviceFailure) {
 	if e.failure == nil {
 		e.failure = f

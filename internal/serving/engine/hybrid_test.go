@@ -61,8 +61,9 @@ func greedy(t *testing.T, prompt []int32, maxTokens int) []int32 {
 	return all[len(prompt):]
 }
 
-// Ensure that if only some layers of a model have a window, its answers do not change when blocks are freed. The
-// cases are little memory with preemptions, prefix hits, one worker and two, and speculation.
+// Ensure that the answers of a model do not change when the engine frees blocks that have left the model's window.
+// Only some layers of this model have a window. The memory is so small that requests are preempted, and some requests
+// find their prompts in the prefix cache. The cases are one worker, two workers, and speculation.
 func TestAModelWithSomeWindowsAnswersAsIfNothingWereFreed(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(4, 9))
 	var requests []engine.Request
@@ -102,8 +103,8 @@ func TestAModelWithSomeWindowsAnswersAsIfNothingWereFreed(t *testing.T) {
 	}
 }
 
-// Ensure that several answers to one prompt share the prompt's blocks in all groups of layers. They are the same as
-// answers generated alone.
+// Ensure that several answers to one prompt share the prompt's blocks in all groups of layers. Each answer must be
+// the same as if it were generated alone.
 func TestSeveralAnswersOfAModelWithSomeWindows(t *testing.T) {
 	open := func(pool *parallel.Pool, p model.Part) *model.Model { return hybridLlama(t, pool, p) }
 	e := startParts(t, 1, open, func(c *engine.Config) { c.BlockSize = 8 }, nil)

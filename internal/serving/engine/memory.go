@@ -121,7 +121,7 @@ func (e *Engine) watched() bool {
 	return false
 }
 
-// noteSchedule adds a scheduled step to e.change, unless the step has no rows, preemptions and copies.
+// noteSchedule adds a scheduled step to e.change. A step that has no rows, no preemptions and no copies is not added.
 func (e *Engine) noteSchedule(s *step) {
 	if !e.watched() || len(s.rows)+len(s.plan.Preempted)+len(s.input.copies) == 0 {
 		return

@@ -23,8 +23,8 @@ func (c *emptyChanges) Memory(m *engine.MemoryChange) bool {
 	return true
 }
 
-// Ensure that the engine does not call the observer for a step without rows. Such a step is scheduled while the
-// last requests are cancelled, and would hide that they have ended.
+// Ensure that the engine does not call the observer for a step in which nothing happens. The engine schedules such a
+// step when all requests are cancelled while an earlier step is computed.
 func TestAStepWithoutRowsIsNotShown(t *testing.T) {
 	e := startWorkers(t, 1, nil, nil)
 	seen := &emptyChanges{}

@@ -55,10 +55,13 @@ func randomRequest(rnd *rand.Rand) engine.Request {
 	return r
 }
 
-// Ensure that a request has the same events alone and among 64 other requests. The cases are little memory with
-// preemptions, prefix hits, small chunks, any number of workers in one process or several, and cancelled other
-// requests. The log probabilities of a long prompt are computed in several pieces if steps are large, and in one
-// piece if they are small.
+// Ensure that a request has the same events when it runs alone and when it runs together with many other requests,
+// some of which are cancelled. In all cases except the first, the memory and the steps are small, so that requests
+// are preempted. Some of these cases also have several workers, several processes, one step at a time, or
+// speculation.
+//
+// A large step computes the log probabilities of a long prompt in several pieces. A small step computes its log
+// probabilities in one piece.
 func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 	const n = 64
 	rnd := rand.New(rand.NewPCG(21, 2))

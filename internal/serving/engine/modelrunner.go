@@ -37,8 +37,9 @@ type ModelRunner interface {
 	// does not compute these tokens.
 	Largest() []int32
 
-	// ReadBlock and WriteBlock copy a block of all layers to and from memory. They may be called at any time, as long as
-	// nothing else writes to the block, or reads it during WriteBlock.
+	// ReadBlock and WriteBlock copy a block of all layers to and from memory. They may be called at any time. While
+	// ReadBlock reads a block, nothing else may write to the block. While WriteBlock writes a block, nothing else may
+	// read the block or write to it.
 	ReadBlock(id int32, dst []byte)
 	WriteBlock(id int32, src []byte)
 

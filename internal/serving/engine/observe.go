@@ -24,8 +24,8 @@ type StepReport struct {
 	CacheQueries, CacheHits    int                 // tokens
 
 	// ExternalQueries is the number of tokens that were searched in the tiers, because the prefix cache did not have
-	// them. ExternalHits is the number of them for which a load began. ExternalTokens is the number of loaded tokens
-	// in CachedTokens.
+	// them. ExternalHits is the number of those tokens for which a load began. ExternalTokens is the number of tokens
+	// that were loaded. CachedTokens includes ExternalTokens.
 	ExternalQueries, ExternalHits, ExternalTokens int
 
 	Model time.Duration // to compute the logits

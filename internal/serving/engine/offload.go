@@ -19,9 +19,9 @@ import (
 // already, has preempted the request, the request has lost its blocks, and they are not copied.
 //
 // The engine searches the tiers for the prompt of a request before it submits the request to the scheduler. The
-// scheduler decides whether blocks are loaded (scheduling/vllm/v1/RULES.md §19). It keeps the request's blocks until
-// the engine calls Received, so loaded blocks can be written at any time before. Once the offloader has given up a
-// load, it writes no more blocks of that load.
+// scheduler decides whether blocks are loaded (scheduling/vllm/v1/RULES.md §19). The scheduler keeps the request's
+// blocks until the engine calls Received. Until that call, the offloader can write loaded blocks at any time. Once
+// the offloader has given up a load, it writes no more blocks of that load.
 type offload struct {
 	*kvoffload.Offloader
 	engine *Engine

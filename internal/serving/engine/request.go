@@ -28,13 +28,14 @@ type Request struct {
 	// ends the answer is not part of the text unless IncludeStop is set.
 	ShownTokens []int32
 
-	// Constraint limits the answer to a form, unless Constraint is nil. Its Vocabulary must be that of the engine's
-	// model: the Piece of each token that is not special, and the end tokens of Config.End. An answer ends when the
-	// form allows no further token.
+	// Constraint limits the answer to a form, unless Constraint is nil. The form must be compiled with the vocabulary
+	// of the engine's model. This vocabulary has the Piece of each token that is not special, and the tokens in
+	// Config.End as end tokens. An answer ends when the form allows no further token.
 	Constraint *structured.Constraint
 
-	// Matcher replaces Constraint if the prompt already contains the beginning of the constrained answer, which Matcher
-	// has accepted. Token.Top then has only tokens that the constraint allows. The engine does not change Matcher.
+	// Matcher replaces Constraint if the prompt already contains the beginning of the constrained answer. The Matcher
+	// must have accepted this beginning. Token.Top then has only tokens that the constraint allows. The engine does
+	// not change Matcher.
 	Matcher *structured.Matcher
 
 	// CacheSalt limits prefix hits to requests with the same salt.

@@ -78,8 +78,8 @@ func (j *sampleJob) verify(r *row, s *sampling.Sampler, index int) error {
 		if i == len(r.drafts) || t.ID != r.drafts[i] || r.q.isComplete(len(tokens)+1) {
 			break
 		}
-		// The tokens may share an array with q.tokens. Then append writes after the end of q.tokens, where update later
-		// appends the same tokens.
+		// The tokens may share an array with q.tokens. Then append writes after the end of q.tokens. This is harmless:
+		// it changes no token of q, and the method update later appends the same tokens to q.tokens.
 		tokens = append(tokens, t.ID)
 	}
 	return nil

@@ -57,9 +57,9 @@ func (q *sequence) state(tokens []int32) (st sampling.State, err error) {
 	return st, err
 }
 
-// outputAfter returns the text that a token completes. If the answer ends with this token, it also returns the
-// reason and the Event.StopReason; else finish is "". The parameter tokens is the length of the sequence, including
-// this token.
+// outputAfter returns the text that a token completes. If the answer ends with this token, finish says why it ends,
+// and reason is the value of Event.StopReason. If the answer continues, finish is "" and reason is nil. The parameter
+// tokens is the length of the sequence, including this token.
 func (q *sequence) outputAfter(id int32, tokens int) (text string, finish Finish, reason any) {
 	r := q.stream.request
 	n := tokens - q.prompt

@@ -123,8 +123,9 @@ func (e *Engine) launch(s *step) {
 	e.workers.start(&s.input)
 }
 
-// A draw takes one result from consecutive rows of logits. For a row of the plan it is the next token, or several
-// tokens if the row has drafts. For a token of the prompt it is the log probability.
+// A draw takes one result from consecutive rows of logits. For a row of a step, the result is the tokens that the row
+// samples. These are one token, or several if the row has drafts or the request wants several answers. For a token of
+// a prompt, the result is the log probability of that token.
 type draw struct {
 	row        int
 	start, end int   // the logits [start, end) of the step

@@ -18,15 +18,15 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// A ledger is a tier in memory. It counts in repeated the calls of Store for a block that it already has. Of these
-// calls, it counts in changed those with other contents. At random a ledger is slow, fails, claims to have a block that
-// it does not have, or fails to load a block that it has.
+// A ledger is a tier in memory that counts repeated calls of Store. At random a ledger is slow, fails, claims to have
+// a block that it does not have, or fails to load a block that it has.
 type ledger struct {
-	mu                sync.Mutex
-	blocks            map[blockhash.Hash][]byte
-	shown             map[blockhash.Hash]bool // those that can be loaded
-	rnd               *rand.Rand
-	repeated, changed int
+	mu       sync.Mutex
+	blocks   map[blockhash.Hash][]byte
+	shown    map[blockhash.Hash]bool // those that can be loaded
+	rnd      *rand.Rand
+	repeated int // calls of Store for a block that the ledger already had
+	changed  int // those of these calls whose contents differ from the block that the ledger had
 }
 
 var errLedger = errors.New("the ledger fails")

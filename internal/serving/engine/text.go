@@ -49,7 +49,7 @@ func (t *text) add(piece string, mayStop bool) (out, stop string) {
 	return out, ""
 }
 
-// partialStop returns the length of the longest end of held that is the beginning of a stop string.
+// partialStop returns the length of the longest suffix of t.held that is also a prefix of a stop string.
 func (t *text) partialStop() int {
 	longest := 0
 	for _, s := range t.stops {

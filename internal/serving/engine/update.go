@@ -69,10 +69,10 @@ func (r *row) appendSampled(dst []int32) []int32 {
 	return dst
 }
 
-// forkToken returns the token to report to the scheduler for a request with several answers. The request in the
-// scheduler continues as one of these answers, and forkToken returns the first token of that answer. That answer is the
-// first one that does not end with its first token. If all answers end with their first tokens, forkToken returns the
-// token of answer 0.
+// forkToken returns the token to report to the scheduler when the prompt of a request with several answers is
+// computed. At this time each answer gets its first token. The scheduler's request continues as one of the answers
+// that do not end with this token: the one with the lowest index. forkToken returns the first token of that answer.
+// If all answers end, forkToken returns the token of answer 0.
 func (r *row) forkToken() int32 {
 	for i, a := range r.q.stream.answers {
 		if !a.done && !a.endsWith(r.tokens[i].ID) {
@@ -142,7 +142,8 @@ func (e *Engine) forkAnswers(r *row) (parent sched.ID, owned bool) {
 	return parent, owned
 }
 
-// endsWith reports whether a token ends an answer that has no tokens yet.
+// endsWith reports whether q ends if its first token is the given one. It must be called before this token is
+// appended to q.tokens.
 func (q *sequence) endsWith(id int32) bool {
 	probe := *q
 	probe.text = q.text.empty()

@@ -50,8 +50,13 @@ func NewSpace(description ...string) Space {
 
 func (s Space) String() string { return hex.EncodeToString(s[:]) }
 
-// A stored block consists of a magic number, the space, the hash of the block, an XXH3 checksum of these three and
-// of the data, and the data.
+// A stored block consists of five parts, in this order:
+//
+//	the magic number
+//	the space
+//	the hash of the block
+//	an XXH3 checksum of the other four parts
+//	the data of the block
 const (
 	magic      = "llmkv 1\n"
 	sumOffset  = len(magic) + len(Space{}) + len(blockhash.Hash{})

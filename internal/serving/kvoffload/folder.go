@@ -158,9 +158,9 @@ func (f *Folder) Load(ctx context.Context, blocks []blockhash.Hash, dst [][]byte
 	})
 }
 
-// inTime runs work in a goroutine and waits until work has returned or the context is done. It returns the value that
-// count, to which work adds, has after this wait. A system call for a file cannot be interrupted, so work may still run
-// after inTime has returned.
+// inTime runs work in a goroutine. It waits until work has returned or the context is done. It then returns the value
+// of the counter that it passed to work. A system call for a file cannot be interrupted, so work may still run after
+// inTime has returned.
 func (f *Folder) inTime(ctx context.Context, work func(count *atomic.Int64) error) (int, error) {
 	select {
 	case f.calls <- struct{}{}:
@@ -318,9 +318,9 @@ func (f *Folder) reserve(size int64) error {
 	return f.evict(size)
 }
 
-// evict measures the folder. If size more bytes would exceed the limit, it removes the least recently used
-// files until a tenth of the limit and at least size bytes are free. A file that another process has removed
-// meanwhile counts as removed.
+// evict makes space for a new file of the given size. It first measures the folder. If the folder would exceed its
+// limit with the new file, evict removes the least recently used files. It stops when a tenth of the limit is free
+// and the new file fits. A file that another process has removed meanwhile counts as removed.
 //
 // Other processes may store blocks in the folder, which this process does not count. So the folder is measured again
 // after this process has stored a tenth of the limit. If too few files can be removed, evict does not try again for a
@@ -343,8 +343,9 @@ func (f *Folder) evict(size int64) error {
 	return nil
 }
 
-// removeOldest removes files until a tenth of the limit and at least size bytes are free. It returns the bytes that
-// remain.
+// removeOldest removes the least recently used files until a tenth of the limit is free and a file of the given size
+// fits. The parameter total is the number of bytes in all files. removeOldest returns the number of bytes in the
+// files that it has not removed.
 func (f *Folder) removeOldest(all []file, total, size int64) int64 {
 	slices.SortFunc(all, func(a, b file) int {
 		return cmp.Or(a.used.Compare(b.used), strings.Compare(a.name, b.name))

@@ -198,9 +198,9 @@ func (o *Offloader) remember(blocks ...blockhash.Hash) {
 }
 
 // forgetOld forgets blocks that were stored long ago, so that the Offloader stores them again if they are offered. It
-// does nothing unless recent has maxRecent blocks or was begun at least KnownFor ago. It drops the blocks in older,
-// moves the blocks in recent to older, and begins a new recent. If recent was begun at least 2*KnownFor ago, forgetOld
-// also drops the blocks that were in recent.
+// does so when o.recent is full (maxRecent) or has been in use for KnownFor. Then it forgets the blocks in o.older,
+// moves the blocks in o.recent to o.older, and begins a new o.recent. If the old o.recent has been in use for
+// 2*KnownFor, forgetOld forgets its blocks too.
 func (o *Offloader) forgetOld() {
 	now := time.Now()
 	age := now.Sub(o.begun)

@@ -36,11 +36,12 @@ func (p *placement) woke(slept time.Time) {
 	}
 }
 
-// check is called at the end of each Run. The parameter missing means that a worker called by the Run had not begun by
-// the end of the Run. If missing was true in all Runs for at least missingFor, check moves the calling thread. After
-// maxMoves moves, check moves the thread no more until a worker wakes from a long sleep.
-func (p *placement) check(missing bool) {
-	if !missing || p.moves == 0 {
+// check is called at the end of each Run. The parameter workerMissing is true if Run has called a worker and the
+// worker had not begun when no tasks were left. If workerMissing was true in all Runs for at least missingFor, check
+// moves the calling thread to another processor. After maxMoves moves, check moves the thread no more until a worker
+// wakes from a long sleep.
+func (p *placement) check(workerMissing bool) {
+	if !workerMissing || p.moves == 0 {
 		p.missing = time.Time{}
 		return
 	}

@@ -43,11 +43,11 @@ type failure struct{ value any }
 // Waking a sleeping thread takes 20 to 100 µs, and a step of a model consists of a hundred Runs with little work
 // between them.
 //
-// In two kinds of pools, this time is only lessPatience, because polling would take a processor from other work: in
-// pools with more workers than processors, and in pools of NewBesideThreads with at least as many workers as
-// processors.
+// Two kinds of pools use lessPatience instead: pools of New with more workers than processors, and pools of
+// NewBesideThreads with at least as many workers as processors. In these pools, a worker that polls takes a processor
+// from other work.
 //
-// In a pool with at least as many workers as GOMAXPROCS, workers that poll longer than lessPatience let other
+// In a pool with at least as many workers as GOMAXPROCS, a worker that has polled for lessPatience lets other
 // goroutines run.
 const (
 	patience     = 100 * time.Microsecond
@@ -151,9 +151,10 @@ func (p *Pool) Run(n int, t Task) {
 	}
 }
 
-// withdraw looks at the first helpers workers, cancels the calls of those that have not begun, and returns their
-// number. Run calls withdraw when no tasks are left. Without withdraw, Run would wait for a worker whose processor does
-// other work, and such a worker may begin only milliseconds later.
+// withdraw cancels the calls of those workers that have not begun, and returns the number of these workers. The
+// parameter helpers is the number of workers that Run has called. Run calls withdraw when no tasks are left. Without
+// withdraw, Run would wait for a worker whose processor does other work, and such a worker may begin only
+// milliseconds later.
 //
 // Run does not call withdraw if workers are pinned to processors. Pinned workers would miss many short Runs after a
 // sleep, or while the caller runs on their processor. A step of one sequence on pinned workers took 0.8 ms, and with

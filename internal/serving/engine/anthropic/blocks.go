@@ -42,8 +42,9 @@ var blockFields = map[string][]string{
 }
 
 // readContent returns the blocks of the content of a message or tool result. The content is a string or a list of
-// blocks. A block whose type is not in types is an error. An error refers to field, the field of the body, and its text
-// describes with name the object that has the content.
+// blocks. A block whose type is not in types is an error. The parameter field is the field of the body that contains
+// the content, and errors refer to this field. The parameter name is what the text of an error calls the message or
+// tool result, for example "message 3".
 func readContent(field, name string, content json.RawMessage, types ...string) ([]block, error) {
 	content = bytes.TrimSpace(content)
 	if openai.IsNull(content) {

@@ -20,8 +20,8 @@ var answer = []toolparser.Event{
 	{Kind: toolparser.CallEnd},
 }
 
-// replied makes an answer from the same events as a body and as a stream. The result whole is the body. The result
-// streamed has the events of the stream.
+// replied makes a reply from events twice, first as a stream and then as a body. It returns the JSON of the body, and
+// the JSON of each event of the stream.
 func replied(t *testing.T, events []toolparser.Event, e openai.Ending) (whole string, streamed []string) {
 	text := func(body any) string {
 		data, err := json.Marshal(body)

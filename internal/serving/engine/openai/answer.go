@@ -114,9 +114,9 @@ func (s *Server) answer(chat bool, c *common, r *engine.Request) *answer {
 	return a
 }
 
-// withPrompt returns a copy of a for a chat whose prompt is p's prompt. The copy's body also has the tokens and log
-// probabilities of the prompt. A stream sends this body once for each choice. For completions, withPrompt returns a
-// itself.
+// withPrompt returns the answer with information about p's prompt. For a chat, it returns a copy of a whose body also
+// has the log probabilities of the prompt and, if the request asks for token ids, the tokens of the prompt. A stream
+// sends this body once for each choice. For completions, withPrompt returns a itself.
 func (a *answer) withPrompt(p *part) *answer {
 	if !a.chat {
 		return a
@@ -158,11 +158,13 @@ func (p *part) message() *message {
 	return m
 }
 
-// chunks returns the choices for a new part of a streamed answer. A part of a completion becomes one choice.
-// A part of a chat becomes one choice for each event that adds something to the message. The last choice also
-// has the log probabilities, token ids and finish reason of the part. If the part of a chat has neither
-// events nor one of these fields, there is no choice. calls is the number of calls in the answer so far,
-// which chunks updates.
+// chunks returns the choices for a new part of a streamed answer. A part of a completion becomes one choice. A part
+// of a chat becomes one choice for each event that adds something to the message. The last choice also has the log
+// probabilities, token ids and finish reason of the part. If the part of a chat has neither events nor one of these
+// fields, there is no choice.
+//
+// The parameter calls points to the number of calls that the answer has so far. Each call that begins in the part
+// increases this number.
 func (a *answer) chunks(p *part, calls *int) []choice {
 	last := a.choice(p)
 	if !a.chat {

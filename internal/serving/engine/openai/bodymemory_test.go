@@ -39,7 +39,8 @@ func (m *bodyMemory) next(ctx context.Context, b *sentBody) <-chan error {
 	return done
 }
 
-// outcome returns what a take has returned, or "waits" if the take has not returned yet.
+// outcome describes the state of a call of take that next began. It returns the text of the call's error, or "a
+// piece" if the call has succeeded, or "waits" if the call has not returned yet.
 func outcome(done <-chan error) string {
 	synctest.Wait()
 	select {

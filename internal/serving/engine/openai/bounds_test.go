@@ -87,8 +87,8 @@ func TestLimitsAreCheckedBeforeATextIsTokenized(t *testing.T) {
 	}
 }
 
-// Ensure that the server counts the values of a body before it decodes the body. The memory of a waiting request is
-// bounded.
+// Ensure that the server counts the values of a body before it decodes the body, so that a body cannot take much more
+// memory than its size. Client and server together may allocate at most 4 MiB plus 12 times the size.
 func TestABodyCannotTakeManyTimesItsBytes(t *testing.T) {
 	s := start(t, nil)
 	many := func(one string) string { return "[" + strings.Repeat(one+",", 1<<20) + one + "]" }

@@ -120,8 +120,8 @@ func TestArgumentsThatAreNoJSONAreRefusedByATemplateThatNeedsJSON(t *testing.T) 
 	require.Contains(t, a.Error.Message, "The arguments of call 0 of message 1 are not JSON, and the model's chat template")
 }
 
-// Ensure that a template gets the arguments of calls as texts if it joins them to texts. An example is the template
-// of DeepSeek-V3.1.
+// Ensure that the arguments of calls are strings in a template that concatenates them with strings. An example of
+// such a template is that of DeepSeek-V3.1.
 func TestArgumentsAreTextsForATemplateThatNeedsTexts(t *testing.T) {
 	s := startChat(t, "{% for m in messages %}{% for c in m.tool_calls %}{{ '<' + c.function.name + '>' + c.function.arguments }}"+
 		"{% endfor %}{% endfor %}")

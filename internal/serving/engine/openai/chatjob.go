@@ -42,9 +42,8 @@ func (c *Chat) parserOptions(known func(string) bool, p *prompt) toolparser.Opti
 	return toolparser.Options{Known: known, Prompt: p.end, ParameterKind: c.parameterKind}
 }
 
-// checkCalls returns an error for a message with the result of a call that is in no earlier message. As in
-// vLLM, calls and results may lack ids, because some messages are written for chat templates, which need no
-// ids.
+// checkCalls returns an error if a message is the result of a call, but no earlier message has this call. As in vLLM,
+// calls and results may lack ids, because some messages are written for chat templates, which need no ids.
 func (c *Chat) checkCalls() error {
 	var ids []string
 	for _, m := range c.Messages {

@@ -138,7 +138,7 @@ func (s *Server) Decode(w http.ResponseWriter, r *http.Request, body any, others
 }
 
 // Unmarshal decodes data into body, a pointer to a struct. It returns an error if data has a field that is neither in
-// the struct nor in others. It accepts such a field if the value has no effect on an answer.
+// the struct nor in others. There is no error if the field or its value has no effect on an answer.
 func Unmarshal(data []byte, body any, others Fields) error {
 	var fields map[string]json.RawMessage
 	if err := unmarshal(data, &fields); err != nil {

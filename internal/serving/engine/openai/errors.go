@@ -175,9 +175,10 @@ func isJSON(r *http.Request) error {
 	return nil
 }
 
-// lists names the fields whose values have elements. If an element has the wrong type, the error says "contains"
-// instead of "is".
-var lists = []string{"messages", "stop_token_ids", "logit_bias"}
+// fieldsWithElements are the fields whose values are lists or objects. If an element of such a value has the wrong
+// type, the error says that the field "contains" a value of this type. For other fields, the error says that the
+// field "is" a value of this type.
+var fieldsWithElements = []string{"messages", "stop_token_ids", "logit_bias"}
 
 // unmarshal decodes JSON. Its errors name the field.
 func unmarshal(data []byte, dst any) error {
@@ -198,7 +199,7 @@ func unmarshal(data []byte, dst any) error {
 			field = strings.TrimPrefix(field, embedded)
 		}
 		verb := "is"
-		if kind := wrongType.Type.Kind(); kind != reflect.Slice && kind != reflect.Map && slices.Contains(lists, field) {
+		if kind := wrongType.Type.Kind(); kind != reflect.Slice && kind != reflect.Map && slices.Contains(fieldsWithElements, field) {
 			verb = "contains"
 		}
 		return invalid(field, "%s %s a JSON %s; %s is expected.", field, verb, wrongType.Value, kindName(wrongType))

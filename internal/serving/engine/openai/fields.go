@@ -18,9 +18,10 @@ func IsNull(value json.RawMessage) bool {
 	return text == "" || text == "null"
 }
 
-// Object returns the fields of value, which must be an object. Fields other than names must be null or false. An error
-// refers to field, the field of the body that contains the object, and its text describes the object with name.
-func Object(field, name string, value json.RawMessage, names ...string) (map[string]json.RawMessage, error) {
+// Object returns the fields of the JSON object value. Fields that are not in allowed must be null or false. The
+// parameter field is the field of the body that contains the object, and errors refer to this field. The parameter
+// name is what the text of an error calls the object, for example "A tool_use of message 3".
+func Object(field, name string, value json.RawMessage, allowed ...string) (map[string]json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if IsNull(value) {
 		return nil, invalid(field, "%s is missing.", name)
@@ -29,15 +30,16 @@ func Object(field, name string, value json.RawMessage, names ...string) (map[str
 		return nil, invalid(field, "%s is not a JSON object.", name)
 	}
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
-		if v := fields[key]; !slices.Contains(names, key) && !IsNull(v) && string(v) != "false" {
-			return nil, invalid(field, "%s has %q, which is not supported; it may have %s.", name, key, strings.Join(names, ", "))
+		if v := fields[key]; !slices.Contains(allowed, key) && !IsNull(v) && string(v) != "false" {
+			return nil, invalid(field, "%s has %q, which is not supported; it may have %s.", name, key, strings.Join(allowed, ", "))
 		}
 	}
 	return fields, nil
 }
 
-// Read decodes into dst a value inside a field of the body. An error refers to field, and its text describes the value
-// with name, for example as "a tool_use of message 3".
+// Read decodes value, a part of the body, into dst. The parameter field is the field of the body that contains the
+// value, and errors refer to this field. The parameter name is what the text of an error calls the value, for example
+// "A tool_use of message 3".
 func Read(field, name string, value json.RawMessage, dst any) error {
 	err := json.Unmarshal(exact(value, reflect.TypeOf(dst)), dst)
 	var wrong *json.UnmarshalTypeError

@@ -73,8 +73,9 @@ func TestLogitsThatAreNotFiniteAreAnError(t *testing.T) {
 	}
 }
 
-// Ensure that a request gets the answer of an undamaged model if it ends before the damaged position. At the same
-// time other requests reach this position.
+// Ensure that one damaged weight changes only the answers that reach it. The weight belongs to the embedding of one
+// position. A request whose answer ends before this position must get the same answer as from an undamaged model,
+// even if other requests reach the position at the same time. Those other requests must fail.
 func TestLogitsThatAreNotFiniteDisturbNoOtherRequest(t *testing.T) {
 	const position = 40
 	whole := startDamaged(t, "", 0, nil)

@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/serving/engine/openai"
 )
 
-// Ensure that other media types, methods and paths are refused. A media type may have parameters, and
-// a missing media type counts as JSON.
+// Ensure that a request is refused if the server does not support its media type, content encoding, method or path. A
+// media type may have parameters, and a missing media type counts as JSON.
 func TestWhatIsNoRequestForAnAnswerIsRefused(t *testing.T) {
 	s := start(t, func(c *openai.Config, _ *engine.Config) { c.Version = "1.2.3" })
 	const body, kind = text + `"n": 1}`, "Content-Type"

@@ -89,8 +89,8 @@ func ToolCall(id, name, arguments string) (any, error) {
 // Send sends an event of a stream.
 type Send func(event string, body any)
 
-// A Reply translates the events of an answer to the format of an Interface: to events that it sends if there is a
-// stream, else to a body.
+// A Reply translates the events of an answer to the format of an Interface. If the client wants a stream, the Reply
+// sends events in this format. Otherwise the result of End is the body of the reply.
 type Reply interface {
 	Begin(Usage)                           // before the first event of the answer
 	Add(toolparser.Event)                  // an event of the answer

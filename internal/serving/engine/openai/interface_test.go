@@ -41,8 +41,8 @@ func allInterfaces() []openai.Interface {
 	return []openai.Interface{responses.Interface(), anthropic.Interface()}
 }
 
-// bodyOf returns the body of a request with a text for the interface at path, without the closing brace. The answer has
-// at most maxTokens tokens.
+// bodyOf returns the body of a request to the interface with the given path. It leaves out the closing brace, so that
+// the caller can add fields. The body contains the text, and limits the answer to maxTokens tokens.
 func bodyOf(path, text string, maxTokens int) string {
 	quoted, _ := json.Marshal(text)
 	switch path {
@@ -68,8 +68,8 @@ func requireError(t *testing.T, path string, a *reply, status int, kind, says st
 	require.NotEmpty(t, a.Header.Get("Request-Id"))
 }
 
-// Ensure that the limits of /v1/chat/completions also apply to the other interfaces. Their errors have their own
-// form.
+// Ensure that the limits of /v1/chat/completions also apply to the other interfaces. Each interface must report
+// errors in its own format.
 func TestOtherInterfacesHaveTheLimitsOfChats(t *testing.T) {
 	s := startAll(t, nil)
 	small := startAll(t, func(o *openai.Config, _ *engine.Config) { o.MaxBody = 1000 })

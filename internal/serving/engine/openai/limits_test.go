@@ -39,8 +39,8 @@ func TestEachKeyHasItsRate(t *testing.T) {
 	require.Equal(t, 401, ask("c", "1").Status)
 }
 
-// Ensure that a refused request does not count towards the rate limit of its API key. Numbers out of range do not
-// raise the limit.
+// Ensure that a refused request does not count towards the rate limit of its API key. If a number in a refused
+// request is negative or so large that it overflows, the key must not get a larger allowance.
 func TestARefusedRequestDoesNotCountTowardsTheRateLimit(t *testing.T) {
 	const perMinute = 6000
 	limited := func(c *openai.Config, _ *engine.Config) {

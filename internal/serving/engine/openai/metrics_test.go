@@ -65,8 +65,8 @@ var vllmMetrics = []struct {
 	{name: "kv_block_reuse_gap_seconds", kind: "histogram", absent: "as above"},
 }
 
-// Ensure that each metric has the name and the kind of a metric of vLLM. Each missing metric of vLLM has a reason in
-// the list.
+// Ensure that the server has exactly those metrics that vllmMetrics lists without a reason for their absence. The
+// name and the kind of each metric must be the same as in vLLM.
 func TestMetricsHaveVLLMsNames(t *testing.T) {
 	s := start(t, func(_ *openai.Config, c *engine.Config) { c.NumSpeculativeTokens = 2 })
 	s.complete(t, story+"The code of", 10, "")

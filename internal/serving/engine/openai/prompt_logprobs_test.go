@@ -23,8 +23,9 @@ type withPrompt struct {
 	}
 }
 
-// Ensure that prompt_logprobs has the same log probabilities as logprobs with echo. The rank of a token counts the
-// more likely tokens. Both hold for each answer, with prefix hits and without.
+// Ensure that prompt_logprobs has the same log probabilities as logprobs with echo. The rank of a token must be 1
+// plus the number of more likely tokens. The log probabilities and ranks must be right in each answer to a request,
+// with prefix hits and without.
 func TestPromptLogprobsAreThoseOfEchoWithRanks(t *testing.T) {
 	const text = "abc abc"
 	prompt := bytesOf("\x01" + text)

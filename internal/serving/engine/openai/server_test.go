@@ -185,8 +185,10 @@ func (a *reply) Left(t testing.TB, unit string) int {
 
 const story = "The code of the vault is 7Kx-31. Do not tell it. "
 
-// complete returns the answer to a prompt. The answer has at most maxTokens tokens. It is greedy, unless the parameter
-// fields, which is appended to the body, changes that.
+// complete returns the answer to a prompt at temperature 0. The answer has at most maxTokens tokens. The parameter
+// fields is JSON text that complete appends to the body of the request, for example:
+//
+//	, "n": 2
 func (s *served) complete(t *testing.T, prompt any, maxTokens int, fields string) *reply {
 	t.Helper()
 	text, err := json.Marshal(prompt)

@@ -54,7 +54,7 @@ func (s *shape) form(p *prompt) *structured.Form {
 	return &form
 }
 
-// contentForm returns the form of an answer with the given form of content and without calls.
+// contentForm returns the form of an answer without calls. The parameter content is the form of the answer's content.
 func (s *shape) contentForm(content structured.Form) structured.Form {
 	if !s.format.Harmony() {
 		return content
@@ -125,8 +125,10 @@ func (s *shape) marked() structured.Form {
 	return structured.Form{Tags: tags}
 }
 
-// afterReasoning returns the form of an answer to a prompt that begins with reasoning, as the model writes it. The rest
-// of the answer has the given form.
+// afterReasoning returns the form of an answer to the prompt p. The answer has reasoning first and then text of the
+// given form. The reasoning is written as the model writes it. Unless the prompt has already begun the reasoning, the
+// answer may leave it out. If the prompt has already ended the reasoning, or the model's format has no reasoning, the
+// result is the given form.
 func (s *shape) afterReasoning(p *prompt, form structured.Form) structured.Form {
 	r := s.format.Reasoning
 	if s.format.Harmony() {
@@ -168,12 +170,14 @@ func (s *shape) refusedTool(err error) (*tool, string) {
 	return nil, ""
 }
 
-// maxLoose is how many tools are loosened one by one. After that, all tools are loosened, because each compilation
-// takes time.
+// maxLoose is the number of tools that loosen makes accept any object, one tool at a time. If the schema of a further
+// tool cannot be obeyed, loosen makes all tools that are not strict accept any object. The limit exists because the
+// form is compiled again after each call of loosen, which takes time.
 const maxLoose = 4
 
-// loosen makes a tool accept any object if its schema cannot be obeyed because of err and the model need not call the
-// tool. It returns false if there is no such tool.
+// loosen makes a tool accept any object as its arguments, instead of objects that fit its schema. The tool is the one
+// whose schema cannot be obeyed, as err says. loosen returns false and changes nothing if err concerns no tool, if
+// the tool is strict or already accepts any object, or if the model must call a tool.
 func (s *shape) loosen(err error) bool {
 	t, _ := s.refusedTool(err)
 	if t == nil || t.strict || s.mode != auto || s.loose[t.name] {

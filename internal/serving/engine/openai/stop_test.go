@@ -33,8 +33,8 @@ func (s *served) answers(t *testing.T, path, body string) []choice {
 	return all
 }
 
-// Ensure that stop_reason is the stop string or stop token that ends an answer. The text must contain this string or
-// token only if the request asks for it.
+// Ensure that stop_reason is the stop string or stop token that ends an answer. If the request asks to include
+// this string or token in the text of the answer, the text must end with it. Otherwise the text must end before it.
 //
 // The test has two prompts. The model continues the prompt door with
 //

@@ -16,13 +16,15 @@ type timings struct {
 	PredictedPerSecond  float64 `json:"predicted_per_second"`
 }
 
-// timingsOf returns the timings of a job, summed over its prompts. The parameter made is the number of tokens
-// generated so far. If the client did not ask for timings, timingsOf returns nil.
-func (j *job) timingsOf(made int) *timings {
+// timingsOf returns the timings of a job. Numbers of tokens are sums over the job's prompts. The time of the prompts
+// begins when the first prompt is started, and ends when the first token of any answer is sampled. The time of the
+// generation begins at this moment, and ends when the last token is sampled. The parameter numGenerated is the number
+// of tokens generated so far. If the client did not ask for timings, timingsOf returns nil.
+func (j *job) timingsOf(numGenerated int) *timings {
 	if !j.timings {
 		return nil
 	}
-	t := &timings{PredictedN: made}
+	t := &timings{PredictedN: numGenerated}
 	var started, first, last time.Time
 	for i, s := range j.streams {
 		cached, times := s.CachedTokens(), s.Times()
@@ -39,7 +41,7 @@ func (j *job) timingsOf(made int) *timings {
 		}
 	}
 	t.PromptMS, t.PromptPerTokenMS, t.PromptPerSecond = rates(first.Sub(started), t.PromptN)
-	t.PredictedMS, t.PredictedPerTokenMS, t.PredictedPerSecond = rates(last.Sub(first), made)
+	t.PredictedMS, t.PredictedPerTokenMS, t.PredictedPerSecond = rates(last.Sub(first), numGenerated)
 	return t
 }
 

@@ -134,8 +134,8 @@ func TestOfficialClientGetsCallsThatMustCome(t *testing.T) {
 }
 
 // Ensure that each tool_choice has its effect with the tool parser of each family, in whole and in streamed answers.
-// With auto the model is free to call a tool. It does so in this test because it repeats the message, which is the
-// beginning of a call.
+// With tool_choice auto, the model decides whether it calls a tool. In this test it calls one, because it repeats the
+// user's message, and each message is a call or the beginning of one.
 func TestChoicesOfToolsInEachFamily(t *testing.T) {
 	const object = `{"name":"f","arguments":{}}`
 	for _, test := range []struct{ parser, template, text string }{
@@ -183,7 +183,8 @@ func TestChoicesOfToolsInEachFamily(t *testing.T) {
 }
 
 // Ensure that if max_tokens ends an answer inside a call, the answer is the same in all interfaces, whole and
-// streamed. It has no call, or a call with the arguments so far, but no part of the call is content.
+// streamed. If the answer ends before the arguments of the call, it has no call. Otherwise it has a call with the
+// arguments so far. The text of the call must not be in the answer's content.
 func TestCallsThatAreCut(t *testing.T) {
 	for _, test := range []struct{ parser, text, call string }{
 		{"hermes", "I look.<tool_call>\n{\"name\": \"get_weather\", \"arguments\": ", `{"city":"Rom","days": 7}`},

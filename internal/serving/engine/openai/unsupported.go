@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// A foreignField is an unsupported field of OpenAI, vLLM, llama.cpp, ollama or another server. Such a field would
-// change the answer. A field with null, an empty value or its neutral value is accepted. Unknown fields are refused
-// as well, but for a field in a table the error says what to use instead.
+// A foreignField is a field that OpenAI, vLLM, llama.cpp, ollama or another server has. There it changes the answer.
+// This server does not support the field, and refuses it unless its value is null, empty or its neutral value. Fields
+// that are not known are refused as well. For a foreignField, the error can also say what to use instead.
 type foreignField struct {
 	name        string
 	neutral     string // a value without effect, as JSON, or ""
@@ -26,10 +26,11 @@ type fieldTable struct {
 	foreign  []foreignField
 	harmless []string // ignored
 
-	// dependent maps a dependent field to the foreign field without which it has no effect. If the object has the
-	// foreign field, the dependent field is accepted, because the foreign field is checked itself. If the object does
-	// not have the foreign field, the dependent field is refused like a foreign field: on another server, the foreign
-	// field may have a default with which the dependent field has an effect.
+	// dependent maps each dependent field to the foreign field without which it has no effect. For example,
+	// mirostat_tau has no effect without mirostat. If an object has both fields, only the value of the foreign field
+	// decides whether the object is refused. If an object has only the dependent field, the dependent field is
+	// treated as a foreign field. The reason is that another server may set the foreign field by default, so that the
+	// dependent field has an effect there.
 	dependent map[string]string
 
 	unknown string // what is wrong with a field that is not in the table
@@ -205,7 +206,8 @@ type Fields struct {
 	types    []reflect.Type    // whose fields change no answer
 }
 
-// check returns an error for a field of a body of type t that would be ignored although it changes the answer.
+// check returns an error for a field of a body that this server does not support. A field is accepted if it is
+// harmless or its value has no effect on an answer. The fields of the struct type t are supported.
 func (f *Fields) check(fields map[string]json.RawMessage, t reflect.Type) error {
 	served := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(f.Refused)) {
@@ -235,7 +237,8 @@ func (f *Fields) check(fields map[string]json.RawMessage, t reflect.Type) error 
 	return nil
 }
 
-// checkMessages returns an error for a field of a message that would be ignored although it changes the answer.
+// checkMessages returns an error for a field of a message that this server does not support. A field is accepted if
+// it is harmless or its value has no effect on an answer.
 func checkMessages(raw json.RawMessage) error {
 	served := map[string]bool{}
 	for name := range jsonNames(reflect.TypeFor[chatMessage]()) {

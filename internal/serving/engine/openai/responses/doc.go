@@ -2,7 +2,7 @@
 // request to a chat of package openai. It translates the answer to the items of the output or, if the client
 // wants a stream, to the events of a response.
 //
-// It refuses requests that a chat cannot express: with stored responses or conversations, images, files, tools
-// other than functions, or items other than messages, reasoning, calls of functions and their results. The
-// error names the reason.
+// It refuses requests that a chat cannot express. Examples are requests with stored responses, conversations, images
+// or files. Tools may only be functions. Items may only be messages, reasoning, calls of functions and results of
+// calls. The error names the reason.
 package responses

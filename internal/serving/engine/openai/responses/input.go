@@ -128,10 +128,10 @@ func (it *item) translateMessage(name string, c *openai.Chat) error {
 	return nil
 }
 
-// assistant returns the last message if it is a message of the assistant and the function continues returns
-// true for it. Otherwise it adds a message of the assistant and returns that.
-func assistant(c *openai.Chat, continues func(*chat.Message) bool) *chat.Message {
-	if n := len(c.Messages); n == 0 || c.Messages[n-1].Role != "assistant" || !continues(&c.Messages[n-1]) {
+// assistant returns the last message of the chat if it is a message of the assistant and canContinue returns true for
+// it. Otherwise assistant appends an empty message of the assistant to the chat, and returns that message.
+func assistant(c *openai.Chat, canContinue func(*chat.Message) bool) *chat.Message {
+	if n := len(c.Messages); n == 0 || c.Messages[n-1].Role != "assistant" || !canContinue(&c.Messages[n-1]) {
 		c.Messages = append(c.Messages, chat.Message{Role: "assistant"})
 	}
 	return &c.Messages[len(c.Messages)-1]

@@ -23,9 +23,9 @@ var answer = []toolparser.Event{
 
 var ids = regexp.MustCompile(`(resp|rs|msg|fc)_[0-9a-f]+`)
 
-// replied makes a response from the same events as a body and as a stream. The result whole is the body. The result
-// streamed has the events of the stream. An event with a response shows only the response's status. Ids are replaced by
-// their prefixes.
+// replied makes a reply from events twice, first as a stream and then as a body. It returns the JSON of the body, and
+// a short line for each event of the stream. If an event contains a response, its line has only the status of the
+// response. Ids are replaced by their prefixes.
 func replied(t *testing.T, b *body, events []toolparser.Event, finish func(openai.Reply) any) (whole string, streamed []string) {
 	text := func(value any) string {
 		data, err := json.Marshal(value)
