@@ -23,8 +23,9 @@ const (
 )
 
 // Course plays a trace (package trace) on package course and records a frame for each call. The comment lines before a
-// call and the comment behind it are shown with the call; a line "# title:" sets the title. An error in the trace
-// wraps trace.ErrSyntax and contains the number of the line. A write from outside is such an error.
+// call and the comment behind it are shown with the call; a line "# title:" sets the title. An error in the trace wraps
+// trace.ErrSyntax and contains the number of the line. It is also an error if the trace has a step that writes to the
+// engine's memory without a call (see trace.Kind.Outside).
 func Course(r io.Reader) (*Recording, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {

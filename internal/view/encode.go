@@ -215,8 +215,9 @@ func ints[T int | int32](dst []int, src []T) []int {
 	return dst
 }
 
-// difference returns how after differs from before. The first prefix entries and the last suffix entries of both lists
-// are equal. inserted has the entries of after between them.
+// difference returns how after differs from before. The two lists begin with equal entries and end with equal entries:
+// prefix is the number of equal entries at the start, and suffix is the number at the end. inserted has the entries of
+// after between them.
 func difference[T int | int32](before, after []T) (prefix, suffix int, inserted []T) {
 	for prefix < len(before) && prefix < len(after) && before[prefix] == after[prefix] {
 		prefix++

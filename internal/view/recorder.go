@@ -159,8 +159,8 @@ func (r *Recorder) keep(now float64, iter *serve.Iteration, finished []int, wasP
 	r.recording.Frames = append(r.recording.Frames, f)
 }
 
-// sequences returns the sequences that have blocks, sorted by request and number. If the table of a sequence has not
-// changed, it is the same slice as in the frame before.
+// sequences returns the sequences that have blocks, sorted by request and number. If the table of a sequence is the
+// same as in the frame before, the two frames share one slice.
 func (r *Recorder) sequences(before *Frame, swapped []int) []Sequence {
 	var all []Sequence
 	for _, id := range slices.Sorted(maps.Keys(r.requests)) {

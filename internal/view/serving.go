@@ -145,9 +145,9 @@ func (p *storyteller) ended() bool {
 	return p.next == len(p.story.Requests) && len(p.remaining) == 0 || p.iteration == 90
 }
 
-// step makes an iteration and records its frames. The frame of iteration n has the time 10 n, and the frame of the
-// requests that finish after it has the time 10 n + 5. The first frame has the time -1. Calls of the homework's engine
-// have times between these.
+// step makes an iteration and records its frames. The frame of iteration n has the time 10 n. If requests finish after
+// this iteration, they have a frame of their own, with the time 10 n + 5. The first frame has the time -1. Calls of the
+// homework's engine have times between these.
 func (p *storyteller) step() error {
 	for ; p.next < len(p.story.Requests) && p.story.Requests[p.next].Step <= p.iteration; p.next++ {
 		q, id := p.story.Requests[p.next], p.next+1

@@ -160,9 +160,9 @@ func solve(points []Point) (best [4]float64, ok bool) {
 const rounds = 4
 
 // nearest returns the line for which the squares of the relative errors have the smallest sum, among the lines without
-// negative coefficients. The relative error of a point is its error divided by the time of the divisor with the same
-// index. nearest fits a line with every subset of the coefficients that contains the base. This finds the best line,
-// and is faster than an active-set method.
+// negative coefficients. The relative error of points[i] is its error divided by divisors[i].Seconds. nearest fits a
+// line with every subset of the coefficients that contains the base. This finds the best line, and is faster than an
+// active-set method.
 func nearest(points, divisors []Point) (best [4]float64, ok bool) {
 	leastSum := math.Inf(1)
 	for set := 1; set < 16; set += 2 {
@@ -189,7 +189,7 @@ func nearest(points, divisors []Point) (best [4]float64, ok bool) {
 }
 
 // leastSquares solves the normal equations for the coefficients whose indexes are in parts. The other coefficients are
-// 0. The error of a point is divided by the time of the divisor with the same index.
+// 0. The error of points[i] is divided by divisors[i].Seconds.
 func leastSquares(points, divisors []Point, parts []int) (x [4]float64, ok bool) {
 	n := len(parts)
 	if n > len(points) {

@@ -17,9 +17,10 @@ const (
 	maxDown     = 40
 )
 
-// Confirm runs a rate under the seeds of the search and under minOthers to maxOthers other seeds. With these limits, it
-// takes the smallest number of seeds for which one hour under each of them has confirmRequests requests in total. At a
-// low rate, an hour has few requests, so the results differ more between seeds, and their median needs more seeds.
+// Confirm runs a rate under the seeds of the search and under at least minOthers other seeds. It adds more of the other
+// seeds until one hour under each seed has confirmRequests requests in total, or until there are maxOthers + 1 seeds in
+// all. At a low rate, an hour has few requests. The results then differ more between seeds, and their median needs more
+// seeds.
 const (
 	confirmRequests = 30_000
 	minOthers       = 4
@@ -27,7 +28,8 @@ const (
 )
 
 // Confirm replaces c.Rate, a result of Find, by a rate that meets the objective for the whole horizon h (default
-// DefaultHorizon). If the scenario's Duration or Requests are longer, the rate must meet it for these.
+// DefaultHorizon). Confirm lengthens the horizon if its time is shorter than the scenario's Duration, or if it has
+// fewer requests than the scenario's Requests.
 //
 // Confirm runs each rate under the seeds that Find used, and under further seeds. It first finds the highest rate of a
 // grid that meets the objective under more than half of all seeds, and sets c.Most to it. It begins one step of the
@@ -68,8 +70,8 @@ func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon
 
 // A confirmation has the results of runs up to the horizon under several seeds. It assumes that latencies grow with the
 // rate. A seed that met the objective at a higher rate therefore counts as meeting it, and a seed that missed the
-// objective at a lower rate counts as missing it; neither is run. The method reported checks this assumption, but only
-// at the final rate and for the seeds of the search.
+// objective at a lower rate counts as missing it; neither is run. The method searchRuns checks this assumption, but
+// only at the final rate and for the seeds of the search.
 type confirmation struct {
 	runAt       func(i int, rate float64, e effort) (Point, error) // runs a rate under the i-th seed
 	searchSeeds int                                                // number of seeds of the search, the last ones
@@ -92,7 +94,7 @@ func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err e
 			return 0, nil, err
 		}
 		if lasts {
-			if runs, lasts, err = k.reported(rate); err != nil || lasts {
+			if runs, lasts, err = k.searchRuns(rate); err != nil || lasts {
 				return rate, runs, err
 			}
 		}
@@ -101,10 +103,10 @@ func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err e
 	return 0, nil, k.shortError(begin)
 }
 
-// reported returns the runs at a rate, one for each seed of the search, and whether all of these runs meet the
-// objective. If a seed met the objective at a higher rate and misses it at this rate, reported discards its result
-// at the higher rate.
-func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err error) {
+// searchRuns returns the runs at a rate, one for each seed of the search, and whether all of these runs meet the
+// objective. If a seed met the objective at a higher rate and misses it at this rate, searchRuns discards its result at
+// the higher rate.
+func (k *confirmation) searchRuns(rate float64) (runs []Point, hold bool, err error) {
 	first := len(k.held) - k.searchSeeds
 	runs = make([]Point, k.searchSeeds)
 	err = forEach(k.searchSeeds, func(n int) (err error) {
@@ -183,8 +185,9 @@ func (k *confirmation) majority(rate float64) (bool, error) {
 	}
 }
 
-// nearlyAll reports whether all seeds of the search meet the objective at a rate, and at most a sixteenth of all
-// seeds miss it. The seeds of the search may not miss it, because their runs are reported.
+// nearlyAll reports whether a rate meets the objective under every seed of the search, and misses it under at most a
+// sixteenth of all seeds. The runs under the seeds of the search become Capacity.Confirmed. All of these must meet the
+// objective.
 func (k *confirmation) nearlyAll(rate float64) (bool, error) {
 	lasts := func() bool {
 		_, failed, _ := k.known(rate)

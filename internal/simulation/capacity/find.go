@@ -50,11 +50,14 @@ func (p Pool) Give() {
 
 // A Capacity is the highest rate that meets the objective, in requests a second.
 type Capacity struct {
-	// Rate is the median over the seeds of the search. Confirm replaces it with a rate at which a server meets the
-	// objective for the whole horizon under every seed of the search, and misses it under at most a sixteenth of all
-	// seeds. If the requests come from a workload, Most is then at least 3 % higher than Rate, because Confirm begins
-	// one step of 3 % below Most. With a trace, it begins at Most. Rate is 0 if even a single request misses the
+	// Find sets Rate to the median over the seeds of the search. It is 0 if even a request that runs alone misses the
 	// objective.
+	//
+	// Confirm replaces Rate with a rate that meets the objective for the whole horizon under every seed of the search.
+	// Confirm also runs other seeds. Of all its seeds, at most a sixteenth miss the objective at Rate.
+	//
+	// If the requests come from a workload, Most is then at least 3 % higher than Rate, because Confirm begins one step
+	// of 3 % below Most. With a trace, Confirm begins at Most.
 	Rate      float64 `json:"rate"`
 	Low       float64 `json:"low"`  // lowest of the seeds
 	High      float64 `json:"high"` // highest of the seeds

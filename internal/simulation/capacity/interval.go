@@ -86,10 +86,15 @@ func estimateOf(values []float64, level float64) statistic {
 	return e
 }
 
-// The effective sample size is the number of independent values that would give as exact an estimate as the
-// correlated values of a run. An interval is rough if the effective sample size n is below minIndependent. It is also
-// rough if fewer than minAbove of n values are expected on either side of the quantile. With these numbers, at most
-// 5 % of all runs have an interval that is not rough and does not contain the true value.
+// The effective sample size n is the number of independent values that would give as exact an estimate as the
+// correlated values of a run. The interval of a mean is rough if n is below minForMean. The interval of a quantile is
+// rough in these cases:
+//
+//   - n is below minIndependent.
+//   - Of n values, fewer than minAbove are expected above the quantile.
+//   - Of n values, fewer than minAbove are expected below the quantile.
+//
+// With these numbers, at most 5 % of all runs have an interval that is not rough and does not contain the true value.
 const (
 	minIndependent = 40
 	minAbove       = 5

@@ -64,8 +64,9 @@ type coverage struct {
 
 var levels = []float64{0, 0.5, 0.9, 0.99}
 
-// cover runs the process p several times. It computes a confidence interval from the n values of each run, of the mean
-// or of a quantile for each entry of levels. It returns a coverage for each entry of levels.
+// cover runs the process p several times. Each run has n values. For each entry of levels, cover computes a confidence
+// interval from these values: the interval of the mean if the entry is 0, and of the quantile at that level otherwise.
+// It returns one coverage for each entry of levels.
 func cover(p process, n, runs int) []coverage {
 	rng := rand.New(rand.NewPCG(1, uint64(n)))
 	all := make([]coverage, len(levels))
@@ -94,9 +95,11 @@ func cover(p process, n, runs int) []coverage {
 	return all
 }
 
-// Ensure that 95 % intervals contain the true value in 95 % of the runs. Up to 8 % may miss it, which is two standard
-// deviations above 5 % for 200 runs. If there are too few values, as for the 99th percentile at a high load, more
-// intervals may miss it, but these must be rough.
+// Ensure that 95 % intervals contain the true value in 95 % of the runs. In at most 8 % of the runs, an interval that
+// is not marked as rough may miss the true value. For 200 runs, 8 % is two standard deviations above 5 %.
+//
+// Intervals that are marked as rough may miss the true value more often. estimateOf marks an interval as rough if there
+// are too few values, as for the 99th percentile at a high load.
 func TestIntervalsContainTheTruthAsOftenAsTheySay(t *testing.T) {
 	level.SkipQuick(t)
 	for _, p := range []struct {

@@ -13,9 +13,10 @@ import (
 const kneePrecision = 0.01
 
 // Knee finds the highest rate that meets the objective for requests that arrive within the scenario's Duration. Unlike
-// Find, it does not check that the rate would meet the objective for longer. Knee then runs the products of this rate
-// and each factor in parts, because the PagedAttention paper compares systems by their latencies at several rates.
-func (l *Load) Knee(ctx context.Context, p *scenario.Plan, slo SLO, parts []float64, pool Pool) (Capacity, error) {
+// Find, it does not check that the rate would meet the objective for longer. Knee then runs further rates: for each
+// factor in factors, the highest rate multiplied by the factor. The PagedAttention paper, too, compares systems by
+// their latencies at several rates.
+func (l *Load) Knee(ctx context.Context, p *scenario.Plan, slo SLO, factors []float64, pool Pool) (Capacity, error) {
 	if !l.sets[0].steady() {
 		return Capacity{}, fmt.Errorf("%w: a trace may end before the time of a run does; name a workload", ErrLoad)
 	}
@@ -27,8 +28,8 @@ func (l *Load) Knee(ctx context.Context, p *scenario.Plan, slo SLO, parts []floa
 		return Capacity{}, err
 	}
 	var curve []Step
-	for _, part := range parts {
-		curve = append(curve, Step{Rate: collect(searches, kneePrecision).Rate * part})
+	for _, factor := range factors {
+		curve = append(curve, Step{Rate: collect(searches, kneePrecision).Rate * factor})
 	}
 	err = forEach(len(searches), func(i int) error {
 		for _, step := range curve {
@@ -101,8 +102,8 @@ func (w *run) judgeFixed(p *Point) {
 // mean time to the first token of two parts of the requests: the second quarter and the last quarter. The server is too
 // slow if the times differ by more than 5 % of the time between the arrivals of the two parts.
 //
-// Latencies alone do not show this in a short run: even at a rate that is far too high, it takes a while until they
-// exceed a limit of seconds.
+// It is not enough to compare the latencies of a short run with their limits. Even at a rate that is far too high, it
+// takes a while until the latencies exceed a limit of seconds.
 func (w *run) growsInQuarters() bool {
 	mean := func(start, end int) (ttft, arrival float64) {
 		count := 0.0

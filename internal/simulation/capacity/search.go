@@ -31,9 +31,12 @@ func (l *Load) searches(p *scenario.Plan, slo SLO, o Options) []*search {
 	return all
 }
 
-// try runs a rate and stores the result in s.points. If s.points already has a result for the rate, try runs the rate
-// again only if e is not brief and the earlier run was cut before its end. With a horizon, it does not repeat a run
-// that was cut because it missed the objective.
+// try runs a rate and stores the result in s.points. If s.points already has a result for the rate, try keeps this
+// result in these cases, and runs nothing:
+//
+//   - e is brief.
+//   - The earlier run was not cut before its end.
+//   - The earlier run missed the objective, and runs have a horizon.
 func (s *search) try(ctx context.Context, rate float64, e effort) error {
 	i, found := slices.BinarySearchFunc(s.points, rate, func(p Point, rate float64) int { return cmp.Compare(p.Rate, rate) })
 	if found && (e == brief || !s.points[i].Cut || !s.points[i].Holds && !s.fixed()) {
@@ -63,7 +66,7 @@ func (s *search) bracket() (low, high float64) {
 	return low, math.Inf(1)
 }
 
-// monotone reports whether all rates above the lowest rate that missed the objective missed it, too.
+// monotone reports whether each rate that met the objective is lower than all rates that missed it.
 func (s *search) monotone() bool {
 	_, high := s.bracket()
 	return !slices.ContainsFunc(s.points, func(p Point) bool { return p.Holds && p.Rate > high })
@@ -89,12 +92,12 @@ func (s *search) shortError(high float64) error {
 }
 
 // settle narrows the bracket until it is as small as the precision. The first rate is start. As long as all rates meet
-// the objective, settle multiplies the rate by step each time. As long as all rates miss it, settle divides the rate by
-// step each time. When a rate at or below a fiftieth of the estimate has missed the objective, settle next tries
-// lowestRate. If even lowestRate misses the objective, the capacity is 0.
+// the objective, the next rate is the highest rate multiplied by step. As long as all rates miss the objective, the
+// next rate is the lowest rate divided by step. After each multiplication or division, settle squares step, but step
+// stays at most 2. When one rate has met the objective and another has missed it, settle bisects.
 //
-// settle squares step each time, but step stays at most 2. When one rate has met the objective and another has missed
-// it, settle bisects.
+// When a rate at or below a fiftieth of the estimate has missed the objective, settle next tries lowestRate. If even
+// lowestRate misses the objective, the capacity is 0.
 func (s *search) settle(ctx context.Context, start, step float64) error {
 	lowest, limit := s.lowestRate(), s.estimate*1e5
 	for range 200 {

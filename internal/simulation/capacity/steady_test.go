@@ -107,8 +107,9 @@ func requireThatAPlanLasts(t *testing.T, s scenario.Scenario, objective SLO) {
 	}
 }
 
-// An outcome has the numbers of seeds, of five, under which runs met an objective (held) and missed it (failed).
-// Seeds that cannot change the result of a test are not run.
+// An outcome has the results of one rate under five seeds. held is the number of seeds under which a run met the
+// objective. failed is the number of seeds under which a run missed it. Seeds that cannot change the result of a test
+// are not run.
 type outcome struct{ held, failed int }
 
 func (o outcome) String() string {
@@ -143,8 +144,8 @@ func hourHolds(t *testing.T, s scenario.Scenario, objective SLO) bool {
 	return held
 }
 
-// runHour reports whether a run meets the objective. It ends the run early once too many requests have exceeded a limit
-// for the run to meet the objective.
+// runHour reports whether a run meets the objective. It ends the run early when so many requests have exceeded a limit
+// that the run cannot meet the objective any more.
 func runHour(t *testing.T, s scenario.Scenario, objective SLO, ample bool) (held bool, err error) {
 	p, err := scenario.Open(s)
 	require.NoError(t, err)
@@ -330,8 +331,8 @@ func TestOneSeedOfSixteenMayFail(t *testing.T) {
 	}
 }
 
-// Ensure that all reported runs meet the objective. A seed may miss it at the final rate although it met it at a
-// higher rate.
+// Ensure that all reported runs meet the objective. In this test, the second seed meets the objective at the rate 2,
+// and misses it at rates just below 1.9. The reported rate must be lower than these.
 func TestWhatIsReportedHolds(t *testing.T) {
 	const gap = 1.9 // just below it nothing holds under the second seed
 	k := newConfirmation(2, 2, func(i int, rate float64, _ effort) (Point, error) {

@@ -72,7 +72,8 @@ func TestAPNGHasTwoPixelsForEachPoint(t *testing.T) {
 	require.InDelta(t, 2*float64(p.height), float64(c.Height), 1)
 }
 
-// Ensure that a picture contains its title, its kind and its runs. A reader must understand it without the page.
+// Ensure that a picture contains its figure's title, kind (such as "predicted") and seeds (such as "seeds 1-4"). A
+// reader must understand the picture without the page.
 func TestAPictureSaysWhatItShows(t *testing.T) {
 	for _, f := range small() {
 		svg := texts(t, drawn(t, f))

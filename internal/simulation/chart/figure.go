@@ -49,8 +49,9 @@ var meanings = map[Kind]string{
 // Meaning returns an explanation for readers.
 func (k Kind) Meaning() string { return meanings[k] }
 
-// meaning returns Meaning for a comparison with a reference. The text does not mention the paper unless reference is
-// "", which means the paper.
+// meaning returns an explanation for readers of a comparison with a reference. If reference is "", the values were
+// compared with the paper, and the text is that of Meaning. With another reference, the text does not name the paper as
+// what the values were compared with.
 func (k Kind) meaning(reference string) string {
 	if reference == "" {
 		return k.Meaning()

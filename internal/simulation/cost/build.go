@@ -97,8 +97,9 @@ func (s Setup) roofline(m *Model) {
 // The parts are summed twice in a layer, after attention and after the feed-forward part, or once if the model runs
 // both in parallel. In a ring of w workers, each sends 2(w-1)/w of the state.
 //
-// With GPU.ThroughHost, all workers share the link to the CPU's memory. Two workers can each send at the full rate,
-// GPU.WorkerLink. If there are w workers, each sends at 2/w of this rate.
+// With GPU.ThroughHost, all workers send over the link to the CPU's memory, and share its bandwidth. The bandwidth
+// suffices for two workers that each send at the full rate, GPU.WorkerLink. If there are w workers, each sends at 2/w
+// of this rate.
 func (s Setup) allReduce(m *Model) {
 	if s.Workers == 1 {
 		return

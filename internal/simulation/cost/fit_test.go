@@ -8,9 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An engineFit fits the constants of all GPUs at once. A constant is the sum of a common value and a difference for
-// each GPU, in logarithms, or log odds if the constant is a fraction. The fit minimizes the squared logarithms of
-// predicted over published times (see worstWeight), plus the squared differences multiplied by part.pull.
+// An engineFit fits the constants of all GPUs at once. It converts each constant to a number without bounds: its
+// logarithm, or the logarithm of its odds if the constant is a fraction (see part.open). For each GPU, this number is
+// the sum of three: the number of the constant in start, a difference for all GPUs, and a difference for this GPU. The
+// differences are in x.
+//
+// The fit minimizes the sum of two sums. The first has, for each point, the square of the logarithm of predicted over
+// published time (see worstWeight). The second has the square of each difference, multiplied by its weight (see
+// engineFit.pull).
 type engineFit struct {
 	points []measurement
 	setups []Setup
@@ -60,9 +65,9 @@ func (f *engineFit) common() Engine {
 	return f.engine(x, [2]int{0, 1}).engine()
 }
 
-// engine returns an engine whose constants are those of f.start, changed by x. A row of x has a number for each
-// constant, in the order of parts. engine adds the numbers of both given rows to the logarithm of the constant, or to
-// the logarithm of its odds if it is a fraction (see part.open).
+// engine returns an engine whose constants are those of f.start, changed by two rows of x. A row has one difference for
+// each constant, in the order of parts. engine converts a constant to a number without bounds (part.open), adds the
+// constant's difference in each of the two rows, and converts the sum back to a constant.
 func (f *engineFit) engine(x []float64, rows [2]int) hosted {
 	e := hosted{Engine: f.start, Host: 1}
 	for j, p := range parts {
@@ -128,10 +133,16 @@ func (f *engineFit) fit(x []float64, maxRounds int) []float64 {
 	return x
 }
 
-// normal returns the normal equations of the fit at x. A slope is how much the error of a point changes with a number
-// in x. An entry of squares belongs to two numbers in x, and is the sum over all points of the product of their slopes;
-// squares has only the entries below the diagonal and on it. An entry of slopes belongs to one number in x, and is the
-// sum over all points of slope times error. A point has the same slopes for both of its rows.
+// normal returns the normal equations of the fit at x. They consist of slopes: the slope of a point for x[i] is the
+// derivative of the point's error with respect to x[i].
+//
+//   - squares[i][j] is the sum over all points of the slope for x[i] times the slope for x[j], where j is at most i.
+//     squares[i][i] also contains the weight that pull returns for i.
+//   - slopes[i] is the sum over all points of the slope for x[i] times the error. slopes[i] also contains this weight
+//     times x[i].
+//
+// The error of a point depends on two rows of x: the row for all GPUs and the row of the point's GPU. A constant has
+// the same slope in both rows, because engine adds the two rows.
 func (f *engineFit) normal(x []float64) (squares [][]float64, slopes []float64) {
 	n := len(parts)
 	squares, slopes = make([][]float64, len(x)), make([]float64, len(x))

@@ -87,8 +87,8 @@ func (l LLM) sharedMatrices(workers int) float64 {
 	return attention + l.expertMatrices(workers)
 }
 
-// expertMatrices returns the number of one worker's parameters in one feed-forward part of every layer. In a mixture
-// of experts, this part is one expert.
+// expertMatrices returns the number of one worker's parameters in feed-forward parts, summed over all layers. In a
+// mixture of experts, it counts only one expert of each layer.
 func (l LLM) expertMatrices(workers int) float64 {
 	return l.feedForward() * float64(l.Layers) * float64(l.Hidden) * float64(l.FFN) / float64(workers)
 }
@@ -136,9 +136,9 @@ func (l LLM) weightBytes(workers int) float64 {
 
 func (l LLM) outerBytes() float64 { return cmp.Or(l.OuterBytes, l.ParameterBytes) }
 
-// activationElements returns how many elements the activations of tokens take at most at one time, as the
-// paper's artifact estimates it. This is the larger of two numbers: the logits and their normalized form, or
-// the input, output and residual of a layer's widest matrix.
+// activationElements returns the largest number of elements that the activations of tokens have at any time, as the
+// paper's artifact estimates it. This is the larger of two numbers: the elements of the logits and their normalized
+// form, or the elements of the input, output and residual of a layer's widest matrix.
 func (l LLM) activationElements(tokens, workers int) float64 {
 	n, wide := float64(tokens), float64(l.FFN)
 	if l.Gated {

@@ -10,7 +10,7 @@ import (
 // A Margin bounds the prediction errors. It was computed from points of publishers whose points were not used in the
 // fit.
 type Margin struct {
-	// The measured times of iterations were between Least and Most times as long as simulated.
+	// The measured time of an iteration divided by its simulated time was at least Least and at most Most.
 	Least float64 `json:"least"`
 	Most  float64 `json:"most"`
 
@@ -21,8 +21,9 @@ type Margin struct {
 	gpu   string     // "" if the margin is that of all GPUs, because this GPU has too few points
 }
 
-// FirstToken has a server's time outside iterations until the first token, in ms: for HTTP, for tokenization, and to
-// send the token to the client. It depends more on the server than on the GPU.
+// FirstToken describes a part of the time to the first token, in ms: the part that the server spends outside
+// iterations, for HTTP, for tokenization, and to send the token to the client. This part depends more on the server
+// than on the GPU.
 type FirstToken struct {
 	Least      float64  `json:"least_ms"`
 	Likely     float64  `json:"likely_ms"`

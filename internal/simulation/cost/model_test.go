@@ -75,8 +75,8 @@ func TestEachPartOfARooflineIsCountedByHand(t *testing.T) {
 	require.InEpsilon(t, linear+ps*512*1e12, m.Seconds(Work{Seqs: 1, Prompt: 1e6, PromptContext: 1e12}), 1e-9)
 }
 
-// Ensure that a head is read like a separate head even if it is also the embedding. Ensure that a third feed-forward
-// matrix counts.
+// Ensure that an iteration reads the head's matrix even if the model uses the same matrix as embedding (LLM.Tied).
+// Ensure that it reads all three feed-forward matrices of a gated model.
 func TestTiedHeadsAndThirdMatricesAreRead(t *testing.T) {
 	s := tiny(1)
 	s.LLM.Tied, s.LLM.Parameters = true, 245_000

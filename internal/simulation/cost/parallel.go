@@ -79,9 +79,9 @@ func (s Setup) stageWeights() float64 {
 }
 
 // pipeline changes the times of m for pipeline parallelism. With n stages, n batches are in progress at once (vLLM's
-// max_concurrent_batches), and each has 1/n of the sequences. A sequence gets its next token after every stage has
-// computed every batch. Each batch reads all weights, as without stages. Engine.Base counts once for each stage. Times
-// that grow with the number of tokens are divided by n. Between stages, the states of all tokens are sent.
+// max_concurrent_batches), and each has 1/n of the sequences. Between two tokens of a sequence, each stage computes all
+// n batches, one after another. Each batch reads all weights, as without stages. Engine.Base counts once for each
+// stage. Times that grow with the number of tokens are divided by n. Between stages, the states of all tokens are sent.
 //
 // The times are a lower bound: they assume equally long stages without waits. The time of the head is divided by n,
 // although only the last stage has the head.

@@ -101,8 +101,8 @@ func TestQuantisedNumbersChangeBytesAndRates(t *testing.T) {
 	require.ErrorIs(t, err, ErrFile)
 }
 
-// Ensure that stages divide the times proportional to the batch. A single token must take longer, but only by the
-// transfers between stages and by Engine.Base of the second stage.
+// Ensure that two stages halve the times that grow with the number of tokens. A single token must take longer, but only
+// by the transfers between stages and by Engine.Base of the second stage.
 func TestStagesShareTheLayers(t *testing.T) {
 	one := roofline(t, "llama-3-8b", "h100-80gb", 1)
 	two := one
@@ -130,7 +130,7 @@ func TestStagesShareTheLayers(t *testing.T) {
 	require.NoError(t, err, "a model that does not fit on one GPU")
 }
 
-// Ensure that many tokens read all experts. Ensure that all experts count in memory.
+// Ensure that many tokens read all experts. Ensure that the weights in memory include all experts.
 func TestTokensReadTheExpertsTheyGoThrough(t *testing.T) {
 	s := roofline(t, "mixtral-8x7b", "h100-80gb", 2)
 	m := timed(t, s)

@@ -167,9 +167,9 @@ func (p measurement) prefill(m *Model) float64 {
 	return chunks * m.Seconds(w)
 }
 
-// batch returns the time of a batch whose prompts arrive at once. The first iterations compute the prompts; sequences
-// whose prompt is finished already decode in them, about half of all sequences on average. Each further token of the
-// longest answer takes one more iteration. If answers differ in length, fewer sequences are running on average.
+// batch returns the time of a batch whose prompts arrive at once. The first iterations compute the prompts. They also
+// compute tokens for the sequences whose prompts are complete: on average, half of all sequences. Each further token of
+// the longest answer takes one more iteration. If answers differ in length, fewer sequences are running on average.
 func (p measurement) batch(m *Model) float64 {
 	n := float64(p.Batch)
 	tokens, _ := p.computed()
@@ -179,9 +179,9 @@ func (p measurement) batch(m *Model) float64 {
 	return chunks*prompts + float64(p.Longest-1)*m.Seconds(p.decodes(running))
 }
 
-// cycle returns the time in which every client gets one answer. An answer takes the iterations of its own prompt, and
-// one iteration for each token after the first. If the prompts of all clients do not fit in the token budgets of so
-// many iterations, a cycle has as many iterations as the prompts need.
+// cycle returns the time in which every client gets one answer. A cycle has the iterations that compute the prompt of
+// one answer, and one iteration for each token after the first. The token budgets of these iterations may be too small
+// for the prompts of all clients. The cycle then has as many iterations as these prompts need.
 //
 // The clients are at different points of their answers, so the number of prompts in an iteration is random. If its mean
 // is x, an iteration computes no prompt with the probability e^-x. share is the fraction of iterations that compute

@@ -85,9 +85,9 @@ func (s Setup) tooLarge(block int) error {
 		float64(s.GPU.MemoryBytes)/1e9, s.GPU.Name, advice)
 }
 
-// minWorkers returns the smallest number of workers that suffices for the model: they have memory for one block, and
-// for a sequence of the model's greatest length. It tries only numbers above the setup's, and returns 0 if none
-// suffices.
+// minWorkers returns the smallest number of workers with enough memory for the model. Besides the weights, their memory
+// must have space for one block, and for a sequence of the model's greatest length. minWorkers tries only numbers above
+// s.Workers. It returns 0 if none is large enough.
 func (s Setup) minWorkers(block int) int {
 	for s.Workers++; s.Workers <= s.LLM.Heads; s.Workers++ {
 		if s.LLM.splits(s.Workers) != nil {

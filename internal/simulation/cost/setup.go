@@ -66,8 +66,8 @@ type Engine struct {
 	Copy    float64 `json:"per_copy_us" range:"0 1e9"` // of one copy between GPU and CPU
 }
 
-// DefaultEngine has constants for vLLM of 2023, for all models. They were chosen by hand and compared with these times;
-// README.md has the errors:
+// DefaultEngine has constants for vLLM of 2023, for all models. They were chosen by hand. Times computed with them were
+// compared with the times below (README.md has the errors):
 //
 //   - OPT-13B on an A100 with 40 GB: the line that was calibrated on the paper's Fig. 13, and FasterTransformer's logs
 //     (simulation/PAPER.md §1, §3)

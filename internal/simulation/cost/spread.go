@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// A Spread says how much the times of iterations with the same work differed on the measured machine. The
-// time of an iteration is the line's time multiplied by a random one of the factors, whose mean is 1. Without
-// factors, iterations with the same work take the same time.
+// A Spread says how much the times of iterations with the same work differed on the measured machine. To simulate an
+// iteration, the model computes a time from the work, and multiplies it by a factor that it draws at random from one of
+// the two lists. The mean of each list is 1. Without factors, iterations with the same work take the same time.
 type Spread struct {
 	Decodes []float64 `json:"decodes,omitempty"` // of iterations without prompts
 	Prompts []float64 `json:"prompts,omitempty"` // of iterations with prompts

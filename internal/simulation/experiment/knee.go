@@ -24,8 +24,9 @@ type curve struct {
 
 var curveParts = []float64{0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1, 1.03, 1.08}
 
-// curves returns a curve for each system, around the highest rate below the threshold. All systems and rates
-// share the requests of a seed, because at high rates these take tens of megabytes.
+// curves returns, for each system, its latencies at several rates. The rates are multiples of the highest rate with a
+// latency below the threshold (see curveParts). All systems and rates share the requests of a seed, because at high
+// rates these take tens of megabytes.
 func (b *bench) curves(s scenario.Scenario, systems []string, seeds []uint64) ([]curve, error) {
 	s.Seed = seeds[0]
 	all, plans := make([]curve, len(systems)), make([]*scenario.Plan, len(systems))

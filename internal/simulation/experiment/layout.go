@@ -9,7 +9,8 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// layout makes Fig. 1: what the memory contains, and memory and throughput by the number of concurrent requests.
+// layout makes Fig. 1. Its panels show three things: what the memory of a GPU contains, how much memory is used at each
+// number of concurrent requests, and which throughput is reached at each of these numbers.
 func (b *bench) layout() error {
 	setup, err := cost.Open(scenario.PaperSetup)
 	if err != nil {

@@ -65,8 +65,9 @@ var servedMetrics = []struct {
 		func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.TPOT.P90 }},
 }
 
-// throughput returns the generated tokens per second since the start of the measurement. A simulation starts with
-// the first request, so throughput adds the time between the start of the measurement and the first request.
+// throughput returns the generated tokens per second since the start of the measurement. r.Seconds is the time since
+// the first request. throughput adds the time from the start of the measurement to the first request, and divides the
+// number of tokens by the sum.
 func throughput(run *ServedRun, r *sim.Result) float64 {
 	return float64(r.Generated) / (run.Arrivals[0] + r.Seconds)
 }

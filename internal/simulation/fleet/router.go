@@ -100,7 +100,8 @@ func (r *router) prefix(replicas []*replica, q *workload.Request) int {
 	return best
 }
 
-// hash sets r.hashes to the hashes of the blocks at the start of the prompt that other requests may have too.
+// hash sets r.hashes to the hashes of blocks at the start of the prompt. These are the whole blocks of the tokens with
+// which the prompts of other requests may begin, too (see workload.Common).
 func (r *router) hash(q *workload.Request) {
 	r.hashes = r.hashes[:0]
 	common := workload.Common(q)

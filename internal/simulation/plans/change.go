@@ -101,8 +101,9 @@ func (s *sizer) limits() (all []trial) {
 		}
 	}
 	add("objectives twice as lax", Objective, func(t *trial) { t.slo = s.SLO.Times(2) })
-	// Latency limits twice as long give the same result as a server that does everything twice as fast, but
-	// at half the rate. Therefore the rates found are doubled.
+	// A server that does everything twice as fast meets the limits at a rate if the unchanged server, at half that
+	// rate, meets limits that are twice as long. Therefore the search runs the unchanged server with these longer
+	// limits, and the rate that it finds is doubled.
 	add("everything twice as fast", Whole, func(t *trial) { t.slo, t.rateFactor = s.SLO.Times(2), 2 })
 	return all
 }
@@ -180,8 +181,9 @@ func tooFewRequests(err error) bool {
 	return errors.Is(err, capacity.ErrUnbounded) || errors.Is(err, capacity.ErrShort)
 }
 
-// scale converts the rates of a change, which short runs found, to the rates that long runs would probably find. It
-// raises or lowers the capacity in the report, which long runs found, by the change's gains.
+// scale converts the rates of a change, which short runs found, to the rates that long runs would probably find. Long
+// runs found the capacity of the unchanged server, s.confirmed. scale sets c.Rate, c.Low and c.High to this capacity,
+// raised or lowered by the change's gains.
 func (s *sizer) scale(c *Change) {
 	if c.Trouble != "" {
 		return

@@ -60,7 +60,7 @@ func number(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// maxWorkers is the number of GPUs in one machine, which a fast link connects.
+// maxWorkers is the number of GPUs in one machine. A fast link connects these GPUs.
 const maxWorkers = 8
 
 // maxMemory limits the search for Target.Blocks, as a multiple of the server's number of blocks.
@@ -185,8 +185,9 @@ func (s *sizer) server(workers int, c capacity.Capacity, confirmed bool) Server 
 	return v
 }
 
-// holds reports whether short runs sustain the target with a number of blocks. Short runs sustain higher
-// rates than runs of an hour, so holds scales the target by the ratio of both capacities.
+// holds reports whether short runs sustain the target with a number of blocks. Short runs sustain higher rates than
+// runs of an hour. holds therefore multiplies the target by a ratio: the lowest capacity that short runs found for the
+// scenario's server under any seed, divided by the capacity that long runs found for this server.
 func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
 	v := s.plan.Scenario.Server
 	v.NumGPUBlocks = blocks

@@ -21,8 +21,9 @@ type Load struct {
 	RangeRatio float64 `json:"rangeRatio,omitempty"`
 
 	Rate float64 `json:"rate,omitempty"` // requests/s; default 1, or the rate of the trace
-	// Duration is the time during which requests arrive, in seconds. The default is the duration of the trace, or
-	// the time in which Requests requests arrive. Without a trace and without Requests, it is 1,000.
+	// Duration is the time during which requests arrive, in seconds. The default is 1,000 if there is no trace and
+	// Requests is 0. Otherwise there is no limit by default: requests arrive until the trace ends, or until there are
+	// as many as Requests.
 	Duration   float64 `json:"duration,omitempty"`
 	Requests   int     `json:"requests,omitempty"` // maximum number; if 0, there is no limit
 	Seed       uint64  `json:"seed"`

@@ -28,9 +28,9 @@ type Machine struct {
 	Engine string  `json:"engine,omitempty"` // one of Engines, with Model and GPU; default: see chooseEngine
 	Cost   string  `json:"cost,omitempty"`   // a file from llmsim calibrate; its times replace the setup's
 
-	// MemoryUtilization is the fraction of each GPU's memory that may be used, as vLLM's gpu_memory_utilization. By
-	// default, it is the one of the setup that Setup names, or DefaultMemoryUtilization if Model and GPU are given
-	// instead.
+	// MemoryUtilization is the fraction of each GPU's memory that may be used, as vLLM's gpu_memory_utilization. The
+	// default is the fraction in the setup. If Model and GPU are given instead of Setup, the default is
+	// DefaultMemoryUtilization.
 	MemoryUtilization float64 `json:"memoryUtilization,omitempty"`
 }
 
@@ -108,7 +108,7 @@ func (p *Plan) PoolShare() float64 {
 }
 
 // SortingPool returns how many blocks would fit if the sampler sorted all logits, which needs memory (see cost.Setup).
-// It returns 0 if the scenario states the number of blocks, or if sorting does not reduce it.
+// It returns 0 if the scenario states the number of blocks, or if as many blocks fit with sorting as without it.
 func (p *Plan) SortingPool() int {
 	if p.PoolShare() == 0 {
 		return 0
@@ -122,8 +122,8 @@ func (p *Plan) SortingPool() int {
 	return 0
 }
 
-// largeGPU is the memory of a GPU, in bytes, from which on vllm serve has larger default limits, except on an
-// A100 (vllm-project/vllm#17073, #17885; EngineArgs.get_batch_defaults).
+// largeGPU is the smallest memory, in bytes, with which a GPU gets larger default limits from vllm serve. An A100 never
+// gets them (vllm-project/vllm#17073, #17885; EngineArgs.get_batch_defaults).
 const largeGPU = 70 << 30
 
 // useDefaults sets the limits of an iteration to the defaults of vllm serve, if the system is vLLM and the scenario

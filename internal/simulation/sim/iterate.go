@@ -238,7 +238,7 @@ func (r *run) dropped(q *request) {
 	r.depart(q, false)
 }
 
-// notify tells the clients that a request of a session has left. A Replica has no clients.
+// notify tells the clients that a request of a session has left. It does nothing in a Replica, which has no clients.
 func (r *run) notify(session int64) {
 	if r.clients != nil {
 		r.clients.Answered(session, r.delivered(), r.requests.live)

@@ -38,8 +38,9 @@ func (p *Replica) Start() error {
 	return nil
 }
 
-// Advance simulates the replica until the time now. It ends the running iteration, unless the end of the iteration is
-// after now. If the end is before now, Advance begins the next iteration at this end and does the same with it.
+// Advance simulates the replica until the time now. It ends the running iteration if the iteration's end is not after
+// now. If the end is before now, Advance begins another iteration at the time of this end. It repeats both steps until
+// an iteration ends at or after now, or until no iteration begins.
 func (p *Replica) Advance(now float64) error {
 	for p.running && p.end <= now {
 		p.running, p.r.now = false, p.end

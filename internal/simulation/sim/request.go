@@ -64,8 +64,8 @@ func (l *requestTable) insert(r *workload.Request, seqs int, group int32) int32 
 	return i
 }
 
-// remove removes the request at index i, and reports whether it was the last of its group. The entry of the
-// group's first request is freed only then, because it has the group's fields.
+// remove removes the request at index i, and reports whether it was the last of its group. The entry of a group's first
+// request has the fields of the group. remove therefore frees this entry together with the last request of the group.
 func (l *requestTable) remove(i int32) bool {
 	group := l.all[i].group
 	l.setResident(&l.all[i], false)

@@ -96,8 +96,8 @@ func TestTheWayThroughAServerComesOnce(t *testing.T) {
 	require.InDelta(t, whole+way+whole, r.Seconds, 1e-12)
 }
 
-// Ensure that the memory of Orca is divided as in the paper. With orca-max, each sequence reserves 2,048
-// slots; this one uses 100 + 3 of them.
+// Ensure that the memory of Orca is divided as in the paper. With orca-max, each sequence reserves 2,048 slots. The
+// sequences of this test use 103 slots each: 100 for the prompt and 3 for the output.
 func TestOrcasMemoryIsDividedAsInThePaper(t *testing.T) {
 	for system, never := range map[string]float64{"orca-max": 2048 - 103, "orca-pow2": 1, "orca-oracle": 0} {
 		for _, n := range []float64{1, 2} {

@@ -163,7 +163,8 @@ func TestMemoryAndRequestsAddUpAfterEveryIteration(t *testing.T) {
 func TestLittlesLawHolds(t *testing.T) {
 	r := ran(t, Config{Server: Server{System: "sosp"}}, poisson(t, "sharegpt", 1, 2000, 0, 1))
 	require.Equal(t, r.Arrived, r.Answered)
-	// The window's mean counts a long iteration as much as a short one. Therefore the tolerance is 5 %.
+	// Little's law holds for the mean over time. The window has the mean over iterations, in which a long iteration
+	// counts as much as a short one. Therefore the two sides may differ by 5 %.
 	inside := float64(r.Answered) * r.EndToEnd.Mean / r.Seconds
 	require.InEpsilon(t, inside, r.Window.Requests+r.Window.Waiting, 0.05)
 }

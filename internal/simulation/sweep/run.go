@@ -102,7 +102,8 @@ func (s *Sweep) outcome(ctx context.Context, store *runs.Store, j Job) (o *Outco
 		o.Error = err.Error()
 		return o, true, nil
 	}
-	// The key has no names of files. The store knows the contents of the trace, and Cost and Margin those of the others.
+	// The key depends on the contents of files, not on their names. The store adds a digest of the trace to each key.
+	// Cost and Margin were computed from the files of the setup, the model and the GPU.
 	settings := plan.Scenario
 	settings.Trace, settings.Setup, settings.Model, settings.GPU = "", "", "", ""
 	var failed error

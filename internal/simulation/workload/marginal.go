@@ -24,7 +24,8 @@ func (m *marginal) quantile(u float64) float64 {
 	return m.interpolate(i, (u-m.levels[i])/(m.levels[i+1]-m.levels[i]))
 }
 
-// interpolate returns the value in segment i at which the fraction t of the segment's probability is below the value.
+// interpolate returns a length in segment i. A random length from this segment is below the returned length with the
+// probability t.
 func (m *marginal) interpolate(i int, t float64) float64 {
 	low, high := m.values[i], m.values[i+1]
 	if i == len(m.values)-2 {

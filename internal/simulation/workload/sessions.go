@@ -61,9 +61,15 @@ func (c *conversations) Follow(session int64, answered float64, r *Request) bool
 }
 
 // SessionsOf finds the conversations in a trace whose rows have hashes, such as Mooncake's. A row continues an earlier
-// row if its prompt begins with all whole blocks (of hashTokens) of the earlier prompt. An equal first block alone is
-// not enough, because it may be a system prompt. At most one row continues a row. If a row could continue several
-// earlier rows, it continues the latest of those that no other row continues.
+// row under these conditions:
+//
+//   - The row's prompt begins with all whole blocks of the earlier prompt. A block has hashTokens tokens.
+//   - The earlier prompt has at least two whole blocks, because prompts with an equal first block may only share a
+//     system prompt.
+//   - No other row continues the earlier row.
+//   - Of earlier rows with the same whole blocks, the earlier row is the latest.
+//
+// If these conditions are met for several earlier rows, the row continues the one with the most whole blocks.
 //
 // A turn arrives at the time of its row, but not earlier than think seconds after the answer to the previous turn.
 // SessionsOf reads all rows before it returns.

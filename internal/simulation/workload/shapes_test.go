@@ -164,8 +164,9 @@ func TestAlpacaHasThePapersLengths(t *testing.T) {
 		mean, sd := meanSD(outputs)
 		require.InEpsilon(t, 58.45, mean, 0.01)
 		require.InEpsilon(t, 57.95, sd, 0.02)
-		// The longest of 14 requests has 50.8 (prompt) and 192.1 (output) tokens on average in the artifact
-		// (simulation/PAPER.md §1). The prompts of alpaca are only just within the tolerance.
+		// The artifact has batches of 14 requests. On average over the batches, the longest prompt of a batch has 50.8
+		// tokens, and the longest output has 192.1 tokens (simulation/PAPER.md §1). The prompts of alpaca are only just
+		// within the tolerance.
 		var p, o, whole float64
 		for i := 0; i+14 <= draws; i += 14 {
 			p += slices.Max(prompts[i:i+14]) / (draws / 14)

@@ -10,8 +10,9 @@ import (
 )
 
 // shareGPTQuantiles describes 79,725 first rounds of ShareGPT conversations in OPT's tokens (simulation/PAPER.md §1).
-// It has the quantiles of the lengths of prompts, and of outputs. It also has the correlation of the two lengths, after
-// each length was replaced by its normal score. The filter kept only rounds with fewer than 2,048 tokens.
+// These are all rounds in which prompt and output together have fewer than 2,048 tokens. The file has the quantiles of
+// the lengths of prompts, and of outputs. It also has the correlation of the two lengths, after each length was
+// replaced by its normal score.
 //
 //go:embed sharegpt_quantiles.json
 var shareGPTQuantiles []byte
@@ -44,12 +45,13 @@ func (c *copula) Draw(r *rand.Rand) (prompt, output int) {
 
 // shareGPT is the workload of the paper's evaluation.
 //
-// The table has the quantiles of the pairs of lengths that the filter kept. Draw also drops the pairs that the filter
-// would drop. If Draw used the levels of the table, long pairs would be dropped twice, and the mean prompt would be 148
-// tokens instead of 161. Therefore fit adjusts the levels until the pairs that Draw keeps have the table's quantiles.
+// Pairs of lengths with 2,048 tokens or more in total are dropped twice: the table has the quantiles of the pairs that
+// are left, and Draw drops such pairs, too. If Draw used the table's quantiles as they are, too few pairs would be
+// long, and the mean prompt would have 148 tokens instead of 161. Therefore fit adjusts the marginals until the pairs
+// that Draw keeps have the table's quantiles.
 //
-// The table's rho is assumed to be the correlation of all 84,226 pairs, before the filter. The standard deviation of
-// prompt plus output is then 423 (simulation/PAPER.md §1: 420.8). If rho were the correlation of the kept pairs, it
+// The table's rho is assumed to be the correlation of all 84,226 pairs, before any is dropped. The standard deviation
+// of prompt plus output is then 423 (simulation/PAPER.md §1: 420.8). If rho were the correlation of the kept pairs, it
 // would be 428. The normal scores of the pairs that Draw keeps have a correlation of only 0.17, because pairs of two
 // long lengths are dropped.
 var shareGPT = sync.OnceValue(func() Lengths {
@@ -71,10 +73,10 @@ var shareGPT = sync.OnceValue(func() Lengths {
 	return c
 })
 
-// fit adjusts the levels of both marginals until the lengths that Draw keeps have the quantile values[i] at the level
-// targets[i], for each i. It alternates between the marginals (iterative proportional fitting). In each round it
-// divides the probability of each segment by the fraction of the segment's draws that Draw keeps. After 12 rounds the
-// levels change by less than 1e-9.
+// fit adjusts the levels of both marginals, because Draw drops some of the lengths that it draws from them. After fit,
+// the fraction targets[i] of the lengths that Draw keeps is below values[i], for each i and each marginal. fit
+// alternates between the marginals (iterative proportional fitting). In each round it divides the probability of each
+// segment by the fraction of the segment's draws that Draw keeps. After 12 rounds the levels change by less than 1e-9.
 func (c *copula) fit(targets []float64) {
 	for range 12 {
 		c.prompt.levels = c.fitted(targets, &c.prompt, &c.output)
@@ -82,9 +84,9 @@ func (c *copula) fit(targets []float64) {
 	}
 }
 
-// fitted returns new levels for m, one of the two marginals. partner is the other one. Whether Draw keeps a length
-// depends on both. As long as the levels of partner stay as they are, the lengths of m that Draw keeps have the
-// quantile m.values[i] at the level targets[i].
+// fitted returns new levels for m, one of the two marginals. partner is the other marginal. With the new levels, the
+// fraction targets[i] of the lengths of m that Draw keeps is below m.values[i], for each i. This holds as long as the
+// levels of partner do not change, because whether Draw keeps a length also depends on the length from partner.
 func (c *copula) fitted(targets []float64, m, partner *marginal) []float64 {
 	const points = 16 // of a segment, where the share that is kept is measured
 	levels := make([]float64, len(targets))

@@ -3,10 +3,10 @@ package workload
 // Tokens appends the ids of a request's prompt and output to dst. index is the request's number in its workload, below
 // 2^30. Ids are at least 0 and below 2^31.
 //
-// Requests have equal ids only in these cases:
+// Requests begin with equal ids only in these cases:
 //
-//   - If two requests have hashes, the ids of their blocks are equal as long as their hashes are equal. The first id
-//     after the equal hashes differs if hashes are in 0..2^30-1, as Mooncake's are.
+//   - Two requests with hashes have equal ids in all blocks before the first block with different hashes. This block
+//     begins with different ids if hashes are in 0..2^30-1, as Mooncake's are.
 //   - If a request without hashes is a turn of a session, it begins with all ids of the previous turn.
 //   - Other requests without hashes have equal ids in their first Shared tokens.
 func Tokens(dst []int32, r *Request, index int) []int32 {

@@ -16,8 +16,8 @@ func inCommon(a, b []int32) int {
 	return n
 }
 
-// Ensure that two requests have equal tokens exactly in their shared prefix, or in the blocks of their equal
-// leading hashes.
+// Ensure that two requests begin with equal tokens up to the end of their shared prefix, or of their leading blocks
+// with equal hashes. Ensure that their next tokens differ.
 func TestRequestsShareTheTokensThatTheirHashesSay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shared := rapid.SampledFrom([]int{0, 0, 80, 600}).Draw(t, "shared")
