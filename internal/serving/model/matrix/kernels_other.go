@@ -9,7 +9,7 @@ func Kernels() string { return "portable" }
 
 const tileRows = 8
 
-func direct(Type) int { return 0 }
+func maxDirectRows(Type) int { return 0 }
 
 func (m *Matrix) multiply(*float32, int, *float32, int, *byte, int) {}
 
