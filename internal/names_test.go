@@ -128,19 +128,28 @@ func (n *names) missing(comment string) (list []string) {
 	return list
 }
 
+// eachSource calls visit with the name of each file of the repository, without what was built.
+func eachSource(t *testing.T, visit func(name string)) {
+	require.NoError(t, filepath.WalkDir("..", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "build" || entry.Name() == ".git"):
+			return filepath.SkipDir
+		case !entry.IsDir():
+			visit(name)
+		}
+		return nil
+	}))
+}
+
 // Ensure that each name in a comment of a Go file is also used outside these comments: in Go code, in a source of
 // another language, or in a document. All other names, such as some names of vLLM, must be in otherNames.
 func TestNamesInCommentsExist(t *testing.T) {
 	n := &names{used: map[string]bool{}, members: map[string]map[string]bool{}, types: map[string]bool{}}
 	positions := token.NewFileSet()
 	files := map[string]*ast.File{}
-	require.NoError(t, filepath.WalkDir("..", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			if entry != nil && (entry.Name() == "build" || entry.Name() == ".git") {
-				return filepath.SkipDir
-			}
-			return err
-		}
+	eachSource(t, func(name string) {
 		switch filepath.Ext(name) {
 		case ".go":
 			file, err := parser.ParseFile(positions, name, nil, parser.ParseComments|parser.SkipObjectResolution)
@@ -154,8 +163,7 @@ func TestNamesInCommentsExist(t *testing.T) {
 				n.used[w] = true
 			}
 		}
-		return nil
-	}))
+	})
 	for _, file := range files {
 		for _, group := range file.Comments {
 			for _, comment := range group.List {
@@ -170,6 +178,51 @@ func TestNamesInCommentsExist(t *testing.T) {
 			}
 		}
 	}
+}
+
+// notNouns are words that read as English, not as a name, in a comment such as "from to to-1" or "byte at of the row".
+var notNouns = strings.Fields("again ahead alone at by from in into inside is least like more most not of off on over own some than then to until " +
+	"what when where why with within")
+
+// Ensure that parameters, results, receivers, fields, functions, types and package-level variables have nouns as names,
+// such as start, end, source, offset and limit.
+func TestNamesAreNouns(t *testing.T) {
+	positions := token.NewFileSet()
+	check := func(names ...*ast.Ident) {
+		for _, n := range names {
+			if slices.Contains(notNouns, n.Name) {
+				t.Errorf("%s: %s is not a noun", positions.Position(n.Pos()), n.Name)
+			}
+		}
+	}
+	eachSource(t, func(name string) {
+		if filepath.Ext(name) != ".go" {
+			return
+		}
+		file, err := parser.ParseFile(positions, name, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		ast.Inspect(file, func(node ast.Node) bool {
+			switch node := node.(type) {
+			case *ast.Field:
+				check(node.Names...)
+			case *ast.FuncDecl:
+				check(node.Name)
+			case *ast.TypeSpec:
+				check(node.Name)
+			case *ast.BlockStmt:
+				ast.Inspect(node, func(node ast.Node) bool {
+					if f, ok := node.(*ast.Field); ok {
+						check(f.Names...)
+					}
+					return true
+				})
+				return false
+			case *ast.ValueSpec:
+				check(node.Names...)
+			}
+			return true
+		})
+	})
 }
 
 // otherNames are what this repository has only in comments.

@@ -235,7 +235,7 @@ func (o *outputs) fill(put func()) error {
 	return nil
 }
 
-// reserve handles one output array of the call, which needs n entries. array points to the field at of a C struct:
+// reserve handles one output array of the call, which needs n entries. array points to the first field of a C struct:
 //
 //	{T *at; int64_t cap, len;}
 //
@@ -243,7 +243,7 @@ func (o *outputs) fill(put func()) error {
 // caller to write. Otherwise it returns nil.
 func reserve[T, E any](o *outputs, name string, array **E, n int) []T {
 	a := (*struct {
-		at       *T
+		entries  *T
 		cap, len C.int64_t
 	})(unsafe.Pointer(array))
 	switch {
@@ -257,7 +257,7 @@ func reserve[T, E any](o *outputs, name string, array **E, n int) []T {
 		o.small = o.small || C.int64_t(n) > a.cap
 	default:
 		if a.len = C.int64_t(n); !o.small {
-			return unsafe.Slice(a.at, n)
+			return unsafe.Slice(a.entries, n)
 		}
 	}
 	return nil

@@ -28,7 +28,7 @@
 #include "prints.c"
 #include "tester.c"
 
-enum call { INIT, CREATE, FORK, APPEND, FREE, DESTROY, END, OVER, CHANGE };
+enum call { INIT, CREATE, FORK, APPEND, FREE, DESTROY, END, LEAVE, CHANGE };
 
 /* The changes that the tester makes, in the order of those in internal/homework/course/oracle. */
 enum change {
@@ -222,7 +222,7 @@ int main(int argc, char **argv) {
     close_others(steps);
     lock();
     struct step step;
-    while (read(steps, &step, sizeof step) == (ssize_t)sizeof step && step.call != OVER) {
+    while (read(steps, &step, sizeof step) == (ssize_t)sizeof step && step.call != LEAVE) {
         play(&step);
     }
     return 0;

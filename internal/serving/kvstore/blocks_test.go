@@ -127,7 +127,7 @@ func TestCopiesBetweenCachesThatDoNotFitAreRefused(t *testing.T) {
 	s := attention.Shape{BlockSize: 8, NumKVHeads: 2, HeadSize: 16}
 	for _, c := range []struct {
 		name   string
-		change func(to *attention.Cache, pairs []kvstore.Pair)
+		change func(cache *attention.Cache, pairs []kvstore.Pair)
 		want   string
 	}{
 		{"a source outside", func(_ *attention.Cache, p []kvstore.Pair) { p[1].Src = 4 },

@@ -21,7 +21,7 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-type makeFamily func(name, kind string, heads, kvHeads, dim int, more map[string]any) family
+type makeFamily func(name, kind string, heads, kvHeads, dim int, fields map[string]any) family
 
 func newerFamilies(llama makeFamily) []family {
 	make := func(name, kind string, heads, kvHeads, dim int, shape layerShape, extra map[string]any) family {

@@ -56,6 +56,7 @@ func TestLimitsBeyondTheSupportedOnesAreNamed(t *testing.T) {
 	v := vocabularyOf(t, `"`, "a", "[", "]", "{", "}")
 	for schema, want := range map[string]string{
 		`{"type": "string", "minLength": 1000001}`:                           "minLength: 1000001 is above 1000000",
+		`{"type": "string", "minLength": 2000000, "maxLength": 3000000}`:     "minLength: 2000000 is above 1000000",
 		`{"type": "array", "minItems": 20001}`:                               "minItems: 20001 is above 20000",
 		`{"type": "array", "minItems": 1, "maxItems": 30000}`:                "maxItems: 30000 is above 20000",
 		`{"type": "object", "maxProperties": 20000}`:                         "maxProperties: 20000 is above 9999",

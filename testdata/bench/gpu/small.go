@@ -16,8 +16,8 @@ type rowwise struct {
 	rows, n int
 	inputs  int // elements of a row of inputs
 	extra   int // elements that all rows read
-	launch  func(r rowwise, rows int, out, in, extra cuda.Pointer) kernel
-	want    func(r rowwise, in, extra func(i int) float64) []float64 // of one row
+	launch  func(r rowwise, rows int, out, input, extra cuda.Pointer) kernel
+	want    func(r rowwise, input, extra func(i int) float64) []float64 // of one row
 }
 
 // checked returns the indexes of the rows to check. A check compares the outputs of these rows with outputs that it

@@ -54,7 +54,7 @@ func TestNormsMatchFloat64(t *testing.T) {
 	for _, norm := range []struct {
 		name   string
 		want   func(rows, weight, bias []float64, offset float64) []float64
-		launch func(kind kernels.Type, out, in, residual, weight, bias *cuda.Memory, rows, n int, offset float64) error
+		launch func(kind kernels.Type, out, input, residual, weight, bias *cuda.Memory, rows, n int, offset float64) error
 	}{
 		{"rms_norm", rms, func(kind kernels.Type, out, x, residual, weight, _ *cuda.Memory, rows, n int, offset float64) error {
 			return kernels.RMSNorm{Type: kind, Tokens: rows, N: n, Epsilon: 1e-6, WeightOffset: float32(offset),

@@ -116,10 +116,10 @@ func (p *ProductPlan) manyMemory(parts int) int {
 
 // product has the fields of struct Product in products.h.
 type product struct {
-	out, in, weights, parts, arrived   cuda.Pointer
-	inStride, outStride                uint64
-	rows, outputs, columns, partsOfSum int32
-	wide                               int32
+	out, input, weights, parts, arrived cuda.Pointer
+	inStride, outStride                 uint64
+	rows, outputs, columns, partsOfSum  int32
+	wide                                int32
 }
 
 func (a Product) check() error {
@@ -146,7 +146,7 @@ func (a Product) Launch(set *Set, s *cuda.Stream) error {
 	if err := a.check(); err != nil || a.Rows == 0 {
 		return err
 	}
-	arguments := product{out: a.Out, in: a.In, weights: a.Packed, parts: a.Parts, arrived: a.Arrived, inStride: uint64(a.InStride),
+	arguments := product{out: a.Out, input: a.In, weights: a.Packed, parts: a.Parts, arrived: a.Arrived, inStride: uint64(a.InStride),
 		outStride: uint64(a.OutStride), rows: int32(a.Rows), outputs: int32(a.Outputs), columns: int32(a.Columns), partsOfSum: int32(a.parts())}
 	if a.InStride == 0 {
 		arguments.inStride = uint64(a.Columns)

@@ -15,15 +15,17 @@ const (
 )
 
 // unsupportedLimit returns the error for a limit n that is larger than supported. The error names minKeyword if the
-// schema has only this keyword of the two, and otherwise maxKeyword. If schema is nil, no keyword sets a limit, but a
+// schema gives it the value n or has only this keyword of the two, and otherwise maxKeyword. If schema is nil, no keyword sets a limit, but a
 // list in the schema, such as prefixItems, is too long. The error is then automaton.ErrTooLarge.
 func unsupportedLimit(schema *value, minKeyword, maxKeyword string, n, supported int) error {
 	if schema == nil {
 		return automaton.ErrTooLarge
 	}
 	keyword := maxKeyword
-	if schema.get(minKeyword) != nil && schema.get(maxKeyword) == nil {
-		keyword = minKeyword
+	if v := schema.get(minKeyword); v != nil {
+		if minimum, _ := v.integer(); minimum == n || schema.get(maxKeyword) == nil {
+			keyword = minKeyword
+		}
 	}
 	return refuse(schema, keyword, "%d is above %d, the largest supported value here", n, supported)
 }

@@ -26,7 +26,7 @@ func (s Steps) File(dir string) (*os.File, error) {
 	if err := s.each(&text, func(int, int, int) {}); err != nil {
 		return nil, err
 	}
-	text.add(over, 0)
+	text.add(leave, 0)
 	f, err := os.CreateTemp(dir, "steps-")
 	if err != nil {
 		return nil, err
@@ -64,15 +64,15 @@ func Last(steps *os.File) string {
 // plus an oracle.ChangeKind.
 const (
 	end    = uint32(trace.Destroy) + 1
-	over   = end + 1
-	change = over + 1
+	leave  = end + 1
+	change = leave + 1
 )
 
 const maxOfMany = 40 // calls of one step, because each is slow
 
 // each appends the steps of the traces to all. After each step of a trace it calls afterStep with the index of the
 // trace, the index of the step in the trace, and the offset in all at which the step begins.
-func (s Steps) each(all *stepText, afterStep func(at, step, from int)) error {
+func (s Steps) each(all *stepText, afterStep func(i, step, offset int)) error {
 	free := int32(0)
 	if s.Own {
 		free = 1
@@ -124,7 +124,7 @@ func (t *stepText) add(call uint32, engine int, numbers ...int32) {
 
 // play appends the steps of one trace to the text. defined is Steps.Defined. After each step, play calls afterStep with
 // the index of the step and the offset in the text at which the step begins.
-func (t *stepText) play(ops []trace.Op, defined bool, afterStep func(step, from int)) error {
+func (t *stepText) play(ops []trace.Op, defined bool, afterStep func(step, offset int)) error {
 	w, err := oracle.New()
 	if err != nil {
 		return err

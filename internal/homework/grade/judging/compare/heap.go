@@ -253,7 +253,7 @@ func (p *player) going(op trace.Op) []part {
 	return all
 }
 
-func (p *player) parts(sequence uint64, add func(address uint64, what piece, sequence int32)) {
+func (p *player) parts(sequence uint64, add func(address uint64, kind piece, sequence int32)) {
 	if sequence == 0 {
 		return
 	}
