@@ -163,8 +163,9 @@ func (c *Cache) CheckStrides() error {
 //
 //	i·a + j·b
 //
-// If pitch is 0, a piece is contiguous. Otherwise it consists of rows of row bytes, which begin pitch bytes apart. The
-// gaps between its rows do not belong to the piece. Rows of other pieces with the same i may be in these gaps.
+// If pitch is 0, a piece is contiguous. Otherwise a piece consists of several rows. The parameter row is the number of
+// bytes in a row, and pitch is the number of bytes from the beginning of one row to the beginning of the next. The gaps
+// between the rows do not belong to the piece. Rows of other pieces with the same i may be in these gaps.
 //
 // disjoint accepts only two arrangements: all pieces with the same i are together, or all pieces with the same j are
 // together. It returns false for all other arrangements, even if no pieces overlap.

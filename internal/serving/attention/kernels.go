@@ -16,9 +16,9 @@ type kernels interface {
 	// Assembly functions also prefetch the addresses in k.prefetchList.
 	scores(k *args, q []float32, rows, size, sumSize int, keys []float32, n int, out []float32)
 
-	// integerScores does what scores does, for int8 keys. q comes from quantize and keys comes from pack. Their elements
-	// are pairs of 16-bit integers; each float32 has the bits of one pair. All products of a query and a key are summed
-	// as integers, so the sum is exact until it is converted to float32.
+	// integerScores multiplies queries by int8 keys, as the method scores does for float32 keys. q comes from quantize
+	// and keys comes from pack. Their elements are pairs of 16-bit integers; each float32 has the bits of one pair. All
+	// products of a query and a key are summed as integers, so the sum is exact until it is converted to float32.
 	integerScores(k *args, q []float32, rows, pairs int, keys []float32, n int, out []float32)
 
 	// largest returns the bits of the largest magnitude in x. If x has a NaN, the result is greater than the bits of
@@ -84,8 +84,9 @@ type kernels interface {
 	// written. These can be fewer than len(x), because a kernel converts several numbers at a time.
 	narrow(d DType, out unsafe.Pointer, x []float32) int
 
-	// widen converts the first of the len(x) numbers of type d at input, writes them to x, and returns how many it has
-	// written. These can be fewer than len(x), because a kernel converts several numbers at a time.
+	// widen converts numbers of type d to float32, writes them to x, and returns how many it has written. There are
+	// len(x) numbers at input, and widen begins with the first one. It can convert fewer than len(x) numbers, because a
+	// kernel converts several numbers at a time.
 	widen(d DType, x []float32, input unsafe.Pointer) int
 
 	// transpose reads 16 rows of size numbers at input, and writes size rows of 16 numbers to out. A number has 2 or 4
@@ -115,9 +116,10 @@ type kernels interface {
 	// 1/256 of its value. It returns false if an E4M3 number is NaN.
 	tileScores(k *args, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int, out []float32) (ok bool)
 
-	// tileValues does what values does. It reads the values of n tokens, which have type d and size elements, directly
-	// from the blocks. tiles points to a list of addresses: of the tiles with these tokens, then of tilesAhead tiles to
-	// prefetch. offset is the index of the first token in its tile.
+	// tileValues multiplies values by weights and adds the products to sums, as the method values does. It reads the
+	// values of n tokens, which have type d and size elements, directly from the blocks. tiles points to a list of
+	// addresses: of the tiles with these tokens, then of tilesAhead tiles to prefetch. offset is the index of the first
+	// token in its tile.
 	//
 	// For F32, tileValues sums the tokens of each tile before it adds them to out. For other types, it adds each token
 	// to out directly. For E4M3, it adds 1/256 of p·v, because it converts each E4M3 number to a float16 of 1/256 of

@@ -135,9 +135,12 @@ func (a *assembly) values(k *args, p []float32, rows, n int, values []float32, c
 // eachGroup divides rows into groups and calls visit for them. list has functions for different numbers of rows: the
 // first function takes the most, the last takes the fewest.
 //
-// Each group has as many rows as the first function takes. eachGroup calls visit once for all these groups. Some rows
-// can remain. If the last function can take all of them, eachGroup calls visit again, with the last function and one
-// group. Otherwise the remaining rows become one more group of the first call. This group is incomplete.
+// Each group has as many rows as the first function takes. eachGroup calls visit once, with the first function and all
+// groups. Fewer rows can remain:
+//
+//   - If the last function can take all remaining rows, eachGroup calls visit again, with the last function and one
+//     group.
+//   - If it cannot, the remaining rows are the last group of the first call, and this group is incomplete.
 //
 // The arguments of visit are the function, the index of the first row, and the number of groups.
 func eachGroup(list []rowKernel, rows int, visit func(f *rowKernel, row, groups int)) {

@@ -10,10 +10,11 @@ const (
 	//
 	//	for each KV head: keys [block size / w, head size, w], then values [block size, head size]
 	//
-	// The width w is the largest power of 2, up to 16, that divides the block size. Each w consecutive numbers of the
-	// keys belong to the keys of w tokens: one number of each key, at the same index in the key. The kernels load them
-	// into the lanes of one register, compute the logits of w tokens there, and never add the lanes of a register. With
-	// Int8, the values of each head are followed by the float32 scales of its keys, then of its values.
+	// The width w is the largest power of 2, up to 16, that divides the block size. The keys of w tokens are stored
+	// together: first element 0 of each of these keys, then element 1 of each, and so on. The kernels load the same
+	// element of w keys into the lanes of one register, compute the logits of w tokens there, and never add the lanes
+	// of a register. With Int8, the values of each head are followed by the float32 scales of its keys, then of its
+	// values.
 	LayoutTile Layout = iota
 
 	// LayoutVLLM is vLLM's layout. x is the number of elements in 16 bytes:

@@ -128,7 +128,7 @@ func (r *Runner) quantize(w *scratch, x, q []float32) (unit float32) {
 	return top / largestInteger
 }
 
-// attendedByAny returns the range [start, end) of tokens of the partition that contains every token to which a row
+// attendedByAny returns the smallest range [start, end) that contains all tokens of the partition to which some row
 // attends. If there are no such tokens, start is at least end.
 func attendedByAny(rows []row, part int) (start, end int) {
 	start, end = partitionSize, 0

@@ -47,12 +47,13 @@ func CompileWithin(ctx context.Context, v *Vocabulary, form Form, work int) (*Co
 	return &Constraint{vocabulary: v, runner: grammar.NewRunner(g), cache: map[stateKey]*stateTokens{}, scratch: make([]uint64, v.Words())}, nil
 }
 
-// maxMaskBytes limits the memory of the masks that a constraint caches. The limit applies to the masks of
-// configs, and separately to the masks in Constraint.cache. A mask takes 16 KB for a vocabulary of 128,000 tokens.
+// maxMaskBytes limits the memory of the masks that a constraint caches. Masks are cached in the field Memo of a
+// grammar.Config, and in Constraint.cache. The limit applies to each of these two kinds separately. A mask takes 16 KB
+// for a vocabulary of 128,000 tokens.
 const maxMaskBytes = 8 << 20
 
-// maxMasks returns the largest number of masks of configs that a constraint caches. It is also the largest number of
-// entries in Constraint.cache.
+// maxMasks returns the largest number of masks that a constraint caches in Memo fields of configs. It is also the
+// largest number of entries in Constraint.cache.
 func (v *Vocabulary) maxMasks() int { return min(1024, max(1, maxMaskBytes/(8*v.Words()))) }
 
 // mask returns the tokens that may follow a text with the state config. These are the tokens that one of config's items

@@ -15,8 +15,8 @@ import (
 
 // Form describes what an answer must look like. Exactly one field besides Compact is set.
 //
-// A special token occurs only if a form names it. The name of a special token stands for the token in Text and in a
-// begin, an end, a trigger or a separator.
+// A special token occurs only if a form names it. The name of a special token stands for the token in Text, and in the
+// fields Begin, End, Triggers and Separator of Tag, Tags and Separated.
 type Form struct {
 	JSONSchema []byte     `json:",omitempty"` // a JSON text that the schema allows
 	JSONObject bool       `json:",omitempty"` // a JSON object
@@ -144,7 +144,8 @@ func (f Form) grammar(v *Vocabulary, budget *automaton.Budget) (*grammar.Grammar
 	return b.g, b.err
 }
 
-// simple returns the grammar of a form that has no parts, or nil.
+// simple returns the grammar of a form whose field is JSONSchema, JSONObject, Grammar, Regex or Choice. For any other
+// form it returns nil.
 func (b *builder) simple(f *Form) (*grammar.Grammar, error) {
 	switch {
 	case f.JSONSchema != nil:

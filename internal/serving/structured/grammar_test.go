@@ -189,8 +189,8 @@ func (r rules) ends() []bool {
 	return ends
 }
 
-// Ensure that random grammars allow exactly the beginnings of their texts. The grammars are ambiguous and recursive
-// in any way.
+// Ensure that random grammars allow exactly the beginnings of their texts. The grammars can be ambiguous. A rule can
+// call itself or other rules at its beginning, in its middle and at its end.
 func TestRandomGrammarsAllowWhatTheyDerive(t *testing.T) {
 	const length = 5
 	v := vocabularyOf(t, "a", "b", "ab", "ba", "aab")

@@ -135,8 +135,9 @@ func checkMasks(t *rapid.T, form Form, answers []string) {
 	}
 }
 
-// Ensure that masks match the definition for random answers. The form of the answers is a list of choices in one check,
-// and a regular expression with these choices as alternatives in the other.
+// Ensure that a mask has exactly the tokens that slowMask returns. slowMask compares each token with all answers. The
+// answers are random. Their form is a list of choices in one check, and a regular expression with these choices as
+// alternatives in the other.
 func TestMasksEqualTheDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		answers := rapid.SliceOfN(rapid.StringMatching(`[ab]{1,6}|a{0,3}éb?`), 1, 8).Draw(t, "answers")

@@ -149,8 +149,8 @@ func (c *calls) scan(b byte) {
 }
 
 // begin starts to read a call. The call's text is c.held[start:]. The text before start is content, except for the
-// space at its end. The parameter first has the bytes of c.held that the call's reader must read. These are none, or
-// the opening bracket of a call without a marker.
+// space at its end. The parameter first has the bytes of c.held that the call's reader must read. For a call without a
+// marker, first has the opening bracket. For a call with a marker, first is nil.
 func (c *calls) begin(start int, first []byte) {
 	if n := spaceBefore(c.held[:start]); n > 0 {
 		c.content(c.held[:n])

@@ -91,8 +91,8 @@ func (m *Manager) checkAllocate(first *Seq, others []*Seq) error {
 	return nil
 }
 
-// Fork gives child a copy of parent's table and adds a reference to each block. It does nothing if parent has no
-// table. The error wraps ErrSequence: child already has a table, or blocks of parent have left its sliding window
+// Fork gives child a copy of parent's table and adds a reference to each block. It does nothing if parent has no table.
+// The error wraps ErrSequence if child already has a table, or if blocks of parent's table have left the sliding window
 // (vllm/v0/RULES.md §2).
 func (m *Manager) Fork(parent, child *Seq) error {
 	if !parent.known {

@@ -133,8 +133,9 @@ func (m *Manager) walkKeys(s *Seq, firstBlock, end int, parent blockhash.Hash, f
 // copies the blocks that s shares with other tables. free is the number of free blocks for these copies at the start of
 // the append.
 //
-// During the append, promote replaces a block of s that has become full if another table uses a block with the same
-// prefix. The replaced block becomes free, and a later copy of the same append can take it.
+// During the append, blocks of s can become full. For each of them, promote looks for a cached block with the same
+// prefix, and puts that block into the table instead. If another table also has the cached block, this saves a block:
+// the replaced block of s becomes free, and a later copy of the same append can take it.
 func (m *Manager) promotionsHelp(s *Seq, free int) bool {
 	size := m.config.BlockSize
 	i := s.full / size

@@ -11,9 +11,12 @@ func (m *Manager) CanSwapOut(group ...*Seq) bool {
 	return okOrLater(m.swapNeed(group, 0), m.cpu.NumFree(), 0) == OK
 }
 
-// CanSwapIn returns whether the swapped sequences of a group fit on the GPU above the watermark. It returns Never only
-// if they do not fit on an empty GPU without the watermark. A group that fits on an empty GPU only below the watermark
-// always gets Later, as in vLLM (vllm/v0/RULES.md §4).
+// CanSwapIn returns whether the swapped sequences of a group fit on the GPU (vllm/v0/RULES.md §4). The result is OK if
+// at least as many blocks as the watermark says stay free after the swap. The result is Never if the sequences need
+// more blocks than the GPU has. Otherwise it is Later.
+//
+// As in vLLM, the result is Later even for a group that can never be swapped in: it fits on an empty GPU, but too few
+// blocks would stay free.
 func (m *Manager) CanSwapIn(lookahead int, group ...*Seq) Status {
 	need := m.swapNeed(group, lookahead)
 	if m.config.NumGPUBlocks < need {

@@ -104,9 +104,10 @@ func (k *refineKernel) widen() {
 	})
 }
 
-// refine emits the code that computes the large products in one register again. A register has a tile of products or
-// half a tile, whose first number is at the given offset in bytes from the beginning of the tile. Register tiles points
-// to the address of the tile of keys.
+// refine emits the code that computes products in one register again, with more precision. It does this for large
+// products only: those that are finite and whose magnitude is above the limit. The register has the products of a tile
+// of keys, or of half a tile. Its first product is offset bytes after the first product of the tile. Register tiles
+// points to the address of the tile of keys.
 func (k *refineKernel) refine(out, low, tiles reg.Register, offset int) {
 	g := k.gen
 	s, size := g.regs[k.products], g.regs[k.high]

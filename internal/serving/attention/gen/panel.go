@@ -9,8 +9,9 @@ import (
 	"llmmemory/internal/serving/assembly"
 )
 
-// newRows emits the code that prepares the addresses of n rows. Register base has the address of the first row. stride
-// is the offset of the argument that has the distance between rows in bytes.
+// newRows emits the code that prepares the addresses of n rows. Register base has the address of the first row. One
+// argument of the kernel is the number of bytes from one row to the next. The parameter stride is the offset of this
+// argument among the kernel's arguments.
 func (g *gen) newRows(base reg.Register, stride, n int) *assembly.Rows {
 	return assembly.NewRows(g.asm, g.copyOf(base), func() reg.Register { return g.arg(stride) }, n)
 }
@@ -203,8 +204,8 @@ func (g *gen) nextGroup(p reg.Register, stride, n int) {
 	g.asm.ADDQ(s, p)
 }
 
-// panelValues generates the kernel that adds p·v, the weight of a token times its value, to the sums of rows. The rows
-// are in groups of the given number. Arguments:
+// panelValues generates the kernel that adds p·v, the weight of a token times its value, to the sums of rows. The
+// kernel takes the rows in groups. The parameter rows is the number of rows in a group. Arguments:
 //
 //	groups    the number of groups
 //	input     the weights

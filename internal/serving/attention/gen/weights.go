@@ -74,7 +74,9 @@ func (g *gen) counting(name string, n int) operand.Mem {
 }
 
 // Coefficients of a polynomial for e^x with |x| at most ln 2 / 2. They begin with the coefficient of x^6; the last two,
-// of x and 1, are 1. In exact arithmetic the relative error would be 3e-9, a tenth of the error of rounding the sum.
+// of x and 1, are 1. In exact arithmetic, the relative error of the polynomial would be 3e-9. Rounding its value to
+// float32 causes an error that is about ten times as large.
+//
 // roundMagic is 1.5·2^23. Adding it to a number rounds the number to an integer, and leaves the integer in the lowest
 // bits of the sum.
 const (

@@ -216,8 +216,8 @@ type subsets struct {
 }
 
 // start makes the first state of d, which is the state before the first character of a text. The transitions that
-// Builder.Begin added can be taken only there. start also sets s.tags: the tag of each state of b if the text ends
-// there. The transitions that Builder.End added are taken into account.
+// Builder.Begin added can be taken only there. start also sets s.tags: for each state of b, the tag of a text that ends
+// in this state. At its end, a text can also take the transitions that Builder.End added.
 func (s *subsets) start() error {
 	b := s.b
 	s.tags = s.endTags(b.ends)

@@ -90,9 +90,13 @@ func (w *closing) push(k kernel) {
 	}
 }
 
-// visit adds an item to the closure for each edge of the kernel's node that reads a lexeme. An edge without a lexeme
-// leads to other kernels, and so does the end of the rule, or an edge whose lexeme may be empty. visit pushes these
-// kernels onto w.work, so that close visits them too.
+// visit adds an item to the closure for each edge of the kernel's node that reads a lexeme. It also pushes onto w.work
+// all kernels that can be reached without reading a character, so that close visits them too:
+//
+//   - the kernel after an edge that reads nothing
+//   - the kernel after an edge whose lexeme may be empty
+//   - at the end of a rule, the kernels to which the rule returns
+//   - at a call, the first kernel of the called rule
 func (r *Runner) visit(w *closing, k kernel) {
 	node := &r.grammar.nodes[k.node]
 	if node.final {
@@ -123,8 +127,10 @@ func (r *Runner) visit(w *closing, k kernel) {
 
 // call adds a call of a rule to the closure. Usually the called rule returns to the node after the call. If the calling
 // rule always ends at that node, the called rule returns directly to the places to which the calling rule returns. So a
-// rule that calls itself at its end, such as a rule for a list, does not make the stack grow. This is possible only if
-// the list returns of the calling rule's frame is complete: the frame is not fresh, and it is not the root.
+// rule that calls itself at its end, such as a rule for a list, does not make the stack grow.
+//
+// The called rule cannot return directly in two cases. If the frame of the calling rule is fresh, not all of
+// its places are known yet. If this frame is the root, it has no places to return to.
 func (r *Runner) call(w *closing, e *edge, caller *frame) {
 	f := w.frames[e.call]
 	if f == nil {

@@ -103,14 +103,17 @@ func NewTerminal(l *lexeme.Lexeme) *Terminal { return &Terminal{lexeme: l} }
 // LazyTerminal returns a terminal whose lexeme does not exist yet. When the lexeme is first needed, the terminal calls
 // make. The argument of make is a function: alive(tag) reports whether the rule can still end after the lexeme has
 // ended with this tag. The lexeme that make returns should have only tags for which alive returns true; there is at
-// least one. For each tag, alive looks at the node to which the terminal's edge leads. So if the lexeme has several
-// tags, only one edge may read the terminal.
+// least one.
+//
+// If the lexeme has several tags, only one edge may read the terminal. For each tag, alive looks at the node to which
+// the edge leads. A second edge could lead to other nodes, but the terminal has only one lexeme for both edges.
 func LazyTerminal(make func(alive func(tag int32) bool) *lexeme.Lexeme) *Terminal {
 	return &Terminal{make: make}
 }
 
-// Trim removes the edges that no text can use. Such an edge calls a rule that cannot end, or its own rule cannot end
-// after it. Trim reports whether the grammar derives any text.
+// Trim removes the edges that no text can use. There are two kinds of such edges: an edge that calls a rule that cannot
+// end, and an edge after which the rule that contains the edge cannot end. Trim reports whether the grammar derives any
+// text.
 func (g *Grammar) Trim() bool {
 	users := make([][]int32, len(g.nodes)) // the edges that need each node
 	sources := make([]Node, len(g.edges))
@@ -173,8 +176,8 @@ func (g *Grammar) usable(e int32, alive []bool) bool {
 	return false
 }
 
-// drop removes tags of a lexeme that an edge's lazy terminal has still to make: those that lead to nodes that are not
-// alive. A node is alive if the rule can end there or later.
+// drop changes the terminal of edge e, if the terminal's lexeme does not exist yet. The lexeme will then have only tags
+// for which the edge leads to an alive node. A node is alive if the rule can end there or later.
 func (g *Grammar) drop(e int32, alive []bool) {
 	edge := &g.edges[e]
 	if edge.terminal == nil || edge.terminal.make == nil {

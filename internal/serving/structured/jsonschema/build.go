@@ -88,7 +88,9 @@ func (b *builder) nodes(n int) []grammar.Node {
 }
 
 // elements adds the edges that read element i. They lead from the nodes in starts to the nodes in ends. A node's index
-// in these slices is a set of bits. If bit j is set, one of the elements so far satisfies the schema a.contains[j].
+// in these slices says which schemas of a.contains the elements so far satisfy: bit j of the index is set if one of
+// these elements satisfies a.contains[j].
+//
 // From each node in starts, one edge leads to the node in ends with the same index. For each bit j that is not set,
 // another edge reads an element that satisfies a.contains[j]. It leads to the node in ends whose index has bit j too.
 func (b *builder) elements(a *arrays, i int, starts, ends []grammar.Node) {

@@ -32,8 +32,9 @@ type requiredPart struct{ name, keyword string }
 
 // contradiction returns the reason why no value satisfies the conjunction all. If the value must be a member or an
 // element of another value, the parameter required describes this member or element. The map enclosing has the keys of
-// the conjunctions of all values around it. If the map already has the key of all, a value with this conjunction would
-// have to contain another one, and so on without end. contradiction returns this as the reason.
+// the conjunctions of all values around it. If the map already has the key of the value's own conjunction, the value
+// would have to contain another value with this conjunction, and so on without end. contradiction returns this as the
+// reason.
 func (c *compiler) contradiction(all conjunction, required requiredPart, enclosing map[string]bool) error {
 	key := c.key(all)
 	if enclosing[key] {

@@ -23,8 +23,8 @@ const (
 //	n             n characters of line breaks
 //	indented + n  line breaks, then n spaces and tabs
 //
-// A space or tab with no line break before it is encoded as indented + maxIndent, because no more white space may
-// follow it.
+// A space or tab with no line break before it must be all of the white space. It is encoded as indented + maxIndent,
+// because readSpace accepts no more white space in this state.
 const (
 	maxBreaks = 2  // characters of line breaks
 	maxIndent = 20 // spaces and tabs after a line break
@@ -82,9 +82,9 @@ func Name(key string, d Texts) *Lexeme {
 // Length returns the lexeme of JSON strings with minimum to maximum characters. If maximum is below 0, there is no
 // upper limit. The parameter longest is the largest number of characters in a token.
 //
-// The Identity of a state has two numbers: how many more characters are required, and how many are allowed. A number
-// above longest is replaced by one fixed value. Its exact value makes no difference to the next token, which has at
-// most longest characters.
+// The Identity of a state has two numbers: how many more characters are required, and how many are allowed. The next
+// token has at most longest characters, so all numbers above longest have the same effect on it. They are replaced by
+// one fixed value.
 func Length(minimum, maximum, longest int) *Lexeme {
 	l := Text("", lengths{int32(minimum), int32(maximum)}, Free, true)
 	l.shape = func(s State) (string, State) {

@@ -153,12 +153,13 @@ func (c *Cache) leaveState(g *group, t *table, settled int) {
 	}
 }
 
-// registerStates adds to justStored the keys of the states that r has just stored: the states in the blocks that were
-// registered after the first oldRegistered blocks.
+// registerStates adds to justStored the keys of the states that r has just stored. These states are in the registered
+// blocks after the first oldRegistered blocks.
 //
-// numTokens is the number of registered tokens, and end is the number of tokens that are computed when the step has
-// run. In align mode, if these numbers are equal, registerStates also calls registerPromptState for the running state.
-// If they differ, the running state is not the state after the registered tokens.
+// In align mode, registerStates also calls registerPromptState to give a key to the running state. numTokens is the
+// number of registered tokens, and the key would be the key of these tokens. But the running state is the state after
+// the tokens that are computed when the step has run, and end is the number of these tokens. So registerStates does
+// this only if numTokens is equal to end.
 func (c *Cache) registerStates(r *Request, i, oldRegistered, numTokens, end int) {
 	g, t := &c.groups[i], &r.tables[i]
 	registered := t.registered
@@ -174,9 +175,13 @@ func (c *Cache) registerStates(r *Request, i, oldRegistered, numTokens, end int)
 	}
 }
 
-// registerPromptState gives the running state a key if the state is at the last multiple of HashBlockSize in the
-// prompt, and this position is inside a block. The next allocation then copies the state (see settlePartial), because
-// the request overwrites it.
+// registerPromptState gives a key to the running state, which is the state after the given number of tokens. It does
+// this only if two conditions are met:
+//
+//   - The number of tokens is the last multiple of Config.HashBlockSize in the prompt.
+//   - The number of tokens is not a multiple of the group's BlockSize, so the last block is partly filled.
+//
+// The request will overwrite the state. So the next allocation copies the state to another block (see settlePartial).
 func (c *Cache) registerPromptState(r *Request, i, tokens int) (key pool.Key, ok bool) {
 	g, t := &c.groups[i], &r.tables[i]
 	unit := c.Config.HashBlockSize

@@ -162,8 +162,9 @@ func TestWindowBlocksInFrontOfBoundariesAreKept(t *testing.T) {
 	}
 }
 
-// Ensure that with Config.Exact no group of full attention has blocks after the end of a hit. Without Exact, as in
-// vLLM, only the first set of groups has no such blocks.
+// Ensure that with Config.Exact a hit has only blocks of its own tokens in every group of full attention. Without
+// Exact, as in vLLM, this is so in the first set of groups only. The second group of full attention then has two more
+// blocks.
 func TestAHitEndsInEveryGroup(t *testing.T) {
 	for exact, blocks := range map[bool]int{true: 2, false: 4} {
 		c := newHybrid(t, func(c *Config) { c.Exact = exact },

@@ -75,9 +75,10 @@ func TestAHitOfAStateIsNotHandedOff(t *testing.T) {
 	require.Empty(t, taken(c, 0).Tails)
 }
 
-// Ensure that Release also frees the block of a Tail that Take has returned. Like the other blocks of the request, this
-// block is kept until the step has run. EndStep frees the blocks from the last to the first, and must free the tail's
-// block last. So this block must be the first in the list (vLLM's pop_blocks_for_free).
+// Ensure that Release also frees the block of a Tail that Take has returned. While a step is in flight, Release puts
+// this block and the blocks of the request's tables into one list. When the step has run, EndStep frees the blocks of
+// the list from the last to the first. vLLM frees the tail's block last (pop_blocks_for_free), so the tail's block must
+// be the first in the list.
 func TestAHandedOffStateIsFreedWithItsRequestsBlocks(t *testing.T) {
 	c := withTail(t)
 	r := continued(t, c, 6)

@@ -9,7 +9,8 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// A grouping is the groups of a model, and its layers with the block sizes and pages that the plan has given them.
+// A grouping has the groups and the layers of a model. The layers have the block sizes and pages that the plan has
+// chosen.
 type grouping struct {
 	groups []Group
 	layers []Layer
@@ -129,11 +130,11 @@ func unifyPages(layers []Layer, list []int) (int, error) {
 }
 
 // split divides the layers in list into groups. Layers are of the same kind if they are equal in all fields except
-// Eagle. All layers of a group are of one kind. All groups have about the same number of layers: usually at most as
-// many as the smallest kind has.
+// Eagle. All layers of a group are of one kind. Usually a group has at most as many layers as the kind with the fewest
+// layers, so other kinds are divided into several groups.
 //
-// If the largest kind has less than 1.5 times as many layers as the smallest, each kind is one group. With the usual
-// limit, a larger kind would be divided into two groups that are about half full.
+// But if every kind has less than 1.5 times as many layers as the kind with the fewest, each kind is one group. With
+// the usual limit, such kinds would be divided into two groups that are not full.
 func split(layers []Layer, list []int) []Group {
 	var kinds []Group
 	for _, i := range list {
@@ -236,10 +237,10 @@ func (l *Layer) resize(n int) {
 	}
 }
 
-// canPromote reports whether promote may be applied to layers whose pages cannot be made equally large, although
-// FullAllocation is false. Some layer with full attention must store only keys. Some layer must have a sliding window,
-// and all layers with windows must store keys and values, as in a draft model. No layer may have chunks or hidden
-// states (vLLM's _try_get_full_allocation_fallback_groups).
+// canPromote reports whether promote may be applied to layers although FullAllocation is false. group asks this only if
+// the pages of the layers cannot be made equally large. Some layer with full attention must store only keys. Some layer
+// must have a sliding window. All layers with sliding windows must store keys and values, as those of a draft model do.
+// No layer may have chunks or hidden states (vLLM's _try_get_full_allocation_fallback_groups).
 func canPromote(layers []Layer) bool {
 	keys, window := false, false
 	for i := range layers {

@@ -18,8 +18,9 @@ func packs(layers []Layer) bool {
 	return window && differ
 }
 
-// splitPacked makes one group of all layers with full attention. It divides layers with the same window and block size
-// into groups that have, for each page size, about the same number of layers (vLLM's
+// splitPacked divides layers into groups. All layers with full attention are one group. The other layers have sliding
+// windows. All layers with the same window and block size form a set, which is divided into one or more groups. Each of
+// these groups has the same number of layers of each page size. This number is about the same in all groups (vLLM's
 // _get_kv_cache_groups_uniform_groups).
 func splitPacked(layers []Layer) ([]Group, error) {
 	var kinds []Group // the first is full attention

@@ -53,7 +53,8 @@ func BenchmarkGetAndFreeWithEviction(b *testing.B) {
 			ids = ids[:0]
 			one, next := Content{Hashes: make([]blockhash.Hash, 1)}, 0
 			for b.Loop() {
-				// Register all keys again and again: the benchmark has only as many keys as blocks.
+				// There are only as many keys as blocks, and the loop can run more often. So the first key follows the
+				// last key.
 				ids, _ = p.Get(ids[:0], 1)
 				one.Hashes[0] = hashes[next]
 				if next++; next == len(hashes) {

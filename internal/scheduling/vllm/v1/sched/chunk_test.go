@@ -54,9 +54,10 @@ func TestWithEagleAChunkEndsABlockEarlier(t *testing.T) {
 	}
 }
 
-// Ensure that a chunk of a prompt ends at the kept Mamba states. One such position is the last end of a block in the
-// prompt. The other is the end of a cached prefix p of the prompt. p is the longest prefix that full attention has in
-// the cache, and no Mamba state is cached for it (vllm/v1/RULES.md §9, §13).
+// Ensure that a chunk of a prompt ends at each of the two positions whose Mamba states are kept. The first position is
+// the end of the last full block of the prompt. The second is the end of the longest prefix whose blocks of full
+// attention are cached. There is no second position if the Mamba state after this prefix is cached too
+// (vllm/v1/RULES.md §9, §13).
 func TestAChunkEndsWhereAStateIsKept(t *testing.T) {
 	c := small(40)
 	c.MaxNumBatchedTokens = 64

@@ -18,8 +18,9 @@ type Connector struct {
 	// BestEffort means that the producer sends to a cache, in which blocks may be missing.
 	//
 	// Without BestEffort, a consumer waits for the blocks of every finished request. A preempted request has lost its
-	// blocks, so it must not finish before it has computed them again. Its rows in flight could finish it earlier, so
-	// the tokens that they sample are discarded (vLLM: requires_kv_delivery).
+	// blocks, so it must not finish before it has computed them again. The steps that are in flight when it is
+	// preempted still sample tokens for it, and one of these tokens could finish it too early. So these tokens are
+	// discarded (vLLM: requires_kv_delivery).
 	BestEffort bool
 }
 
@@ -205,9 +206,9 @@ func (c *connector) holdsBlocks() bool {
 		c.s.defersFrees() && slices.ContainsFunc(c.s.running, func(r *request) bool { return r.inFlight > 0 })
 }
 
-// failing is called before the step with the given number, and all later steps, are undone. A waiting request can have
-// a cache hit on tokens that one of these steps should compute. It can also load the tokens after the hit. failing
-// undoes such hits and loads.
+// failing is called when steps have failed: the step with the given number and all later steps. The caller undoes these
+// steps after the call. A waiting request can have a cache hit on tokens that one of these steps should compute. It can
+// also load the tokens after the hit. failing undoes such hits and loads.
 func (c *connector) failing(step uint64) {
 	for _, r := range c.s.allWaiting() {
 		if r.transfers.hitIn >= step && (r.transfers.loading || r.kv.NumComputedTokens > 0) {

@@ -163,9 +163,9 @@ type encodeEntry struct {
 // the batch reads the same item, the item is encoded for that row instead. Otherwise, unscheduled removes the item's
 // output from the cache.
 //
-// unscheduled returns true if it has removed an output from the cache. The request that is being scheduled has no row
-// yet, and may have relied on this output. vLLM keeps the outputs in its cache, so later requests read outputs that
-// were never computed.
+// unscheduled returns true if it has removed an output from the cache. r was preempted to free blocks for another
+// request, which has no row yet. The caller must plan the chunk of that request again, because the chunk may need the
+// removed output. (vLLM does not remove outputs, so later requests read outputs that were never computed.)
 func (e *encoder) unscheduled(r *request) (gone bool) {
 	if !r.encodes {
 		return false

@@ -105,9 +105,8 @@ func TestRequestsShareAnOutput(t *testing.T) {
 	require.Equal(t, []string{"a"}, h.step.FreedEncoderOutputs)
 }
 
-// Ensure that a chunk is planned for a draft model, which also reads the token after the chunk. If a multimodal item
-// begins at this token, the encoder cache must have space for the item's output. If it has not, the chunk must end one
-// token earlier.
+// A draft model reads the tokens of a chunk and also the token after the chunk. Ensure that a chunk ends one token
+// earlier if a multimodal item begins at the token after it, and the encoder cache has no space for the item's output.
 func TestADraftModelReadsAhead(t *testing.T) {
 	c := encoderConfig(64, 24, 24)
 	c.Cache.Eagle, c.LongPrefillTokenThreshold = true, 32

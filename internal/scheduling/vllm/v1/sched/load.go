@@ -74,8 +74,9 @@ func (c *connector) count(r *request, local, external int, readmitted bool) {
 	n.Hits += external
 }
 
-// reserve reserves the blocks that r still needs for its prompt. The loads of other requests must leave the reserved
-// blocks free, because a request that is loaded cannot be preempted.
+// reserve reserves the blocks that r still needs for its prompt. The loads of other requests must leave as many blocks
+// free. Otherwise loads could take all blocks, and no request could compute the rest of its prompt: a request that
+// waits for its load keeps its blocks, because it cannot be preempted.
 func (c *connector) reserve(r *request) {
 	if !r.transfers.reserving {
 		r.transfers.reserving = true

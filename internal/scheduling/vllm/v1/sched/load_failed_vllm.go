@@ -28,8 +28,9 @@ func (c *connector) findVoidRowsAsVLLM(f *failure, out *FailedLoad) {
 	}
 }
 
-// notInFlightAsVLLM returns the number of computed tokens of r, not counting the tokens of e. e is the row of r in the
-// oldest step in flight, or nil. The tokens of e are subtracted even if this row is stale.
+// notInFlightAsVLLM returns the number of computed tokens of r as vLLM counts them: r.kv.NumComputedTokens minus the
+// tokens of e. e is the row of r in the oldest step in flight, or nil. If e is stale, r.kv.NumComputedTokens does not
+// include the tokens of e, but vLLM subtracts them too. The result is then too small.
 func (c *connector) notInFlightAsVLLM(r *request, e *entry) int {
 	if e == nil {
 		return r.kv.NumComputedTokens

@@ -62,7 +62,7 @@ func (m *mambaSplit) clip(q *request, start, n int) int {
 //   - the end of the block that contains start, if start is inside the block
 //   - the end of the last full block of the sequence; with EAGLE, the end of the block before that one
 //   - the last multiple of the hash size in the prompt
-//   - the last position before r.Junction that is a number of whole blocks after start
+//   - the last position up to r.Junction whose distance from start is a multiple of the block size m.block
 //
 // The caller ignores positions that are not between start and end.
 func (m *mambaSplit) stops(r *kvcache.Request, start, end int) [4]int {

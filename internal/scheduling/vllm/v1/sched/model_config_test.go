@@ -63,9 +63,9 @@ func drawConfig(t *rapid.T) Config {
 	return c
 }
 
-// underPressure draws a configuration in which requests often lose their blocks and often hit each other's blocks.
-// Half of the configurations of the normal run have no connector, because a connector that keeps blocks makes
-// preemptions rare.
+// underPressure draws a configuration in which requests often lose their blocks and often hit each other's blocks. A
+// connector that keeps blocks makes preemptions rare. So, except in make test-long, half of the configurations have no
+// connector.
 func underPressure(t *rapid.T) Config {
 	return Config{
 		Policy:               rapid.SampledFrom([]Policy{Priority, Priority, FCFS}).Draw(t, "policy"),

@@ -265,9 +265,11 @@ func (e *engine) drawID(t *rapid.T) ID {
 
 func (e *engine) abort(t *rapid.T) {
 	id := e.drawID(t)
-	// The worker may skip a row of the aborted request if no request can have hit the blocks of this row. A request
-	// that was admitted in the same step or later can have hit them. If the aborted request was preempted before, its
-	// blocks have kept their keys, so any request can have hit them.
+	// The worker may skip a row of the aborted request, unless another request can have hit the row's blocks. Another
+	// request can have hit them in two cases:
+	//
+	//   - Another request was admitted, or a load began, in the row's step or later.
+	//   - The aborted request was preempted before. Its blocks have kept their keys.
 	admitted := e.live(id).status != running
 	require.Equal(t, 1, e.Abort(id, id, 0))
 	e.forget(id)

@@ -225,7 +225,7 @@ func (s *Scheduler) evictFrom(r *request, pos int) {
 	}
 }
 
-// takeDrafts adds those drafts of r that the row e computes to the batch. It then removes all drafts from r.
+// takeDrafts adds drafts of r to the batch: those that the row e computes. It then removes all drafts from r.
 func (s *Scheduler) takeDrafts(r *request, e *entry) {
 	if len(r.drafts) == 0 {
 		return

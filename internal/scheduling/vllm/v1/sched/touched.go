@@ -1,7 +1,7 @@
 package sched
 
-// touched has the blocks that rows of a batch read and write, for LoadFailed. Rows are recorded only while a load can
-// fail: from the first row that loads until the Update of this row's step.
+// touched has the blocks that rows of a batch read and write, for LoadFailed. A row is recorded if it loads, if an
+// earlier row of the batch loads, or if a row of a step in flight loads. LoadFailed does not need the other rows.
 type touched struct {
 	loads    bool // the batch has a row that loads
 	firstRow int  // index in batch.rows of rows[0]

@@ -52,9 +52,13 @@ func (s *Scheduler) StepFailed() error {
 
 // undo undoes the row e of r in batch b. The caller undoes the rows of r from the newest to the oldest.
 //
-// Rows that were scheduled before r lost its blocks, or before it went back to earlier tokens, are stale. They are
-// older than the other rows of r. So e is stale if all tokens of r in flight are tokens of stale rows. The tokens of a
-// stale row are not in NumComputedTokens any more, so undo only stops counting them as in flight.
+// A row is stale if r has lost its blocks, or has gone back to earlier tokens, after the row was scheduled. So the
+// stale rows of r are older than its other rows. e is the newest row of r in flight, because the caller has undone the
+// newer ones. So if e is stale, all rows of r in flight are stale: r.stale, the number of tokens of stale rows, is then
+// equal to r.inFlight.
+//
+// r.kv.NumComputedTokens does not include the tokens of a stale row. So for a stale row, undo only stops counting its
+// tokens as in flight.
 func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 	stale := r.inFlight <= r.stale
 	tokens, drafts := int(e.tokens), int(e.drafts)

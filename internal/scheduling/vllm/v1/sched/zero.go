@@ -16,9 +16,11 @@ type zeroing struct {
 	held     map[int32]bool // for writeUnlisted: the blocks of all requests; true if the request has a row
 }
 
-// write lists the new blocks of rows in step.ZeroBlocks. It leaves out blocks that a load of this step writes: such a
-// load can happen before the worker zeroes blocks, and the worker would zero what was loaded. Loads of later steps need
-// no such exception, because they can get a block of a row only after this step has run.
+// write lists the new blocks of rows in step.ZeroBlocks. It leaves out the blocks that a load of this step writes. The
+// worker may execute the load before it zeroes the blocks, and would then zero what was loaded.
+//
+// Loads of later steps cannot write to the listed blocks too early. A row keeps its blocks until this step has run, and
+// by then the worker has zeroed them.
 func (z *zeroing) write(step *Step) {
 	s := z.s
 	old := len(z.unlisted)
