@@ -105,8 +105,8 @@ type kernels interface {
 	// no such functions.
 	tileRows() int
 
-	// tileScores does what scores does or, for Int8, what integerScores does. It reads n tiles of keys of type d
-	// directly from the blocks. tiles points to a list of addresses:
+	// tileScores multiplies queries by keys, as the method scores does or, for Int8, the method integerScores. It reads
+	// n tiles of keys of type d directly from the blocks. tiles points to a list of addresses:
 	//
 	//   - the addresses of the n tiles;
 	//   - if n is odd, the address of the last tile again;

@@ -75,7 +75,7 @@ func TestAPreemptedRequestCopiesNothing(t *testing.T) {
 // A step has a copy for a request. While the step is scheduled, the request is preempted. Ensure that the copy is
 // withdrawn, so that another request gets a row with the freed blocks. With AsVLLM the copy is not withdrawn and keeps
 // its two blocks. The other request then gets no blocks, and the step has the copy but no rows.
-func TestAStepWithoutRowsCopiesNothing(t *testing.T) {
+func TestAWithdrawnCopyFreesItsBlocks(t *testing.T) {
 	for _, asVLLM := range []bool{false, true} {
 		t.Run(fmt.Sprintf("AsVLLM %v", asVLLM), func(t *testing.T) {
 			c := large(7)
