@@ -33,9 +33,9 @@ func llm_rest() {}
 //export llm_deepen
 func llm_deepen() { course.Deepen() }
 
-// setGCPercent is the part of debug.SetGCPercent in package runtime. Package runtime/debug itself cannot be used. It
-// imports fmt, os and internal/godebug, whose init grows the main goroutine's stack. Memcheck reports this in every
-// program linked with the library.
+// setGCPercent calls a function of package runtime, which debug.SetGCPercent calls, too. Package runtime/debug itself
+// cannot be used, because it imports fmt, os and internal/godebug. The initialization of these packages grows the main
+// goroutine's stack. Memcheck reports this in every program linked with the library.
 //
 //go:linkname setGCPercent runtime/debug.setGCPercent
 func setGCPercent(percent int32) (before int32)

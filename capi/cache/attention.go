@@ -241,8 +241,9 @@ func llm_attention_convert(dstCache, srcCache *C.llm_attention_cache_in) C.int {
 	}))
 }
 
-// cachesOf converts the two caches of a call that reads srcCache and writes to dstCache. Before cachesOf is called, s
-// must have the other memory that the call reads, because cachesOf checks it for overlaps with the blocks of dstCache.
+// cachesOf converts the two caches of a call that reads srcCache and writes to dstCache. It returns an error if the
+// blocks of dstCache overlap with a range in s. So before the caller calls cachesOf, it must add to s all ranges that
+// the call reads besides the caches.
 func cachesOf(s *spans, dstCache, srcCache *C.llm_attention_cache_in) (dst, src attention.Cache, err error) {
 	if dst, err = cacheOf(s, dstCache); err != nil {
 		return dst, src, err
@@ -304,8 +305,8 @@ func batchOf(s *spans, c *attention.Cache, p *C.llm_attention_batch) (*attention
 	if s.err != nil {
 		return nil, s.err
 	}
-	// The tensor structs of queries and outputs lie in Go's memory, as parts of the copied batch struct. They cannot
-	// overlap with outputs, so they are not added to s.
+	// in.queries and in.outputs are structs in Go's memory, as parts of the copied batch struct. The output tensor is in
+	// the caller's memory and cannot overlap with these two structs. So they are added to local and not to s.
 	var local spans
 	if err := queriesOf(&local, c, b, int(in.heads), &in.queries, &in.outputs); err != nil {
 		return nil, err

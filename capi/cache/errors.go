@@ -41,7 +41,7 @@ func status(err error) C.int {
 	return code
 }
 
-// classes are errors that other errors wrap. Their text only repeats what the code says.
+// classes are errors that other errors wrap. C gets an error code, which says the same as the text of such a class.
 var classes = []error{
 	sched.ErrOrder, sched.ErrRequest, sched.ErrConfig, kvcache.ErrConfig, kvcache.ErrRequest, attention.ErrArgument, attention.ErrOverlap,
 }

@@ -18,7 +18,7 @@ const (
 	maxStruct  = 4096    // bytes of a struct of any version
 )
 
-// A span is a range of the caller's memory. Error messages call it name.
+// A span is a range of the caller's memory, with a name for error messages.
 type span struct {
 	name       string
 	start, end uintptr
@@ -144,7 +144,8 @@ func size[T any](s *spans, name string, p *T, minimum uintptr) (uintptr, error) 
 }
 
 // readStruct copies a struct of the caller to out: the fields that both the caller's header and this library have.
-// Other fields of out stay 0. readStruct returns an error if a field that only the caller's header has is not 0.
+// Other fields of out stay 0. The caller's header may be newer than this library and define more fields. readStruct
+// returns an error if one of these additional fields is not 0.
 func readStruct[T any](s *spans, name string, p *T, minimum uintptr, out *T) error {
 	n, err := size(s, name, p, minimum)
 	if err != nil {
@@ -235,11 +236,11 @@ func (o *outputs) fill(put func()) error {
 	return nil
 }
 
-// reserve handles one output array of the call, which needs n entries. array points to the first field of a C struct:
+// reserve handles one output array of the call, which needs n entries. array points to the first of three consecutive
+// fields of a C struct:
 //
 //	{T *at; int64_t cap, len;}
 //
-// reserve acts according to o.pass. In the last pass, if all arrays are large enough, it returns the n entries for the
 // caller to write. Otherwise it returns nil.
 func reserve[T, E any](o *outputs, name string, array **E, n int) []T {
 	a := (*struct {

@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that engines over real block memory read the right values. Each request must read what it would read if it
-// were the only one.
+// Ensure that engines read the right values back from the blocks in which the library lets them store values. Each
+// request must read what it would read if it were the only request.
 func TestEnginesReadWhatARequestAloneWouldHave(t *testing.T) {
 	t.Parallel()
 	prog := shared.compileCache(t, "cache_engine")

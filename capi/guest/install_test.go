@@ -69,9 +69,9 @@ func TestBothLibrariesBuildInAFolderWithAnyNameAndWithAnyCompiler(t *testing.T) 
 	for _, library := range made {
 		require.FileExists(t, filepath.Join(folder, library))
 	}
-	// The Makefile must not contain $(CURDIR), nor exports.go ${SRCDIR}. make and cgo would insert the name of the
-	// folder as text, and quotes or spaces in the name could break a command. This also covers the libraries that were
-	// not built above.
+	// The Makefile must not contain $(CURDIR), and exports.go must not contain ${SRCDIR}. make and cgo would insert the
+	// name of the folder as text, and quotes or spaces in the name could break a command. These two checks also cover the
+	// libraries that were not built above.
 	require.NotContains(t, read(t, folder, "Makefile"), "CURDIR")
 	require.NotContains(t, read(t, folder, "capi/cache/exports.go"), "SRCDIR")
 }

@@ -135,8 +135,9 @@ func (w way) compile(t *testing.T, name string, options ...string) string {
 	})
 }
 
-// link builds an executable and returns the path that runs the named program. A name such as "a+b" stands for two
-// programs that run one after the other.
+// link builds an executable, which may contain several programs. It returns the path of a symbolic link to the
+// executable. A command with this path runs the named program. For a name such as "a+b", it runs two programs one after
+// the other.
 func (w way) link(t *testing.T, name string, options []string, libraries map[way][]string) string {
 	t.Helper()
 	need(t, "gcc")

@@ -25,9 +25,9 @@ func memcheck(t *testing.T, env []string, command ...string) result {
 		"--errors-for-leak-kinds=all", "--error-exitcode=9"}, command...)...)
 }
 
-// underValgrind runs Valgrind with options for speed. They do not change which errors it finds. Without
-// --read-inline-info, only stack traces have less detail. --expensive-definedness-checks=no and plainLibc are used on
-// amd64 only: together they made Memcheck report false errors in arm64's C library.
+// underValgrind runs Valgrind with options that make it faster. They do not change which errors it finds.
+// --read-inline-info=no removes details from stack traces. --expensive-definedness-checks=no and plainLibc are used on
+// amd64 only. On arm64, the two together made Memcheck report false errors in the C library.
 func underValgrind(t *testing.T, env []string, arguments ...string) result {
 	t.Helper()
 	need(t, "valgrind")

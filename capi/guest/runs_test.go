@@ -87,7 +87,8 @@ func compareRuns() error {
 	return err
 }
 
-// Ensure that each way of linking runs under Valgrind and, if it supports them, with sanitizers.
+// Ensure that runs.golden lists every test program. It must also list a program under Valgrind for each way of linking,
+// and a program with sanitizers for each way in linked.
 func TestEveryProgramAndEveryWayIsRun(t *testing.T) {
 	if *update {
 		t.Skip("they are being written down")

@@ -167,8 +167,8 @@ func TestTheHeadersCompileByThemselvesAsCAndAsCPlusPlus(t *testing.T) {
 	}
 }
 
-// The sources are compiled as gnu11, because they use POSIX. Later compilers may report more warnings, so the build
-// does not make warnings errors.
+// The sources are compiled as gnu11, because they use POSIX. This test uses -Werror. The build of the libraries does
+// not, because later compilers may report more warnings.
 func TestTheLibrariesOwnCHasNoWarnings(t *testing.T) {
 	t.Parallel()
 	need(t, "gcc")

@@ -40,8 +40,8 @@ func newPages(dir string) (*pages, error) {
 	return &pages{Folder: folder, overrides: overrides, pages: map[string]report.Entry{}}, nil
 }
 
-// begin makes a row for each submission in all, which has the submissions that this run grades. The methods finished
-// and add fill the rows later. begin returns an error if a line of overrides.csv cannot be applied.
+// begin makes a row for each submission that this run grades. The parameter all has these submissions. The methods
+// finished and add fill the rows later. begin returns an error if a line of overrides.csv cannot be applied.
 //
 // wholeClass has the submissions of the whole class. With --shard, this run grades only some of them. noFile is the
 // report of a student without a file. It has the maximum of the points and the version of the rules.

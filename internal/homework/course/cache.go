@@ -7,8 +7,8 @@ package course
 // each other. An invalid entry is not used. An entry is invalid after an outside writer renames the node, unlinks it,
 // or links it elsewhere, even into another engine's list. llm_memory.h says which writes this check cannot detect.
 //
-// The check reads three sequences, none of which may have been freed. The index knows which entries refer to a
-// sequence (index.go).
+// The check reads three sequences. To prevent it from reading freed memory, all entries that refer to a sequence are
+// removed before the sequence is freed. The index finds these entries (index.go).
 type lookupCache struct {
 	core    uint64 // number of the core
 	entries table[entry]

@@ -24,8 +24,8 @@ func newBenchIn(t *testing.T, arena *testArena) *bench {
 	return &bench{T: t, arena: arena, library: &Library{Memory: arena}, pool: make([]int32, 256*KVPerBlock)}
 }
 
-// engine makes an engine with the sequences 0 to n-1. It looks up each of them once, so that each gets a cache entry.
-// The sequences near the head of the list never have a cache entry.
+// engine makes an engine with the sequences 0 to n-1 and looks up each of them once. This adds a cache entry for each
+// sequence, except for the sequences near the head of the list, which never have one.
 func (b *bench) engine(n int) (*Engine, []*Sequence) {
 	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
 	require.NoError(b, err)
@@ -246,7 +246,9 @@ func TestASequenceFreedInAnotherEngineIsNotFollowed(t *testing.T) {
 }
 
 // Ensure that an engine does not read a sequence after it was moved to another engine and freed there. In this test no
-// neighbour's entry refers to the sequence. Only the index knows about the first engine's entry for it.
+// other sequence has an entry that refers to the freed sequence as a neighbour. The first engine's core has an entry
+// for the freed sequence itself. The second engine, which belongs to another core, finds this entry only through the
+// index.
 func TestAnEntryOfAnotherCoreIsGivenUp(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)

@@ -139,8 +139,9 @@ type useCase struct {
 	// path leads to the state. It consists of start and of as few further calls as possible.
 	path  []trace.Op
 	state *model
-	// refused has the calls that fail in this state. These are invalid calls, and each accepted call with each of its
-	// allocations failing. A failing call changes nothing, so all of them can be made one after the other.
+	// refused has the calls that fail in this state. Some of them are invalid. The others are accepted calls in which one
+	// allocation fails: such a call is in refused once for each of its allocations. A failing call changes nothing, so all
+	// of them can be made one after the other.
 	refused  []trace.Op
 	accepted []trace.Op // the calls that succeed; each is played in the same state
 }

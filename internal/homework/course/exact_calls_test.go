@@ -43,9 +43,9 @@ func (g *game) length() int32 {
 	return rapid.Int32Range(1, 40).Draw(g.T, "length")
 }
 
-// call makes the same call of the library and of the yardstick, by running call and want. Sometimes it makes an
-// allocation fail in both. It requires that the library asks for memory at most once. If the library refuses the call
-// for another reason than missing memory, it must not have asked for memory.
+// call runs both of its parameters. The first makes a call of the library, and the second makes the same call of the
+// yardstick. Sometimes it makes an allocation fail in both. It requires that the library asks for memory at most once.
+// If the library refuses the call for another reason than missing memory, it must not have asked for memory.
 func (g *game) call(call func() error, want func()) error {
 	if rapid.IntRange(0, 4).Draw(g.T, "inject") == 0 {
 		n := rapid.IntRange(1, 4).Draw(g.T, "allocation that fails")

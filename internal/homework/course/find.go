@@ -8,8 +8,8 @@ const plainNodes = 16
 // these nodes costs less than a cache entry.
 const nearNodes = 8
 
-// find returns the first sequence of the list with the id, or nil if there is none. A NULL link ends the list, as the
-// head does.
+// find returns the first sequence of the list with the id, or nil if there is none. The list ends at the node whose
+// Next is the head or NULL.
 func (c *core) find(e *Engine, id int32) *Sequence {
 	n, found := walkFirst(e, id)
 	if found || n == nil {
@@ -56,9 +56,11 @@ func walkFirst(e *Engine, id int32) (n *Node, found bool) {
 	return n, false
 }
 
-// walkRest searches the list from n on. If it finds the id, it returns the sequence. It also adds a cache entry, except
-// for a sequence near the head and in a strict library. If it does not find the id, it returns the last node of the
-// list as last. last is nil if a sequence that is added at the end needs no cache entry.
+// walkRest searches the list from n on. If it finds the id, it returns the sequence. It also adds a cache entry for the
+// sequence, unless the library is strict or the sequence is near the head of the list.
+//
+// If walkRest does not find the id, it returns the last node of the list as last. If the library is strict or the list
+// is short, last is nil instead, because a sequence that is added at the end of such a list needs no cache entry.
 func (c *core) walkRest(e *Engine, n *Node, id int32) (s *Sequence, last *Node) {
 	w := walk{engine: e, id: id, next: n}
 	if c.lib.Strict {

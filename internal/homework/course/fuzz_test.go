@@ -7,8 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// FuzzCalls plays the random tests (calls on two engines, and writes from outside between them) with bytes from Go's
-// fuzzer. The corpus is in testdata/fuzz; `go test -fuzz FuzzCalls` adds to it.
+// FuzzCalls plays the random tests with bytes from Go's fuzzer. The tests make calls on two engines. Between the calls,
+// they also write to the engines' memory as an outside writer does. The corpus is in testdata/fuzz; `go test -fuzz
+// FuzzCalls` adds to it.
 func FuzzCalls(f *testing.F) {
 	for seed := range byte(8) { // long enough for some hundred calls
 		bytes := make([]byte, 16<<10)

@@ -22,8 +22,9 @@ type index struct {
 	epoch atomic.Uint32 // number of resets; can be read without mu
 }
 
-// A named is the record of a sequence that cache entries refer to. engine and id are the key of the sequence's own
-// entry. engine is nil if the sequence has none, and is only a neighbour in other entries.
+// A named is the record of a sequence that cache entries refer to. engine and id are the key of the entry for this
+// sequence. If there is no such entry, engine is nil. The sequence is then only a neighbour in the entries for other
+// sequences.
 type named struct {
 	seq      *Sequence
 	engine   *Engine

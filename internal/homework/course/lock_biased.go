@@ -40,10 +40,12 @@ func (l *lock) Lock() {
 	l.lockSlow(me)
 }
 
-// Unlock reads shared to find out which kind of lock to release. It cannot read owner for that, because a second thread
-// may set owner to revoked while the owner still holds the lock. The second thread sets shared only after the owner has
-// released the lock by setting busy to 0. So if shared is false, the caller is the owner, and releases the lock by
-// setting busy to 0.
+// Unlock releases the lock. If shared is false, the caller is the owner, and Unlock sets busy to 0. If shared is true,
+// the lock is an ordinary mutex, and Unlock unlocks mu.
+//
+// shared does not change while the owner holds the lock: a second thread sets it only after the owner has set busy to
+// 0. The field owner can change in this time, because the second thread sets it to revoked at once. So Unlock does not
+// read owner.
 func (l *lock) Unlock() {
 	if !l.shared {
 		l.busy = 0

@@ -31,8 +31,9 @@ func (o *order) forEngine(e *Engine) *order {
 	return o
 }
 
-// distance searches for n in the next maxAhead nodes of the guess, which begins at nodes[guess]. It returns how many
-// nodes of the guess come before n. It returns 0 if n is not among them, or is the first of them.
+// distance searches for n in the nodes that the search expects next. They begin at nodes[guess], and distance looks
+// only at the first maxAhead of them. It returns the number of nodes between nodes[guess] and n, including nodes[guess]
+// itself. It returns 0 if nodes[guess] is n, or if it does not find n.
 func (o *order) distance(guess int, n *Node) int {
 	if guess >= len(o.nodes) {
 		return 0
@@ -40,9 +41,9 @@ func (o *order) distance(guess int, n *Node) int {
 	return max(0, slices.Index(o.nodes[guess:min(len(o.nodes), guess+maxAhead)], n))
 }
 
-// record stores n, the next node that the search has met, as nodes[index]. The guess begins at nodes[guess]. If this
-// overwrites the first node of the guess, the guess begins one node later. record returns the index at which the guess
-// then begins, or -1 if there is no memory.
+// record stores n, the next node that the search has met, as nodes[index]. The nodes that the search expects next begin
+// at nodes[guess]. record returns the new value of guess. This is the old value, or one more if n is now nodes[guess].
+// If there is no memory, record returns -1.
 func (o *order) record(index, guess int, n *Node) int {
 	if index == len(o.nodes) {
 		if index == cap(o.nodes) && !o.grow() {

@@ -65,8 +65,9 @@ func (c *converter) operation(n cc.ExpressionNode) *Expr {
 	return &Expr{Op: Other}
 }
 
-// binary converts an expression of a grammar rule that has a binary operator. Package cc uses such a rule also for an
-// expression without the operator. Then noOperator is set, and the expression is right alone.
+// binary converts an expression of a grammar rule that has a binary operator. Package cc uses such a rule also for a
+// single operand without the operator. In this case noOperator is true, and binary only converts the operand, which is
+// in the parameter right.
 func (c *converter) binary(noOperator bool, op Op, t cc.Token, left, right cc.ExpressionNode) *Expr {
 	if noOperator {
 		return c.expr(right)

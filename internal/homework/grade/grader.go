@@ -1,12 +1,12 @@
 // Package grade takes a submission through the stages and computes its points.
 //
-//	isolation/build     gate of the text and the object file, compiler, link
-//	judging/traces      directed traces for sentences of the handout, and random ones
+//	isolation/build     checks the text and the object file (the gate), compiles and links
+//	judging/traces      has directed traces, which test sentences of the handout, and random traces
 //	judging/compare     plays a trace on the submission (isolation/runner, in a sandbox) and on
 //	                    the oracle, finds differences, and shortens the trace of a difference
-//	isolation/watch     the same traces under Memcheck and with the sanitizers (supervise)
-//	judging/rules       static rules over the text
-//	reporting           output for people
+//	isolation/watch     plays the same traces under Memcheck and with the sanitizers (supervise)
+//	judging/rules       checks static rules on the text
+//	reporting           writes output for people
 //
 // A directed trace tests some functions. The grader does the work of the others by writing to the submission's memory
 // (grading.isolate). points.go computes the points from the tests of a report; cmd/llmgrade/README.md has the table.

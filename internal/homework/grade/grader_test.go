@@ -139,8 +139,8 @@ func (f firsts) write(t *testing.T) {
 // sentence of the handout that sentences.txt names. Each correct variant must lose no points.
 //
 // With -matrix, or in make test-long, every mutant goes through every stage. In make test, only the mutants that
-// typicalOf returns are graded. To save time, such a mutant skips the later stages if a directed trace of its task
-// detects it.
+// typicalOf returns are graded. To save time, a wrong mutant skips the later stages there if a directed trace of its
+// task detects it.
 func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
@@ -241,8 +241,9 @@ func gradedBy(t *testing.T, g *grade.Grader, file string) *grade.Report {
 	return r
 }
 
-// sentences reads sentences.txt, which has phrases of the handout for wrong submissions. The first finding must quote a
-// sentence that contains one of the phrases. The phrase "none" allows a finding that quotes no sentence.
+// sentences reads sentences.txt and returns, for each wrong submission, phrases of the handout. The first finding in
+// the report of the submission must quote a sentence that contains one of its phrases. The phrase "none" allows a
+// finding that quotes no sentence.
 func sentences(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -271,8 +272,8 @@ func requireQuotes(t *testing.T, words []string, r *grade.Report) {
 // showing are mutants that together show every compare.Fact.
 var showing = strings.Fields("C5 A8 R52 C6 F11 A20 I2 C2 C12 F1 F9 K6 K7 A31 A39 R51 D3")
 
-// typicalOf returns the first mutant of each task and kind, and the mutants in showing. The tests of grader/suite run
-// more mutants.
+// typicalOf returns the first mutant of each task and kind, and the mutants in the variable showing. The tests of
+// grader/suite run more mutants.
 func typicalOf(all []corpus.Mutant) (first []corpus.Mutant) {
 	seen := map[string]bool{}
 	for _, m := range all {

@@ -258,7 +258,8 @@ func (g *grading) finding(c candidate) (Finding, error) {
 }
 
 // start returns the trace that Shrink should shorten for a finding. To choose it, start plays up to four versions of
-// the finding's trace. They differ in the calls that the submission makes; the grader does the work of all other calls:
+// the finding's trace. In each version, the submission makes some of the calls, and the grader does the work of the
+// others. The submission makes
 //
 //   - all calls,
 //   - the calls of the failing function and of llm_init,

@@ -200,7 +200,7 @@ func (g *grading) complains(stage StageName, m watch.Finding, sentence string, e
 }
 
 // sanitizers runs a program built with the sanitizers. First it replays the findings. Then it plays the directed traces
-// in which the submission made no difference; the first complaint ends the program.
+// in which the grader found no difference. The first complaint ends the program.
 func (g *grading) sanitizers() error {
 	for _, function := range g.stuck { // it would use its whole time again
 		for kind := range g.hangs {
@@ -251,9 +251,10 @@ func (g *grading) sanitizers() error {
 	return nil
 }
 
-// remarkOn returns a remark if the grader itself changed the list of sequences before the last step of a trace. Such a
-// step removed, unlinked or renamed a sequence, or removed an engine. The remark lists the last of these steps that
-// satisfy a condition. If the submission has stored a pointer to what was removed, the pointer is no longer valid.
+// remarkOn returns a remark if the grader itself changed the list of sequences before the last step of a trace. It
+// looks for steps that removed, unlinked or renamed a sequence, or removed an engine. Only steps for which condition
+// returns true count. The remark lists the last few of them and tells the student to search the list again instead of
+// using a pointer from an earlier call.
 func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 	var steps []string
 	for _, op := range ops[:max(0, len(ops)-1)] {

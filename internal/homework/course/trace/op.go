@@ -158,7 +158,8 @@ const (
 	MaxLarge = 3 << 10
 )
 
-// Task returns the task of the handout that a step belongs to, 1 to 5. Writes from outside belong to task 4.
+// Task returns the task of the handout that a step belongs to, 1 to 5. A step in which the tester writes to the
+// engine's memory (Outside) belongs to task 4.
 func (o Op) Task() int { return facts[o.Kind].task }
 
 // ErrSyntax is wrapped by the errors of Parse, which contain the number of the line.
@@ -273,8 +274,9 @@ func (o Op) check() error {
 	return nil
 }
 
-// callRange returns the calls of a step that makes several calls: the first number, which is a record or an id, and the
-// number of calls. It returns 0 and 0 for other steps. If op has a number of calls below 1, n is -1.
+// callRange returns the numbers of the calls that a step makes: first to first+n-1. These numbers are the records of
+// Appends, and the ids of Forks, Creates and Frees. For a step of another kind, callRange returns 0 and 0. If the step
+// has a number of calls below 1, n is -1.
 func (o Op) callRange() (first, n int32) {
 	switch o.Kind {
 	case Forks, Appends:

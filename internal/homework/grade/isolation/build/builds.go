@@ -49,10 +49,10 @@ func (k *Kit) sanitized(p *Program, text, object, level string) error {
 	return k.ld(p.file("sanitized"), append([]string{"watched.o", object, watch}, p.stubs...)...)
 }
 
-// withoutDebugInfo copies the C library and its libm into the kit's folder with other build ids, and returns the flags
-// to link a program with the copies. Valgrind finds installed debug information of a library by the build id. Reading
-// it takes a third of Memcheck's time, and no report needs it, because reports only have lines of llm_memory.c.
-// withoutDebugInfo returns no flags if it finds no library or no build id.
+// withoutDebugInfo copies the C library and its libm into the kit's folder, and returns the flags to link a program
+// with the copies. It changes the build ids of the copies, so that Valgrind finds no installed debug information for
+// them. Reading this information takes a third of Memcheck's time. No report needs it, because reports only have lines
+// of llm_memory.c. withoutDebugInfo returns no flags if it finds no library or no build id.
 func (k *Kit) withoutDebugInfo() (flags []string) {
 	for _, name := range []string{"libc.so.6", "libm.so.6"} {
 		path, err := k.output("gcc", "-print-file-name="+name)

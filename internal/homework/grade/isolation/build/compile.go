@@ -102,8 +102,8 @@ type Program struct {
 // malloc.
 func (p *Program) Native() string { return filepath.Join(p.dir, "native") }
 
-// Watched returns the path of the program for Memcheck, which uses the C library's malloc. The first call links the
-// program. Watched must not be called concurrently for the same program.
+// Watched returns the path of the program that is run under Memcheck. This program uses the C library's malloc. The
+// first call links the program. Watched must not be called concurrently for the same program.
 func (k *Kit) Watched(p *Program) (string, error) {
 	path := filepath.Join(p.dir, "watched")
 	if _, err := os.Stat(path); err == nil {

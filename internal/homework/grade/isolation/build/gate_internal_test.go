@@ -37,8 +37,9 @@ func SharedKit(t testing.TB) *Kit {
 	return &shared
 }
 
-// compiled compiles a source with flags, and without the course's flags and the check of the text. It returns the
-// object file, and the text of the correct submission, which checkObject needs.
+// compiled compiles a source with the given flags instead of the course's flags. The gate does not check the source.
+// compiled returns the path of the object file. It also returns a text, because checkObject needs one: the text of the
+// correct submission, in which the gate finds nothing.
 func compiled(t *testing.T, k *Kit, source string, flags ...string) (string, *text) {
 	t.Helper()
 	read, err := readText([]byte(corpus.Correct(t)), &verdicts{}) // the lines of whatever is harmless
@@ -283,8 +284,9 @@ func alive(pid int) bool {
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-// Ensure that the gate reports a call of __memcpy_chk as a call of memcpy. Headers replace some functions by other
-// symbols in this way; these symbols come from several versions of the C library.
+// Ensure that the gate reports a function by the name that a student writes. The headers of the C library replace some
+// functions by other symbols, for example memcpy by __memcpy_chk. Different versions of the library use different
+// symbols.
 func TestFortifiedSymbolsAreNamedWithoutTheirPrefix(t *testing.T) {
 	for symbol, name := range map[string]string{
 		"__memcpy_chk": "memcpy", "__isoc23_strtol": "strtol", "__isoc99_sscanf": "sscanf", "system": "system",

@@ -32,7 +32,8 @@ type Gate map[string]Action
 // ErrGateFile is wrapped by the errors of ParseGate.
 var ErrGateFile = errors.New("not a gate file")
 
-// String returns gate.txt with the actions of g. ParseGate can read the result.
+// String returns a gate file, which ParseGate can read. For each rule it has a line with the action of the rule in g
+// and the reason from gate.txt.
 func (g Gate) String() string {
 	var b strings.Builder
 	for line := range strings.Lines(gateText) {

@@ -24,10 +24,10 @@ const (
 	newline
 )
 
-// A scanner splits a source into tokens, after the first three of C's translation phases: it replaces trigraphs,
-// joins lines that end with a backslash, and removes comments. The gate does not see what the scanner misses. So
-// where gcc accepts more than the standard, the scanner accepts it, too: there may be blanks between the backslash
-// and the end of the line.
+// A scanner splits a source into tokens, after the first three of C's translation phases: it replaces trigraphs, joins
+// lines that end with a backslash, and removes comments. The gate checks the tokens of a submission, so the scanner
+// must find all code that gcc compiles. Where gcc accepts more than the C standard, the scanner accepts it, too: there
+// may be blanks between the backslash and the end of the line.
 type scanner struct {
 	text  []byte
 	lines []int32 // line of each byte

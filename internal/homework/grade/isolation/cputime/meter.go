@@ -43,9 +43,15 @@ type Limit struct {
 // the process was asleep in more than three quarters of them. Otherwise the machine is too busy (ErrStarved).
 //
 // The limits are for a machine of slowness 1. When a process comes near a limit, the Meter measures the slowness of the
-// machine (Slowness) and multiplies the limit by it. A call that has returned is accepted if it used less than a fourth
-// of the multiplied limit. If it used more, it is too slow to be judged (ErrSlow). So a process that is accepted in one
-// run does not exceed its limit in another, unless the measurement of the slowness is wrong by a factor of four.
+// machine (Slowness) and multiplies the limit by it. This measurement may be wrong by a factor of up to four. So there
+// are three results for a call that has returned:
+//
+//   - If it used less than a fourth of the multiplied limit, it is accepted.
+//   - If it used the whole multiplied limit, it fails (ErrTime).
+//   - Otherwise, it is too slow to be judged (ErrSlow).
+//
+// If a call is accepted in one run, it fails in another only if the slowness was measured wrongly by more than a factor
+// of four.
 type Meter struct {
 	Usage    func() (Usage, error)
 	Slowness func() (float64, error) // 1 or more
@@ -129,8 +135,8 @@ func (m *Meter) Look() error {
 	return nil
 }
 
-// sample reads the usage of the process and reports whether it did so. It does not read the usage again within the time
-// precision after the last reading, unless the limit for all work may be near.
+// sample reads the usage of the process and reports whether it did so. If it read the usage only a short time ago (the
+// constant precision), it does not read it again, unless the limit for all work may be near.
 func (m *Meter) sample() bool {
 	now := m.Now()
 	slow := m.last.CPU > m.process.Max/fine // now it matters in which call the limit is reached

@@ -16,7 +16,8 @@ func TestLastIsTheCallThatWasRead(t *testing.T) {
 	require.NoError(t, err)
 	defer steps.Close()
 	const size = 24 // of struct step
-	// The file has an end marker before the trace and one after it, and then a marker for the end of the file.
+	// The file has seven steps. Only the second to the fifth are calls. The others separate traces or end the file, so
+	// Last returns "" for them.
 	for read, want := range []string{"", "", "llm_init", "create_sequence", "append_kv", "free_sequence", "", ""} {
 		_, err := steps.Seek(int64(read)*size, io.SeekStart)
 		require.NoError(t, err)

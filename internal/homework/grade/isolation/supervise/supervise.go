@@ -32,7 +32,8 @@ var ErrKilled = errors.New("the system ended the program: is there too little me
 // A Keep reads the output of a program and returns the part that becomes End.Said.
 type Keep func(io.Reader) ([]byte, error)
 
-// Head returns a Keep for the first limit bytes. Run ends a program that writes more.
+// Head returns a Keep that keeps the beginning of the output, up to a limit in bytes. Run ends a program that writes
+// more.
 func Head(limit int64) Keep {
 	return func(r io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(r, limit)) }
 }
@@ -91,8 +92,8 @@ func Run(cmd *exec.Cmd, attach func(pipe *os.File), patience time.Duration, keep
 	return e, nil
 }
 
-// PlayedAll reports whether the program has read the whole file of steps. The program and the grader share the open
-// file, and so its offset.
+// PlayedAll reports whether the program has read the whole file of steps. The program has inherited the open file from
+// the grader, so both use the same offset. PlayedAll compares this offset with the size of the file.
 func PlayedAll(steps *os.File) (bool, error) {
 	played, err := steps.Seek(0, io.SeekCurrent)
 	if err != nil {

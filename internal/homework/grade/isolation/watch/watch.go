@@ -37,8 +37,9 @@ func (f Finding) String() string {
 // Leak reports whether the finding is about memory that was not freed.
 func (f Finding) Leak() bool { return strings.HasPrefix(f.Kind, "Leak_") }
 
-// blameLastCall sets the function of a finding whose error ended the program while the grader's code was running. ops
-// are the steps before the error. The function is that of the last call in ops that the submission made.
+// blameLastCall sets the function of a finding that has none, because its error ended the program while the grader's
+// code was running. A submission's function that was called earlier may have caused the error. blameLastCall chooses
+// the last one. ops are the steps before the error. Steps in which the grader did the work itself do not count.
 func (f *Finding) blameLastCall(ops []trace.Op) {
 	for _, op := range slices.Backward(ops) {
 		if f.Function == "" && !f.Leak() && !op.Given && !op.Kind.Outside() {

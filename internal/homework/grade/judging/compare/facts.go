@@ -110,8 +110,8 @@ func (d *Difference) Refused() bool {
 	return d.Op.Engine == trace.None || d.refusal() != ""
 }
 
-// refusal returns the fact that says why the call must fail, or "" if there is no such fact. A call whose engine is
-// NULL must fail, too, but no fact says so. For such a call, refusal returns "".
+// refusal returns the fact from the list refusals that explains why the call must fail, or "" if there is none. A call
+// whose engine is NULL must fail, too, but refusals has no fact for this reason. So refusal returns "" for such a call.
 func (d *Difference) refusal() Fact {
 	for _, r := range refusals {
 		if d.Has(r.fact) {

@@ -68,10 +68,11 @@ func (p *player) describeAccess(op trace.Op, m *moment, address uint64, d *Diffe
 	return p.index(op, m, address)
 }
 
-// null describes the use of a NULL pointer. offset is the address that was used; as the pointer is NULL, offset is also
-// the distance from the pointer. The description names the pointer if only one pointer fits the offset.
+// null describes the use of a NULL pointer. offset is the address that was used. As the pointer is NULL, offset is also
+// the distance from the pointer. The description names an entry of block_table if this entry is NULL and a call that
+// does not check it would use memory at the same offset.
 //
-// If the grader made the engine by writing to memory, the description never names the pointer. llm_init was not called
+// If the grader made the engine by writing to memory, the description never names an entry. llm_init was not called
 // then, so the pointer may also be a global variable that only llm_init sets.
 func (p *player) null(op trace.Op, m *moment, offset uint64, d *Difference, fresh []uint64) (string, Fact) {
 	if d.Has(UnknownID) && offset < sequenceSize {

@@ -36,7 +36,7 @@ const (
 // wrong event of the call. Three kinds of events are wrong:
 //
 //   - the call frees an address that is not a live allocation,
-//   - a call that must fail allocates memory, unless it fails because an allocation fails,
+//   - the call allocates memory, although its arguments or the state of the engine require that it fails,
 //   - the call makes more allocations than any call may make.
 //
 // If no event is wrong, the difference shows a write after the end of an allocation.

@@ -20,9 +20,10 @@ var ErrMemory = errors.New("the machine has too little memory left, of which the
 // counts.
 const memoryForLarge = 400 << 20
 
-// newLargePool maps a large pool and returns its address. The submission can access only both ends of the pool, with
-// the slack before and after it. Each end has trace.End bytes. Both are stored one after the other in the region of the
-// pools. The end with the highest addresses is also mapped at the address where the pool ends.
+// newLargePool maps a large pool and returns its address. The submission can access only two parts of the pool: its
+// first trace.End bytes with the slack before them, and its last trace.End bytes with the slack after them. The memory
+// of both parts is in the region of the pools, where the second part follows the first. The second part is mapped once
+// more, at the address that it has in the pool.
 func (p *player) newLargePool(engine int, size uint64) (uint64, error) {
 	start := runner.Pools + p.used + poolOffset
 	high := start + oracle.Slack + size - trace.End // where the second end has to be

@@ -125,7 +125,8 @@ func (s *shrinker) simplify(field func(*trace.Op) *int32) bool {
 	return done
 }
 
-// single replaces a step of many calls by a single call if the step makes only one.
+// single looks for steps of the kinds that make several calls (such as Appends). If the number of calls of such a step
+// is 1, single tries the kind for a single call (Append) instead. It reports whether it has replaced a step.
 func (s *shrinker) single() bool {
 	done := false
 	for i := 0; i < len(s.ops); i++ {

@@ -14,8 +14,8 @@ const (
 	freedByte     = 0xdd
 )
 
-// Value returns a number of the submission's memory as a student reads it. If the number consists of bytes with which
-// the runner fills memory, Value says so instead.
+// Value returns a text for a student about a number that the submission's memory contains. Usually the text is the
+// number in decimal. If the number consists of bytes with which the runner fills memory, the text says this instead.
 func Value(n int32) string {
 	switch b, exact := fillOf(uint32(n)); {
 	case b == unwrittenByte && exact:

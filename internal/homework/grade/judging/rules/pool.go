@@ -98,9 +98,13 @@ func (r *poolReader) function(f *ctree.Function) *summary {
 	return s
 }
 
-// stmts collects the effects of statements. optional means that the effects do not happen in every call of the
-// function. stmts also sets it for the statements in an if or a switch, and for those after an if or switch that may
-// end the function with success. An if that only tests for NULL does not count.
+// stmts collects the effects of statements. optional means that these effects do not happen in every call of the
+// function. Besides, stmts treats the effects of two groups of statements as optional:
+//
+//   - statements in an if or a switch,
+//   - statements after an if or a switch whose body may leave the function with success.
+//
+// An if that only tests for NULL does not count.
 func (r *poolReader) stmts(f *ctree.Function, s *summary, body []*ctree.Stmt, optional bool) {
 	for _, st := range body {
 		for _, e := range []*ctree.Expr{st.Cond, st.Step, st.Expr} {

@@ -28,8 +28,8 @@ type generator struct {
 	outsideWrites bool
 }
 
-// add adds a random step for an engine. Appends are added up to 20 in a row, so that a sequence often reaches another
-// block.
+// add adds a random step for an engine. If the step is an append, add adds 1 to 20 appends to the same sequence, so
+// that a sequence often reaches another block.
 func (g *generator) add(engine int) {
 	op := trace.Op{Engine: engine, A: g.id()}
 	switch n := g.IntN(100); {

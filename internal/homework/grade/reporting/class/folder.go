@@ -101,8 +101,9 @@ func (f Folder) SaveTrouble(r Result) error {
 	return f.replace(r.Name, stored{File: r.File, Trouble: r.Err.Error(), Rules: r.Rules})
 }
 
-// replace stores s for a student. It sets s.Before to the outcome of the stored report that s replaces. If only a
-// trouble was stored, without a report, s takes the Before that was stored with the trouble.
+// replace stores s for a student and sets s.Before. If a report was stored before, s.Before is the outcome of that
+// report. If only a trouble was stored (SaveTrouble), s keeps the Before of the trouble, which is the outcome of an
+// earlier report.
 func (f Folder) replace(name string, s stored) error {
 	if old := f.lookup(name); old != nil {
 		if s.Before = old.Before; old.Report != nil {

@@ -133,9 +133,9 @@ func (list Overrides) Unknown() error {
 		terminal.VisibleName(list[0].Student))
 }
 
-// names reports whether the override is for a student. Staff may copy the name from grades.csv, where the function
-// text has changed it, or type it. A typed ü is one character, but archives from a Mac write ü in file names as u and
-// a combining mark.
+// names reports whether the override is for a student. Staff may type the student's name, or copy it from grades.csv,
+// where it may look different: it has the form that the function named text returns. A typed ü is one character, but
+// archives from a Mac write ü in file names as u and a combining mark.
 func (o *Override) names(student string) bool {
 	name := norm.NFC.String(o.Student)
 	return name == norm.NFC.String(student) || name == norm.NFC.String(text(student))

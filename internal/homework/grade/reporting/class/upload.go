@@ -107,7 +107,7 @@ func having(names []string, suffix string) []string {
 }
 
 // pick chooses the file to grade: the llm_memory.c nearest to the root, otherwise the only .c file. If the names are
-// from an archive, prefix is the name of the archive, which messages put before each name.
+// from an archive, prefix is the name of the archive. Error messages have prefix before each name.
 func pick(names []string, prefix string) (string, error) {
 	named := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return path.Base(n) != Wanted })
 	nearest := len(named) == 1 || len(named) > 1 && depth(named[0]) < depth(named[1])

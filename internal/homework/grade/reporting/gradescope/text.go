@@ -53,8 +53,9 @@ func (s *sheet) finding(b *strings.Builder, f *grade.Finding, written string) {
 	}
 }
 
-// gain returns the points that a student gets in directed tests by correcting the mistake of a finding. The other
-// tests of the task do not count, because one of them is hidden.
+// gain returns the points that a student gets in directed tests by correcting the mistake of a finding. It does not
+// count points of the hidden tests, because the student must not learn their results. It does not count points of
+// memory tests either.
 func (s *sheet) gain(f *grade.Finding) float64 {
 	gain := 0.0
 	for _, t := range s.Tests {

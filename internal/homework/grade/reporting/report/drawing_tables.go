@@ -83,8 +83,8 @@ func (v *view) written() strip {
 	return all
 }
 
-// record formats a record of a block. A small number, as calls append, is decimal. A large one, which may consist of
-// the pool's fill bytes, is hexadecimal.
+// record formats a record of a block. A small number is written in decimal, because calls append small numbers. A large
+// number may consist of the pool's fill bytes, so it is written in hexadecimal.
 func record(n int32) string {
 	if -1_000_000 < n && n < 1_000_000 {
 		return fmt.Sprint(n)
@@ -97,8 +97,8 @@ const (
 	aTable = "a table"
 )
 
-// tables returns the L2 tables that a sequence has at any of the moments. If the entries of consecutive tables form one
-// run, the result has one table for all of them.
+// tables returns the L2 tables that a sequence has at any of the moments. It combines consecutive L2 tables to one
+// table of the result if all their entries together are one run.
 func tables(find [moments]*oracle.SequenceState) []table {
 	var all []table
 	var lines []run // the run of each line, if it is one run

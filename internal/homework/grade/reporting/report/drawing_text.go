@@ -190,8 +190,8 @@ func centre(s string, width int, fill string) string {
 	return strings.Repeat(fill, left/2) + s + strings.Repeat(fill, left-left/2)
 }
 
-// picked formats those columns of a strip that fit in limit characters (pick). It formats a column's label and value by
-// format. Where columns do not fit, it writes placeholder.
+// picked formats the columns of a strip that the function pick chooses for a line of limit characters. It formats a
+// column's label and value by format. In the place of columns that are left out, it writes placeholder.
 func (c *canvas) picked(s strip, limit int, format, placeholder string) (pieces []piece) {
 	show := func(i, moment int) piece {
 		cell := s[i].cells[moment]

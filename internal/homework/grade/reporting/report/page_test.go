@@ -119,7 +119,8 @@ func entry(name, file string, r *grade.Report) report.Entry {
 	return report.Entry{Result: result, File: file}
 }
 
-// A document is a page as tests see it. A page must also be well-formed XML.
+// A document has what the tests check of an HTML page. The function parse makes it, and requires that the page is
+// well-formed XML.
 type document struct {
 	text  string // without what is in <style>
 	ids   []string

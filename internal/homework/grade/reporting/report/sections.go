@@ -188,7 +188,8 @@ func kindOf(r *grade.Rejection) kind {
 	}
 }
 
-// A flag is a section of the class page. It lists the submissions that were not run for one kind of reason.
+// A flag is a section of the class page for submissions that staff should look at. It lists the submissions of one
+// kind, for example those that do not compile.
 type flag struct {
 	Kind   kind
 	Urgent bool // staff have to do something

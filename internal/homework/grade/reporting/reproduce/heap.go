@@ -9,8 +9,8 @@ import _ "embed"
 //go:embed c/heap.c
 var heap string
 
-// probe is C code at the beginning of main. It finds out whether malloc is the program's own, so that the program can
-// count allocations.
+// probe is C code at the beginning of main. It finds out whether malloc is the program's own function, which counts
+// allocations. Under Valgrind and AddressSanitizer, malloc is a function of the tool.
 const probe = `    void *volatile one = malloc(1);
     free(one);
     int counted = allocations > 0;
@@ -22,7 +22,8 @@ const probe = `    void *volatile one = malloc(1);
 //go:embed c/signals.c
 var deathHandler string
 
-// watching is C code at the beginning of main that installs deathHandler for these signals.
+// watching is C code at the beginning of main. It installs deathHandler for SIGSEGV, SIGABRT and the other signals that
+// end a call without a return.
 const watching = `#ifndef __SANITIZE_ADDRESS__
     signal(SIGSEGV, died);
     signal(SIGBUS, died);

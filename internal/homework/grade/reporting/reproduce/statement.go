@@ -24,8 +24,10 @@ var statements = map[trace.Kind]string{
 	trace.Table:    "given_table(%[1]s, %[2]s, %[3]s);",
 	trace.Place:    "map_blocks(%[1]s, %[2]s, %[3]s, %[4]s, 1);",
 	trace.Map:      "map_first_free(%[1]s, %[2]s, %[3]s);",
-	// A step of several calls is a loop. If %[5]s is "made += ", the loop counts the calls that succeed. %[6]s is
-	// then the comparison that tells whether a call has succeeded, such as " == 0".
+	// A step of several calls is a loop. %[5]s and %[6]s are empty, or count the calls that succeed. They then make a
+	// statement such as this in the loop:
+	//
+	//	made += append_kv(e[0], 1, 7 + i) == 0;
 	trace.Forks:   "for (int i = 0; i < %[4]s; i++) { %[5]sfork_sequence(%[1]s, %[2]s, %[3]s + i)%[6]s; }",
 	trace.Creates: "for (int i = 0; i < %[4]s; i++) { %[5]screate_sequence(%[1]s, %[2]s + i, %[3]s)%[6]s; }",
 	trace.Appends: "for (int i = 0; i < %[4]s; i++) { %[5]sappend_kv(%[1]s, %[2]s, %[3]s + i)%[6]s; }",
