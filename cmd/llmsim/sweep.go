@@ -212,7 +212,8 @@ func (o *sweepOptions) runJobs(c *cobra.Command, s *sweep.Sweep, store *runs.Sto
 	return st, err
 }
 
-// failures returns the joined errors of failed jobs. The same command runs these jobs again.
+// failures returns the joined errors of failed jobs, or nil if there are none. Failed jobs have no stored result, so
+// they run again if the user repeats the command.
 func failures(failed []*sweep.Outcome) error {
 	var all error
 	for _, o := range failed {

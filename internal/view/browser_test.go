@@ -103,7 +103,8 @@ func TestAStoryCanBeReadPointedAtPlayedAndPrinted(t *testing.T) {
 	}
 }
 
-// Ensure that records of any size are shown. A long one is cut, and its title has all digits.
+// Ensure that records of any size are shown. If a record is a long number, the page shows only its last digits, and a
+// tooltip shows all of them.
 func TestLargeRecordsAreShown(t *testing.T) {
 	browser := browsertest.Start(t)
 	r, err := view.Course(strings.NewReader("init e0 128\ncreate e0 1 1\nappend e0 1 5000000\nappend e0 1 -2147483647\nappend e0 1 12345\n"))

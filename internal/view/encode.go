@@ -63,7 +63,8 @@ type delta struct {
 	Records []int `json:"m,omitempty"` // position in the pool, record, position, ...
 }
 
-// An entry is a new or changed sequence: its name, its tokens, its device, and its table as a splice.
+// An entry is a new or changed sequence. It has the sequence's name, number of tokens and device, and the change of its
+// table: how many block ids at the start of the old table are kept, how many at the end, and the new ids between them.
 type entry []int
 
 const maxBytes = 24 << 20 // of the JSON of a page

@@ -102,7 +102,8 @@ func TestAnUnknownStoryIsNamedAndTheNullBlockIsNotUsed(t *testing.T) {
 	require.Equal(t, "1 null block", counter("never used"))
 }
 
-// Ensure that a table can be selected with the keyboard. Only the blocks of the selected beam are then highlighted.
+// Ensure that the table of a sequence can be selected with the keyboard. Only the blocks in this table are then
+// highlighted.
 func TestATableLightsItsSequence(t *testing.T) {
 	x := newTour(t, browsertest.Look{Width: desktop}, "beams", "preemption")
 	x.visit(t, "beams", len(x.scenes["beams"].Recordings[0].Frames)/2)

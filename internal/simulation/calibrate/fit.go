@@ -134,13 +134,15 @@ func predict(x [4]float64, p Point) float64 {
 	return x[0]*t[0] + x[1]*t[1] + x[2]*t[2] + x[3]*t[3]
 }
 
-// solve fits a line to the points by least squares of relative errors. The relative error of a point is the difference
-// between its time on the line and its measured time, divided by its time on an earlier line. solve therefore fits the
-// line several times: the first time it divides by the measured times, and each further time by the times on the line
-// that it fitted before.
+// solve fits a line to the points in several rounds. In each round it minimizes the sum of the squares of relative
+// errors. The error of a point is the difference between its time on the line and its measured time. The relative error
+// is the error divided by another time of the same point:
 //
-// Dividing by the measured time alone would give a line that is too low: a measured time that is too long would have a
-// larger divisor, and therefore a smaller error, than a measured time that is too short.
+//   - In the first round, this is the measured time.
+//   - In a further round, it is the time on the line of the previous round.
+//
+// One round alone would give a line that is too low. A measured time that is too long is also a larger divisor, so its
+// relative error is smaller than that of a measured time that is too short.
 func solve(points []Point) (best [4]float64, ok bool) {
 	divisors := slices.Clone(points)
 	for range rounds {

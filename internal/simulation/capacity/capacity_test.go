@@ -73,10 +73,15 @@ func slo(t require.TestingT, text string) SLO {
 }
 
 // Ensure that Knee finds the highest rate of an M/D/1 queue: Poisson arrivals, one request at a time, 0.1 s of
-// service for each. At a load rho, the mean wait is rho/(2(1-rho)) times the service time. A request has 10 tokens.
-// If the limit on the mean latency leaves 5 ms a token for waiting, it is reached at rho = 1/2, or 5 requests a
-// second. Even with a loose objective, the server sustains only ten requests a second. The number of concurrent runs
-// does not change the result.
+// service for each. At a load rho, the mean wait of a request is
+//
+//	0.1 s * rho / (2 * (1 - rho))
+//
+// A request has 10 tokens, so its service takes 10 ms a token. With a limit of 15 ms a token, a request may wait for
+// 5 ms a token, which is 0.05 s. This is the mean wait at rho = 1/2. The highest rate is then 5 requests a second.
+//
+// With a limit that no request reaches, the highest rate is 10 requests a second, because a service takes 0.1 s. The
+// number of concurrent runs does not change the result.
 func TestTheKneeOfMD1IsFound(t *testing.T) {
 	s := scenario.Scenario{Load: scenario.Load{InputLen: 16, OutputLen: 10, Duration: 600},
 		Machine: scenario.Machine{Setup: line(t)}, Server: sim.Server{System: "sosp", MaxNumSeqs: 1}}

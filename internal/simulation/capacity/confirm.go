@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/simulation/scenario"
 )
 
-// The method threshold searches a grid of rates in which each rate is confirmStep times the next lower one. The
-// method lasting divides the rate by fineStep at each step.
+// Confirm searches twice. The first search multiplies or divides the rate by confirmStep in each step. The second
+// search divides the rate by fineStep in each step. maxUp and maxDown limit the number of steps.
 const (
 	confirmStep = 1.03
 	fineStep    = 1.015
@@ -17,10 +17,10 @@ const (
 	maxDown     = 40
 )
 
-// Confirm runs a rate under the seeds of the search and under at least minOthers other seeds. It adds more of the other
-// seeds until one hour under each seed has confirmRequests requests in total, or until there are maxOthers + 1 seeds in
-// all. At a low rate, an hour has few requests. The results then differ more between seeds, and their median needs more
-// seeds.
+// Confirm simulates a rate under the seeds of the search and under at least minOthers other seeds. At a low rate, few
+// requests arrive in an hour. The results then differ more between seeds, and their median needs more seeds. Confirm
+// therefore adds other seeds until the requests of one hour, summed over all seeds, are about confirmRequests. It adds
+// none if there are already maxOthers + 1 seeds.
 const (
 	confirmRequests = 30_000
 	minOthers       = 4
@@ -185,9 +185,9 @@ func (k *confirmation) majority(rate float64) (bool, error) {
 	}
 }
 
-// nearlyAll reports whether a rate meets the objective under every seed of the search, and misses it under at most a
-// sixteenth of all seeds. The runs under the seeds of the search become Capacity.Confirmed. All of these must meet the
-// objective.
+// nearlyAll reports whether a rate meets the objective under nearly all seeds. Under every seed of the search, it must
+// meet the objective, because the runs under these seeds become Capacity.Confirmed. Under other seeds, it may miss the
+// objective, but the number of these misses must be at most a sixteenth of the number of all seeds.
 func (k *confirmation) nearlyAll(rate float64) (bool, error) {
 	lasts := func() bool {
 		_, failed, _ := k.known(rate)

@@ -56,8 +56,8 @@ type Capacity struct {
 	// Confirm replaces Rate with a rate that meets the objective for the whole horizon under every seed of the search.
 	// Confirm also runs other seeds. Of all its seeds, at most a sixteenth miss the objective at Rate.
 	//
-	// If the requests come from a workload, Most is then at least 3 % higher than Rate, because Confirm begins one step
-	// of 3 % below Most. With a trace, Confirm begins at Most.
+	// Confirm also sets the field Most, and lowers the rate from there. If the requests come from a workload, the first
+	// rate that it tries is Most divided by 1.03. With a trace, the first rate is Most itself.
 	Rate      float64 `json:"rate"`
 	Low       float64 `json:"low"`  // lowest of the seeds
 	High      float64 `json:"high"` // highest of the seeds

@@ -135,13 +135,13 @@ func (w *run) judge(p *Point) {
 	}
 }
 
-// tooShort describes how many requests a run has, and about how many it needs. afterWarmUp is the number of requests
-// after the warm-up. measured is how many of these have a value for every objective.
+// tooShort returns a text that says how many requests a run has, and about how many it needs. afterWarmUp is the number
+// of requests after the warm-up. measured is how many of these have a value for every objective.
 //
 // A run must last as long as 16 answers. By Little's law, the number of requests that arrive during one answer equals
-// the number of requests in the system. The run therefore needs 16 times as many requests. The number in the system at
-// the final rate is not known, so tooShort adds an upper bound to the text: how many requests the run needs if the
-// system is full.
+// the number of requests in the system. The run therefore needs 16 times as many requests as there are in the system.
+// At the final rate, which is not known yet, the system may have more requests than in this run. The text therefore
+// also says how many requests the run needs if the system is full.
 func (w *run) tooShort(end, answer float64, measured, afterWarmUp int) string {
 	minimum := w.slo.minRequests()
 	text := fmt.Sprintf("%d requests come within %.3g s at %.3g requests/s; it takes arrivals over %d answers of %.3g s",

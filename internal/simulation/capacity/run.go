@@ -32,8 +32,9 @@ type Point struct {
 	Intervals []Interval `json:"intervals,omitempty"` // confidence interval of each value
 	Span      float64    `json:"span,omitempty"`      // s of arrivals
 
-	// Values has the value of each objective of the SLO over the requests after the warm-up. Refused requests are
-	// ignored if they are at most 1 % of these requests. If more are refused, the value is +Inf, written as -1 in JSON.
+	// Values has one measured latency for each objective of the SLO: the mean or the quantile that the objective
+	// limits, over the requests after the warm-up. Refused requests are ignored if they are at most 1 % of these
+	// requests. If more are refused, the value is +Inf, written as -1 in JSON.
 	Values []Seconds   `json:"values,omitempty"`
 	Result *sim.Result `json:"result,omitempty"`
 }
@@ -58,8 +59,8 @@ func (s *Seconds) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// A Horizon says how long requests must arrive in a run. After this time the latencies are those of a server in
-// steady state. A run must reach all three minimums.
+// A Horizon says how long requests must arrive in a run, so that the latencies are those of a server in steady state.
+// Each of its fields is a minimum, and a run must reach all of them.
 type Horizon struct {
 	Seconds  float64 // of arrivals
 	Answers  float64 // of arrivals, as a multiple of the mean time of an answer
@@ -110,7 +111,8 @@ func (l *Load) runners(p *scenario.Plan, slo SLO, h Horizon, pool Pool, sets []*
 	return all
 }
 
-// runAt runs a rate as soon as the pool allows it, or returns the stored result.
+// runAt returns the result of a simulation in which requests arrive at a rate. It waits until the pool allows another
+// simulation. If the result is stored, runAt simulates nothing.
 func (r *runner) runAt(ctx context.Context, rate float64, e effort) (Point, error) {
 	if err := r.pool.Take(ctx); err != nil {
 		return Point{}, err
@@ -245,9 +247,13 @@ func (w *run) Next(r *workload.Request) error {
 	return nil
 }
 
-// enoughArrived reports whether enough requests have arrived for the horizon and the confidence intervals. If the
-// answers so far take longer than expected, enoughArrived moves the end of the arrivals, w.lastArrival. It also counts
-// the requests, because fewer than expected may have arrived by that time.
+// enoughArrived reports whether the arrivals can end. arrival is the time of the next request. The arrivals end after
+// maxRequests requests, or if both of these conditions are met:
+//
+//   - arrival is not before w.lastArrival. If the answers so far take longer than expected, enoughArrived first
+//     increases w.lastArrival.
+//   - So many requests have arrived as the horizon and the confidence intervals need. Arrivals are random, so these may
+//     be fewer at w.lastArrival than expected.
 func (w *run) enoughArrived(arrival float64) bool {
 	w.lastArrival = max(w.lastArrival, min(margin*w.horizon.Answers*w.answer(arrival), max(maxSeconds, w.minSeconds())))
 	count := w.next

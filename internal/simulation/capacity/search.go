@@ -34,9 +34,10 @@ func (l *Load) searches(p *scenario.Plan, slo SLO, o Options) []*search {
 // try runs a rate and stores the result in s.points. If s.points already has a result for the rate, try keeps this
 // result in these cases, and runs nothing:
 //
-//   - e is brief.
-//   - The earlier run was not cut before its end.
-//   - The earlier run missed the objective, and runs have a horizon.
+//   - e is brief: any result is enough.
+//   - The earlier run was not cut before its end, so its result is complete.
+//   - The earlier run missed the objective, and runs have a horizon. A new run would be cut, too, because with a
+//     horizon even a whole run ends when the rate fails.
 func (s *search) try(ctx context.Context, rate float64, e effort) error {
 	i, found := slices.BinarySearchFunc(s.points, rate, func(p Point, rate float64) int { return cmp.Compare(p.Rate, rate) })
 	if found && (e == brief || !s.points[i].Cut || !s.points[i].Holds && !s.fixed()) {

@@ -18,8 +18,8 @@ var ErrSLO = errors.New("bad objective")
 const sloForms = "want 0.5s/token (normalized latency), ttft<2s (first token), tpot<100ms (each further token) or " +
 	"e2e<30s (whole answer), each followed by @mean, @p50, @p99.9, @max and so on (default @mean); several with commas between them"
 
-// maxPercent is the highest percentile of an objective below the maximum. Confidence intervals of higher ones
-// need too many requests.
+// maxPercent is the highest percentile that an objective may limit. The maximum, p100, is also allowed. Percentiles
+// between the two are not, because their confidence intervals need too many requests.
 const maxPercent = 99.99
 
 // A Metric is one latency of a request.

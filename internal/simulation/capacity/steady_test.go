@@ -66,8 +66,9 @@ const plannedMemory = 0.95
 // seeds are not those of the plan. At the planned rate, at least four must meet the objective. At 1.1 times
 // Capacity.Most, at least three must miss it. At the planned rate divided by 0.85, at least one must miss it.
 //
-// In make test, runs take half an hour. Two seeds must meet the objective at the planned rate before two miss it, and
-// two must miss it at 1.1 times Capacity.Most before two meet it. The third rate is not run.
+// In make test, the first two rates are simulated for half an hour, and the third rate is not simulated. Seeds are
+// tried one after the other until two of them give the same result. At the planned rate, these two must meet the
+// objective. At 1.1 times Capacity.Most, they must miss it.
 func TestAPlanLastsForAnHour(t *testing.T) {
 	level.SkipQuick(t)
 	servers, slos := planned[:1], objectives[:1]
@@ -116,8 +117,9 @@ func (o outcome) String() string {
 	return fmt.Sprintf("%d of 5 seeds hold, %d fail, %d open", o.held, o.failed, 5-o.held-o.failed)
 }
 
-// hours runs a rate for an hour under five seeds that the plan has not used. It stops when as many seeds as quorum have
-// met the objective, when as many have missed it, or when neither number can be reached with the remaining seeds.
+// hours simulates requests that arrive at a rate for an hour, under up to five seeds that the plan has not used. It
+// stops when quorum seeds have met the objective, when quorum seeds have missed it, or when neither number can be
+// reached with the remaining seeds.
 func hours(t *testing.T, s scenario.Scenario, rate float64, objective SLO, quorum int) (o outcome) {
 	s.Rate, s.Duration, s.Requests = rate, float64(lasting()), 0
 	for seed := uint64(1000); seed < 1005; seed++ {

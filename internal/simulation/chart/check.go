@@ -20,8 +20,8 @@ type Check struct {
 }
 
 // Result returns "MISS" if c.OK is false. If c.OK is true, the result depends on c.Kind. It is "known" for KnownMiss,
-// whose value differs from the paper's as expected. It is "after" for Explained, which was chosen after the comparison
-// was known. For all other kinds it is "ok".
+// whose value differs from the paper's as expected. It is "after" for Explained, because the inputs of such a
+// check were chosen after a first comparison with the paper. For all other kinds it is "ok".
 func (c Check) Result() string {
 	switch {
 	case !c.OK:

@@ -50,8 +50,8 @@ var meanings = map[Kind]string{
 func (k Kind) Meaning() string { return meanings[k] }
 
 // meaning returns an explanation for readers of a comparison with a reference. If reference is "", the values were
-// compared with the paper, and the text is that of Meaning. With another reference, the text does not name the paper as
-// what the values were compared with.
+// compared with the paper, and meaning returns the text of Meaning. Otherwise they were not compared with the paper,
+// and meaning replaces the words about the paper in this text.
 func (k Kind) meaning(reference string) string {
 	if reference == "" {
 		return k.Meaning()

@@ -9,9 +9,12 @@ import (
 )
 
 // An engineFit fits the constants of all GPUs at once. It converts each constant to a number without bounds: its
-// logarithm, or the logarithm of its odds if the constant is a fraction (see part.open). For each GPU, this number is
-// the sum of three: the number of the constant in start, a difference for all GPUs, and a difference for this GPU. The
-// differences are in x.
+// logarithm, or the logarithm of its odds if the constant is a fraction (see part.open). For a constant of a GPU, this
+// number is a sum:
+//
+//	number of the same constant in the field start + difference for all GPUs + difference for this GPU
+//
+// The fit determines the differences, and stores them in the field x.
 //
 // The fit minimizes the sum of two sums. The first has, for each point, the square of the logarithm of predicted over
 // published time (see worstWeight). The second has the square of each difference, multiplied by its weight (see
@@ -133,16 +136,15 @@ func (f *engineFit) fit(x []float64, maxRounds int) []float64 {
 	return x
 }
 
-// normal returns the normal equations of the fit at x. They consist of slopes: the slope of a point for x[i] is the
-// derivative of the point's error with respect to x[i].
+// normal returns the normal equations of the fit at x. Let d(p, i) be the derivative of the error of point p with
+// respect to x[i].
 //
-//   - squares[i][j] is the sum over all points of the slope for x[i] times the slope for x[j], where j is at most i.
-//     squares[i][i] also contains the weight that pull returns for i.
-//   - slopes[i] is the sum over all points of the slope for x[i] times the error. slopes[i] also contains this weight
-//     times x[i].
+//   - squares[i][j], where j is at most i, is the sum of d(p, i) * d(p, j) over all points p. squares[i][i] also
+//     contains f.pull(i).
+//   - slopes[i] is the sum of d(p, i) * (error of p) over all points p, plus f.pull(i) * x[i].
 //
-// The error of a point depends on two rows of x: the row for all GPUs and the row of the point's GPU. A constant has
-// the same slope in both rows, because engine adds the two rows.
+// The error of a point depends on two rows of x: the row for all GPUs and the row of the point's GPU. The derivatives
+// for a constant are equal in both rows, because engine adds the two rows.
 func (f *engineFit) normal(x []float64) (squares [][]float64, slopes []float64) {
 	n := len(parts)
 	squares, slopes = make([][]float64, len(x)), make([]float64, len(x))

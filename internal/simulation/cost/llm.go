@@ -104,7 +104,8 @@ func (l LLM) headMatrix(workers int) float64 {
 	return float64(l.Vocabulary) * float64(l.Hidden) / float64(workers)
 }
 
-// matrices returns the number of one worker's parameters in all matrices of layers, the embedding and the head.
+// matrices returns the number of one worker's parameters in the matrices of all layers, in the embedding matrix, and in
+// the head matrix. If one matrix is both the embedding and the head, it counts once.
 func (l LLM) matrices(workers int) float64 {
 	if l.Tied {
 		return l.layerMatrices(workers) + l.headMatrix(workers)

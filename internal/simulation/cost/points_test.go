@@ -23,8 +23,8 @@ type measurement struct {
 	// point was known.
 	Excluded string `json:"excluded"`
 
-	// tokens of the median prompt, if Value is the median over requests that were sent one after the other;
-	// default Prompt
+	// Median is the length of the median prompt, in tokens. The file states it where Value is the median over requests
+	// that were sent one after the other. For other points, Median is the same as Prompt.
 	Median   int     `json:"prompt_p50"`
 	Longest  int     `json:"longest"`  // tokens of the longest answer; absent: all are equally long
 	Computed int     `json:"computed"` // tokens of a prompt that are computed and not cached; 0: all
@@ -183,15 +183,15 @@ func (p measurement) batch(m *Model) float64 {
 // one answer, and one iteration for each token after the first. The token budgets of these iterations may be too small
 // for the prompts of all clients. The cycle then has as many iterations as these prompts need.
 //
-// The clients are at different points of their answers, so the number of prompts in an iteration is random. If its mean
-// is x, an iteration computes no prompt with the probability e^-x. share is the fraction of iterations that compute
-// prompts.
+// The clients are at different points of their answers, so the number of prompts in an iteration is random. If the mean
+// of this number is x, the probability that an iteration computes at least one prompt is 1 - e^-x.
 func (p measurement) cycle(m *Model) float64 {
 	clients := float64(p.Batch)
 	tokens, _ := p.computed()
 	rest := float64(max(1, p.Budget-p.Batch))
 	chunks := math.Ceil(tokens / rest)
 	iterations := max(float64(p.Output-1)+chunks, clients*tokens/rest)
+	// share is the fraction of the iterations that compute prompts.
 	share := max(1-math.Exp(-clients*chunks/iterations), clients*tokens/iterations/rest)
 	running := p.decodes(clients * float64(p.Output) / iterations)
 	prompts := m.Seconds(p.addPrompts(running, clients/(iterations*share)))

@@ -65,7 +65,8 @@ func TestPoolOfOtherBlocks(t *testing.T) {
 func TestEachWorkersMemoryAddsUp(t *testing.T) {
 	s := setup(t, "paper-opt-13b")
 	const logits = 2 * 2560 * 50272 * 2
-	// weightBytes has two positions and a last norm that the artifact does not count: 20,480 parameters of 2 bytes.
+	// weightBytes also counts weights that the artifact leaves out: two rows of the position embedding, and the last
+	// norm. These are 20,480 parameters of 2 bytes.
 	require.EqualValues(t, 25_706_905_600+2*20_480, s.LLM.weightBytes(1))
 	require.EqualValues(t, 25_706_905_600+2*20_480+logits+(1<<30), s.used())
 	require.EqualValues(t, 514_785_280, logits)
@@ -107,8 +108,8 @@ func TestTheErrorForAModelThatDoesNotFitStatesTheMissingBytes(t *testing.T) {
 	require.ErrorIs(t, err, ErrMemory)
 	require.ErrorContains(t, err, "4 workers would do")
 
-	// The error says how many bytes are missing. With so many bytes more, and a utilization of 1, exactly one block
-	// fits.
+	// The error says how many bytes are missing. If the memory is larger by this number, and the utilization is 1,
+	// exactly one block fits.
 	text := err.Error()
 	missing, err := strconv.ParseInt(text[strings.Index(text, "GB (")+4:strings.Index(text, " bytes) more")], 10, 64)
 	require.NoError(t, err)

@@ -69,12 +69,12 @@ type Engine struct {
 // DefaultEngine has constants for vLLM of 2023, for all models. They were chosen by hand. Times computed with them were
 // compared with the times below (README.md has the errors):
 //
-//   - OPT-13B on an A100 with 40 GB: the line that was calibrated on the paper's Fig. 13, and FasterTransformer's logs
-//     (simulation/PAPER.md §1, §3)
+//   - OPT-13B on an A100 with 40 GB: the times of a Linear model that was fitted to the paper's Fig. 13, and
+//     FasterTransformer's logs (simulation/PAPER.md §1, §3)
 //   - OPT-13B and OPT-66B on an A100 with 80 GB: DistServe's published profiles of vLLM and of its own engine
 //
 // For Layer and Seq the sources disagree, and the values are in between. For example, a sequence takes 0.30 ms in the
-// calibrated line, and 0.06 to 0.12 ms in DistServe's profile of vLLM. HostLink, WorkerLink, Base and Copy are
+// Linear model, and 0.06 to 0.12 ms in DistServe's profile of vLLM. HostLink, WorkerLink, Base and Copy are
 // assumptions.
 var DefaultEngine = Engine{
 	Weights:         0.90,

@@ -124,7 +124,8 @@ func (b *bench) saving() error {
 	return nil
 }
 
-// A savingSeries is a series of bars in Fig. 15: a workload, and the tolerance of its checks in percentage points.
+// A savingSeries is a series of bars in Fig. 15. The bars show the savings for one workload. points is the largest
+// allowed difference between a bar and the paper's value, in percentage points.
 type savingSeries struct {
 	workload, title string
 	kind            chart.Kind

@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Served has measurements of llmserve on one machine, by testdata/bench/simulated.sh: runs under several
-// loads, and a cost file that llmsim calibrate fitted to steps under other loads.
+// Served has measurements of llmserve on one machine. The script testdata/bench/simulated.sh made them: it ran llmserve
+// under several loads. It also made a cost file, with llmsim calibrate, from the times of steps under other loads.
 type Served struct {
 	Machine string        `json:"machine"`
 	Date    string        `json:"date"`

@@ -100,8 +100,9 @@ func (r *router) prefix(replicas []*replica, q *workload.Request) int {
 	return best
 }
 
-// hash sets r.hashes to the hashes of blocks at the start of the prompt. These are the whole blocks of the tokens with
-// which the prompts of other requests may begin, too (see workload.Common).
+// hash sets r.hashes to the hashes of blocks at the start of the prompt. It leaves out blocks that no other request can
+// share: workload.Common returns how many tokens of this prompt may also be at the start of other prompts, and hash
+// stops at the last block that lies wholly in these tokens.
 func (r *router) hash(q *workload.Request) {
 	r.hashes = r.hashes[:0]
 	common := workload.Common(q)

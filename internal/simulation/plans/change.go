@@ -101,9 +101,9 @@ func (s *sizer) limits() (all []trial) {
 		}
 	}
 	add("objectives twice as lax", Objective, func(t *trial) { t.slo = s.SLO.Times(2) })
-	// A server that does everything twice as fast meets the limits at a rate if the unchanged server, at half that
-	// rate, meets limits that are twice as long. Therefore the search runs the unchanged server with these longer
-	// limits, and the rate that it finds is doubled.
+	// If a server did everything twice as fast, its latencies at any rate would be half of the latencies of the
+	// unchanged server at half that rate. The search therefore runs the unchanged server with limits that are twice as
+	// long, and the rate that it finds is doubled.
 	add("everything twice as fast", Whole, func(t *trial) { t.slo, t.rateFactor = s.SLO.Times(2), 2 })
 	return all
 }

@@ -31,8 +31,8 @@ func (s *sizer) bounds() []trial {
 	return []trial{bound("slowest", m.Most, m.First.Most), bound("fastest", m.Least, m.First.Least)}
 }
 
-// rangeOf returns the range of the capacity. The parameter bounds has the results of the two trials that the method
-// bounds returned. rangeOf returns nil if there are none.
+// rangeOf returns the range of the capacity. bounds[0] is the result of the trial with the slowest times, and bounds[1]
+// is the result of the trial with the fastest times. rangeOf returns nil if bounds is empty.
 func (s *sizer) rangeOf(bounds []Change) *Range {
 	if len(bounds) == 0 {
 		return nil
@@ -45,9 +45,9 @@ func (s *sizer) rangeOf(bounds []Change) *Range {
 	return r
 }
 
-// latency describes the range in which a latency lies if iterations take as long as the margin allows. v is the
-// latency, in s, with the simulated times, at the same rate of requests. isFirstToken says that v is a time to the
-// first token.
+// latency describes the range in which a latency lies. It begins at the latency with the shortest times of iterations
+// that are within the margin, and ends at the latency with the longest ones. v is the latency, in s, with the simulated
+// times, at the same rate of requests. isFirstToken says that v is a time to the first token.
 func (r *Range) latency(v float64, isFirstToken bool) string {
 	low, high := v*r.margin.Least, v*r.margin.Most
 	if isFirstToken {

@@ -59,8 +59,8 @@ func (f facts) TimesTrace() float64 {
 	return f.Capacity.Rate / f.Load.Own
 }
 
-// Limiting returns the change that raises the capacity most, or nil if no change raises it. What this change adds is
-// what limits the capacity.
+// Limiting returns the change that raises the capacity most, or nil if no change raises it. For example, if twice the
+// memory raises the capacity most, then the memory limits the capacity.
 func (f facts) Limiting() *Change {
 	if i := slices.IndexFunc(f.Limits, func(c Change) bool { return c.Name == f.Limit }); i >= 0 {
 		return &f.Limits[i]

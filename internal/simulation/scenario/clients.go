@@ -13,7 +13,7 @@ type Clients struct {
 	MaxConcurrency int `json:"maxConcurrency,omitempty"`
 
 	// Turns is the mean number of turns of a conversation. 0 means that there are no conversations. With a trace, all
-	// values from 1 on mean the same: the hashes in the trace show which rows are turns of a conversation.
+	// other values have the same effect: the hashes in the trace show which rows are turns of a conversation.
 	Turns float64 `json:"turns,omitempty"`
 	// Think is the mean time, in seconds, from an answer to the next turn. With a trace it is the minimum time.
 	Think float64 `json:"think,omitempty"`

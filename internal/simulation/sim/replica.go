@@ -38,9 +38,9 @@ func (p *Replica) Start() error {
 	return nil
 }
 
-// Advance simulates the replica until the time now. It ends the running iteration if the iteration's end is not after
-// now. If the end is before now, Advance begins another iteration at the time of this end. It repeats both steps until
-// an iteration ends at or after now, or until no iteration begins.
+// Advance simulates the replica until the time now. Each iteration that ends before now is followed at once by the next
+// one, as long as there are requests. If an iteration ends exactly at now, Advance begins no other: the caller can
+// first add the requests that arrive at now, and then call Start. If no iteration is running, Advance does nothing.
 func (p *Replica) Advance(now float64) error {
 	for p.running && p.end <= now {
 		p.running, p.r.now = false, p.end
@@ -79,8 +79,8 @@ func (p *Replica) Add(r *workload.Request, now float64) error {
 // Live returns the number of requests that are not answered.
 func (p *Replica) Live() int { return p.r.requests.live }
 
-// TakeEvents moves the prefix cache's events since the previous call to dst. It returns false if the
-// scheduler records none. See Server.Events.
+// TakeEvents moves to dst the events that the prefix cache has recorded since TakeEvents was last called. It returns
+// false if the scheduler records no events. See Server.Events.
 func (p *Replica) TakeEvents(dst *pool.Events) bool {
 	s, ok := p.r.scheduler.(interface{ TakeEvents(*pool.Events) })
 	if ok {

@@ -59,8 +59,8 @@ func ArrivingBefore(s Source, end float64) Source {
 // ErrNoneFits is wrapped when almost all requests of a workload are too long.
 var ErrNoneFits = errors.New("almost no request fits")
 
-// If the source is random and never ends, Fitted.Next returns an error once at least manyDropped requests were too long
-// and fewer than one in minFitting fitted. Without this check, it might search forever.
+// Fitted.Next might search forever if the source is random and never ends. It therefore returns an error when at least
+// manyDropped requests were too long, and these are more than minFitting times as many as the other requests.
 const (
 	minFitting  = 1000
 	manyDropped = 10_000

@@ -67,7 +67,8 @@ func (c *conversations) Follow(session int64, answered float64, r *Request) bool
 //   - The earlier prompt has at least two whole blocks, because prompts with an equal first block may only share a
 //     system prompt.
 //   - No other row continues the earlier row.
-//   - Of earlier rows with the same whole blocks, the earlier row is the latest.
+//   - If the prompts of several earlier rows have the same whole blocks, only the latest of these rows can be
+//     continued.
 //
 // If these conditions are met for several earlier rows, the row continues the one with the most whole blocks.
 //

@@ -45,10 +45,10 @@ func (c *copula) Draw(r *rand.Rand) (prompt, output int) {
 
 // shareGPT is the workload of the paper's evaluation.
 //
-// Pairs of lengths with 2,048 tokens or more in total are dropped twice: the table has the quantiles of the pairs that
-// are left, and Draw drops such pairs, too. If Draw used the table's quantiles as they are, too few pairs would be
-// long, and the mean prompt would have 148 tokens instead of 161. Therefore fit adjusts the marginals until the pairs
-// that Draw keeps have the table's quantiles.
+// The table has the quantiles of the pairs of lengths that have fewer than 2,048 tokens in total. If Draw drew prompt
+// and output from these quantiles, the sum would sometimes be 2,048 tokens or more. Draw drops such pairs, so too few
+// long prompts and outputs would be left: the mean prompt would have 148 tokens instead of 161. Therefore fit changes
+// the quantiles from which Draw draws, until the pairs that Draw keeps have the quantiles of the table.
 //
 // The table's rho is assumed to be the correlation of all 84,226 pairs, before any is dropped. The standard deviation
 // of prompt plus output is then 423 (simulation/PAPER.md §1: 420.8). If rho were the correlation of the kept pairs, it
@@ -74,9 +74,9 @@ var shareGPT = sync.OnceValue(func() Lengths {
 })
 
 // fit adjusts the levels of both marginals, because Draw drops some of the lengths that it draws from them. After fit,
-// the fraction targets[i] of the lengths that Draw keeps is below values[i], for each i and each marginal. fit
-// alternates between the marginals (iterative proportional fitting). In each round it divides the probability of each
-// segment by the fraction of the segment's draws that Draw keeps. After 12 rounds the levels change by less than 1e-9.
+// the lengths that Draw keeps have the quantiles values[i] at the levels targets[i], in each marginal. fit alternates
+// between the marginals (iterative proportional fitting). In each round it divides the probability of each segment by
+// the fraction of the segment's draws that Draw keeps. After 12 rounds the levels change by less than 1e-9.
 func (c *copula) fit(targets []float64) {
 	for range 12 {
 		c.prompt.levels = c.fitted(targets, &c.prompt, &c.output)
@@ -85,7 +85,7 @@ func (c *copula) fit(targets []float64) {
 }
 
 // fitted returns new levels for m, one of the two marginals. partner is the other marginal. With the new levels, the
-// fraction targets[i] of the lengths of m that Draw keeps is below m.values[i], for each i. This holds as long as the
+// lengths of m that Draw keeps have the quantiles m.values[i] at the levels targets[i]. This holds as long as the
 // levels of partner do not change, because whether Draw keeps a length also depends on the length from partner.
 func (c *copula) fitted(targets []float64, m, partner *marginal) []float64 {
 	const points = 16 // of a segment, where the share that is kept is measured

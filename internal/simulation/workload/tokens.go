@@ -5,10 +5,11 @@ package workload
 //
 // Requests begin with equal ids only in these cases:
 //
-//   - Two requests with hashes have equal ids in all blocks before the first block with different hashes. This block
-//     begins with different ids if hashes are in 0..2^30-1, as Mooncake's are.
+//   - Two requests with hashes have equal ids in all blocks before the first block with different hashes.
 //   - If a request without hashes is a turn of a session, it begins with all ids of the previous turn.
 //   - Other requests without hashes have equal ids in their first Shared tokens.
+//
+// Hashes should be in 0..2^30-1, as Mooncake's are. Blocks with different hashes then have different first ids.
 func Tokens(dst []int32, r *Request, index int) []int32 {
 	pos := 0
 	if r.Session > 0 && len(r.Hashes) == 0 {
@@ -39,7 +40,7 @@ func Tokens(dst []int32, r *Request, index int) []int32 {
 	return dst
 }
 
-// Common returns the number of tokens at the start of a prompt that prompts of other requests may begin with too.
+// Common returns how many tokens at the start of a prompt may also be at the start of other requests' prompts.
 func Common(r *Request) int {
 	if len(r.Hashes) > 0 || r.Session > 0 {
 		return r.Prompt
