@@ -150,7 +150,8 @@ func leave(h C.llm_cache) (*cache, error) {
 }
 
 // tagShift is the position of the tag of a cache in the ids of its requests. The bits below tagShift are the index of
-// the request, which is less than LLM_CACHE_MAX_REQUESTS. The tag makes the ids of different open caches different.
+// the request, which is less than LLM_CACHE_MAX_REQUESTS. With the tag, requests of different open caches have
+// different ids.
 const tagShift = 20
 
 // public returns the id by which C knows a request.

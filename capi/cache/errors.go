@@ -41,7 +41,7 @@ func status(err error) C.int {
 	return code
 }
 
-// classes are errors that other errors wrap. C gets an error code, which says the same as the text of such a class.
+// classes are errors that other errors wrap. Their text says nothing that the error code returned to C does not say.
 var classes = []error{
 	sched.ErrOrder, sched.ErrRequest, sched.ErrConfig, kvcache.ErrConfig, kvcache.ErrRequest, attention.ErrArgument, attention.ErrOverlap,
 }

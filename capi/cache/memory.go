@@ -241,6 +241,7 @@ func (o *outputs) fill(put func()) error {
 //
 //	{T *at; int64_t cap, len;}
 //
+// reserve acts according to o.pass. In the last pass, if all arrays are large enough, it returns the n entries for the
 // caller to write. Otherwise it returns nil.
 func reserve[T, E any](o *outputs, name string, array **E, n int) []T {
 	a := (*struct {

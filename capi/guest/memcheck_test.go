@@ -27,7 +27,7 @@ func memcheck(t *testing.T, env []string, command ...string) result {
 
 // underValgrind runs Valgrind with options that make it faster. They do not change which errors it finds.
 // --read-inline-info=no removes details from stack traces. --expensive-definedness-checks=no and plainLibc are used on
-// amd64 only. On arm64, the two together made Memcheck report false errors in the C library.
+// amd64 only, because on arm64 the two together made Memcheck report false errors in the C library.
 func underValgrind(t *testing.T, env []string, arguments ...string) result {
 	t.Helper()
 	need(t, "valgrind")

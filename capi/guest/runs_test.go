@@ -87,8 +87,8 @@ func compareRuns() error {
 	return err
 }
 
-// Ensure that runs.golden lists every test program. It must also list a program under Valgrind for each way of linking,
-// and a program with sanitizers for each way in linked.
+// Ensure that runs.golden lists every test program. For each way of linking it must list a program under Valgrind. For
+// the ways shared and archive it must also list a program with sanitizers.
 func TestEveryProgramAndEveryWayIsRun(t *testing.T) {
 	if *update {
 		t.Skip("they are being written down")

@@ -8,8 +8,10 @@ import (
 )
 
 // FuzzCalls plays the random tests with bytes from Go's fuzzer. The tests make calls on two engines. Between the calls,
-// they also write to the engines' memory as an outside writer does. The corpus is in testdata/fuzz; `go test -fuzz
-// FuzzCalls` adds to it.
+// they also write to the engines' memory as an outside writer does. The corpus is in testdata/fuzz. This command adds
+// to it:
+//
+//	go test -fuzz FuzzCalls
 func FuzzCalls(f *testing.F) {
 	for seed := range byte(8) { // long enough for some hundred calls
 		bytes := make([]byte, 16<<10)

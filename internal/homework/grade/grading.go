@@ -258,8 +258,8 @@ func (g *grading) finding(c candidate) (Finding, error) {
 }
 
 // start returns the trace that Shrink should shorten for a finding. To choose it, start plays up to four versions of
-// the finding's trace. In each version, the submission makes some of the calls, and the grader does the work of the
-// others. The submission makes
+// the finding's trace. Each version says which calls the submission makes. The grader does the work of the other calls.
+// These are the calls of the submission in the four versions:
 //
 //   - all calls,
 //   - the calls of the failing function and of llm_init,

@@ -253,7 +253,7 @@ func (g *grading) sanitizers() error {
 
 // remarkOn returns a remark if the grader itself changed the list of sequences before the last step of a trace. It
 // looks for steps that removed, unlinked or renamed a sequence, or removed an engine. Only steps for which condition
-// returns true count. The remark lists the last few of them and tells the student to search the list again instead of
+// returns true count. The remark lists the last three of them. It tells the student to search the list again instead of
 // using a pointer from an earlier call.
 func remarkOn(ops []trace.Op, condition func(op trace.Op) bool) []string {
 	var steps []string

@@ -38,8 +38,8 @@ func (f Finding) String() string {
 func (f Finding) Leak() bool { return strings.HasPrefix(f.Kind, "Leak_") }
 
 // blameLastCall sets the function of a finding that has none, because its error ended the program while the grader's
-// code was running. A submission's function that was called earlier may have caused the error. blameLastCall chooses
-// the last one. ops are the steps before the error. Steps in which the grader did the work itself do not count.
+// code was running. The function becomes the one that the submission ran last, because it may have caused the error.
+// ops are the steps before the error. In some of them the grader did the work itself, and these do not count.
 func (f *Finding) blameLastCall(ops []trace.Op) {
 	for _, op := range slices.Backward(ops) {
 		if f.Function == "" && !f.Leak() && !op.Given && !op.Kind.Outside() {

@@ -28,7 +28,7 @@ type generator struct {
 	outsideWrites bool
 }
 
-// add adds a random step for an engine. If the step is an append, add adds 1 to 20 appends to the same sequence, so
+// add adds a random step for an engine. Where the step is an append_kv, it adds 1 to 20 such steps for one sequence, so
 // that a sequence often reaches another block.
 func (g *generator) add(engine int) {
 	op := trace.Op{Engine: engine, A: g.id()}

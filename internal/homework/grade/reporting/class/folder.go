@@ -102,8 +102,8 @@ func (f Folder) SaveTrouble(r Result) error {
 }
 
 // replace stores s for a student and sets s.Before. If a report was stored before, s.Before is the outcome of that
-// report. If only a trouble was stored (SaveTrouble), s keeps the Before of the trouble, which is the outcome of an
-// earlier report.
+// report. If only a trouble was stored (SaveTrouble), s.Before is copied from the trouble, where it is the outcome of
+// an earlier report.
 func (f Folder) replace(name string, s stored) error {
 	if old := f.lookup(name); old != nil {
 		if s.Before = old.Before; old.Report != nil {

@@ -97,7 +97,7 @@ const (
 	aTable = "a table"
 )
 
-// tables returns the L2 tables that a sequence has at any of the moments. It combines consecutive L2 tables to one
+// tables returns the L2 tables that a sequence has at any of the moments. It combines consecutive L2 tables into one
 // table of the result if all their entries together are one run.
 func tables(find [moments]*oracle.SequenceState) []table {
 	var all []table

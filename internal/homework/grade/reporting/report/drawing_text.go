@@ -190,8 +190,9 @@ func centre(s string, width int, fill string) string {
 	return strings.Repeat(fill, left/2) + s + strings.Repeat(fill, left-left/2)
 }
 
-// picked formats the columns of a strip that the function pick chooses for a line of limit characters. It formats a
-// column's label and value by format. In the place of columns that are left out, it writes placeholder.
+// picked formats some columns of a strip. The function pick chooses columns that together are not longer than limit, in
+// characters. picked formats a column's label and value by format. In the place of columns that are left out, it writes
+// placeholder.
 func (c *canvas) picked(s strip, limit int, format, placeholder string) (pieces []piece) {
 	show := func(i, moment int) piece {
 		cell := s[i].cells[moment]

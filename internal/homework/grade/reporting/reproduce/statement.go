@@ -24,8 +24,8 @@ var statements = map[trace.Kind]string{
 	trace.Table:    "given_table(%[1]s, %[2]s, %[3]s);",
 	trace.Place:    "map_blocks(%[1]s, %[2]s, %[3]s, %[4]s, 1);",
 	trace.Map:      "map_first_free(%[1]s, %[2]s, %[3]s);",
-	// A step of several calls is a loop. %[5]s and %[6]s are empty, or count the calls that succeed. They then make a
-	// statement such as this in the loop:
+	// A step of several calls is a loop. If the calls are not counted, %[5]s and %[6]s are empty. Otherwise they make a
+	// statement that counts the successful calls, such as
 	//
 	//	made += append_kv(e[0], 1, 7 + i) == 0;
 	trace.Forks:   "for (int i = 0; i < %[4]s; i++) { %[5]sfork_sequence(%[1]s, %[2]s, %[3]s + i)%[6]s; }",
