@@ -66,9 +66,9 @@ func TestTheLogOfErrorsIsBounded(t *testing.T) {
 	}
 }
 
-// Ensure that errors of /health are not limited together with the errors of other requests. The log may write
-// errorBurst lines about errors at once. A server that ends answers its probes with errors, and these must take none
-// of those lines.
+// Ensure that errors of /health do not count against the limit on lines about errors. The log may write errorBurst
+// such lines at once. While a server shuts down, it answers probes of /health with errors. These errors must not take
+// the lines of other requests.
 func TestAProbeThatGetsAnErrorIsNoErrorOfARequest(t *testing.T) {
 	probe := record(503, "The server ends: no GPU")
 	probe.Method, probe.Path = "GET", "/health"

@@ -119,7 +119,8 @@ func (p *gpuPlan) advice() string {
 	return strings.Join(all, " or ") + " would suffice"
 }
 
-// smallerBatches names values of two flags with which the memory would suffice.
+// smallerBatches names a value of --max-num-seqs and a value of --max-num-batched-tokens. If both flags have these
+// values, the memory suffices. If there are no such values, the text says so.
 func (p *gpuPlan) smallerBatches() string {
 	for other := *p; other.engine.MaxNumSeqs > 1 || other.engine.MaxNumBatchedTokens > 1; {
 		c := &other.engine

@@ -28,8 +28,8 @@ func TestTheErrorOfMissingMemoryNamesTheSizeOfTheWeights(t *testing.T) {
 	}
 }
 
-// Ensure that an error of missing memory names everything needed. It must suggest values of flags. With these values
-// the memory must suffice, and with the next larger values it must not.
+// Ensure that the error about too little memory lists everything that takes memory of the GPU. It must suggest values
+// of flags. With these values the memory must suffice, and with the next larger values it must not.
 func TestTheErrorOfMissingMemorySaysWhatSuffices(t *testing.T) {
 	d := emulated(t, 64)
 	path := tinyFile(t)

@@ -131,7 +131,8 @@ func (o *offloadOptions) open(space kvoffload.Space) error {
 }
 
 // openOffload opens the tiers that the flags name. If the flags name a tier, openOffload reads all weights of the
-// model, because the tiers keep the blocks of different weights apart.
+// model to compute their hash. The tier stores blocks under this hash, so that a model with other weights cannot load
+// them.
 func (l *loaded) openOffload(o *modelOptions, out io.Writer) error {
 	if !o.offload.used() {
 		return nil

@@ -221,8 +221,8 @@ func refusal(all []report) string {
 	return ""
 }
 
-// quit ends this process. Each process calls quit itself, because refusal returns the same reason in all processes.
-// Only rank 0 prints the reason.
+// quit ends this process. All processes end for the same reason, and each of them calls quit itself. Only rank 0
+// prints the reason.
 func (p *processes) quit(reason string) {
 	p.end()
 	if p.follow() {

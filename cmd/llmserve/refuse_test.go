@@ -19,8 +19,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// refused runs the command and requires that it ends with one line on standard error. The command must have used little
-// memory. So it cannot have packed weights before it refused.
+// refused runs the command and requires that it ends with one line on standard error. The command must have used
+// little memory. This shows that it refused before it packed the weights of a model.
 func refused(t *testing.T, args ...string) (line string) {
 	debug.FreeOSMemory()
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // resets the peak of this process, which Linux counts as the command's

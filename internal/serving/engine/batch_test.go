@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 )
 
-// Ensure that the common prefix contains only whole blocks of all rows, and ends before the first computed token of
-// each row. If the layers have a window, there is no common prefix. All tables may then begin with the null block
-// although the rows share no tokens.
+// Ensure that the common prefix contains only whole blocks, which all rows have. The tokens that a row computes in
+// this step must come after the prefix. If the layers have a window, there is no common prefix. All tables may then
+// begin with the null block although the rows share no tokens.
 func TestTheCommonPrefixIsBeforeWhatEachRowComputes(t *testing.T) {
 	rowAfter := func(computed int, table ...int32) row {
 		return row{computed: computed, q: &sequence{tables: [][]int32{table}}}

@@ -57,8 +57,8 @@ func randomRequest(rnd *rand.Rand) engine.Request {
 
 // Ensure that a request has the same events when it runs alone and when it runs together with many other requests,
 // some of which are cancelled. In all cases except the first, the memory and the steps are small, so that requests
-// are preempted. Some of these cases also have several workers, several processes, one step at a time, or
-// speculation.
+// are preempted. Some of these cases also use several workers, several processes, synchronous scheduling, or
+// speculative decoding.
 //
 // A large step computes the log probabilities of a long prompt in several pieces. A small step computes its log
 // probabilities in one piece.

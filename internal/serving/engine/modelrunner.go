@@ -78,8 +78,8 @@ type RunnerConfig struct {
 }
 
 // MaxLogits is the largest number of rows of logits that a CPU computes in one call. It must be at least
-// maxSpeculative+1, because a draw may need so many rows. With 64 rows, the speed is limited by arithmetic,
-// not by reading the matrix.
+// maxSpeculative+1: to check the draft tokens of a sequence, the engine needs a row for each draft token, and one
+// more row, in the same call. With 64 rows, the speed is limited by arithmetic, not by reading the matrix.
 const MaxLogits = 64
 
 // maxDeviceLogits limits the memory for the logits of a Device.

@@ -14,9 +14,10 @@ import (
 
 // An offload moves blocks between the workers and tiers outside the process. A nil offload does nothing.
 //
-// When a step has succeeded, the engine copies the blocks that it filled to a tier. It does this before it reports the
-// step to the scheduler, because the request still has the blocks at that time. If the next step, which is scheduled
-// already, has preempted the request, the request has lost its blocks, and they are not copied.
+// When a step has succeeded, the engine copies the blocks that became full in this step, for storage in a tier. The
+// engine copies them before it reports the step to the scheduler, because the request still has the blocks at that
+// time. There is one exception: the next step, which is scheduled already, may have preempted the request. The
+// request has then lost its blocks, and they are not copied.
 //
 // The engine searches the tiers for the prompt of a request before it submits the request to the scheduler. The
 // scheduler decides whether blocks are loaded (scheduling/vllm/v1/RULES.md §19). The scheduler keeps the request's
@@ -251,11 +252,11 @@ func (o *offload) end(id sched.ID, q *sequence, tokens int, missing []int32) {
 }
 
 // store offers to the tiers the blocks that step s has filled. The parameter next is the step that was scheduled
-// meanwhile, or nil.
+// before s ended, or nil.
 //
 // The loop calls store without the engine's lock. If a request is cancelled while store copies its blocks, the blocks
-// become free. No other request gets these blocks before store returns, because only the loop schedules. With a Remote,
-// the loop must not call store while a step is in flight (see workers.move).
+// become free. No other request gets these blocks before store returns, because only the loop schedules. With a
+// Remote, the loop must not call store while a step is in flight (see workers.move).
 func (o *offload) store(s, next *step) {
 	if o == nil || !o.Stores() {
 		return

@@ -47,11 +47,15 @@ func (e *Engine) refuses(s *Series) error {
 	return nil
 }
 
-// full reports whether the queue is full. It is full if MaxWaiting answers wait, besides those that the next step can
-// run. Answers that are not forked yet count as waiting.
+// full reports whether the queue is full. It is full if the number of waiting answers is at least
 //
-// The queue is also full if MaxWaiting+MaxNumSeqs series are open. Each open series counts here, because it may submit
-// its next request at any time, even if it has no request in the scheduler at the moment.
+//	MaxWaiting + max(0, MaxNumSeqs - running requests)
+//
+// The second term is the number of waiting answers that the next step can start. Answers that are not forked yet
+// count as waiting.
+//
+// The queue is also full if MaxWaiting+MaxNumSeqs series are open. Each open series counts here, because it may
+// submit its next request at any time, even if it has no request in the scheduler at the moment.
 func (e *Engine) full() bool {
 	load := e.sched.Monitor.Load()
 	return load.Waiting+e.unforked >= e.config.MaxWaiting+max(0, e.config.MaxNumSeqs-load.Running) ||

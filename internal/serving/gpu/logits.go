@@ -91,12 +91,12 @@ func (r *Runner) moreLogits(b *model.Batch, start, n int) error {
 	return r.err
 }
 
-// launchLogits computes n of the batch's rows of logits, beginning with row first, and copies them to the host.
-func (r *Runner) launchLogits(b *model.Batch, first, n int, host *cuda.Pinned) {
+// launchLogits computes the rows [start, start+n) of the batch's logits, and copies them to the host.
+func (r *Runner) launchLogits(b *model.Batch, start, n int, host *cuda.Pinned) {
 	if n == 0 {
 		return
 	}
-	r.launch(kernels.Embedding{Type: r.kind, Out: r.picked, Table: r.x, Tokens: r.inputs.logits + cuda.Pointer(4*first), Rows: n, N: r.HiddenSize,
+	r.launch(kernels.Embedding{Type: r.kind, Out: r.picked, Table: r.x, Tokens: r.inputs.logits + cuda.Pointer(4*start), Rows: n, N: r.HiddenSize,
 		Scale: 1})
 	r.normalize(r.Model.norm, r.picked, r.picked, 0, n)
 	for row := 0; row < n; row += kernels.MaxFloat32Rows {
@@ -107,7 +107,7 @@ func (r *Runner) launchLogits(b *model.Batch, first, n int, host *cuda.Pinned) {
 	r.launch(kernels.ArgMax{Indices: r.results.address(indices), Values: r.results.address(indices + 4*r.results.rows), Logits: r.results.address(0), Rows: n, N: r.VocabSize})
 	unneeded := make([]bool, n)
 	if !r.ChangesLogits() && b.LargestOnly != nil {
-		unneeded = b.LargestOnly[first : first+n]
+		unneeded = b.LargestOnly[start : start+n]
 	}
 	r.try(func() error { return r.results.download(r.stream, host, n, unneeded) })
 }

@@ -12,8 +12,9 @@ import (
 // packedOutputs is the number of consecutive outputs whose weights are contiguous in a packed matrix.
 const packedOutputs = 128
 
-// padding says whether the outputs of a matrix are the elements of heads, or the columns are, or neither. If heads are
-// longer on the GPU than in the file, zeros are added to these outputs or columns.
+// padding says which dimensions of a matrix get additional zeros if heads are longer on the GPU than in the file. The
+// field outputs is true if the outputs of the matrix are the elements of heads. The field columns is true if its
+// columns are the elements of heads.
 type padding struct{ outputs, columns bool }
 
 // rows writes the rows of a matrix in the form in which the GPU gets them: as in the file, or rounded to the
@@ -27,11 +28,11 @@ type rows struct {
 	head, size int // elements of a head in the file, and with padding
 }
 
-// write fills data with consecutive rows of the padded matrix, beginning with row first.
-func (r *rows) write(first int, data []byte) {
+// write fills data with consecutive rows of the padded matrix. The parameter start is the index of the first row.
+func (r *rows) write(start int, data []byte) {
 	values := make([]float32, r.matrix.In)
 	for i := range len(data) / r.bytes {
-		index, dst := first+i, data[i*r.bytes:(i+1)*r.bytes]
+		index, dst := start+i, data[i*r.bytes:(i+1)*r.bytes]
 		if r.outputs {
 			if index%r.size >= r.head {
 				clear(dst)
@@ -115,9 +116,9 @@ func (u *upload) matrix(m *model.MatrixSource, p padding) kernels.Weights {
 	w.Packed = memory.Pointer()
 	tile := w
 	tile.Outputs = packedOutputs
-	u.pieces(w.Outputs, r.bytes, packedOutputs, r.write, func(s *slot, first, n int) error {
+	u.pieces(w.Outputs, r.bytes, packedOutputs, r.write, func(s *slot, start, n int) error {
 		piece := w
-		piece.Outputs, piece.Packed = n, w.Packed+cuda.Pointer(first/packedOutputs*tile.PackedBytes())
+		piece.Outputs, piece.Packed = n, w.Packed+cuda.Pointer(start/packedOutputs*tile.PackedBytes())
 		return kernels.PackWeights{Weights: piece, Rows: s.rows.Pointer()}.Launch(u.set, u.stream)
 	})
 	m.Release(0, m.Out)
@@ -132,16 +133,16 @@ func (u *upload) table(t *weights.Tensor) cuda.Pointer {
 	if !raw {
 		u.convertedTables[t.DType.String()] = true
 	}
-	u.pieces(t.Rows, size, 1, func(first int, data []byte) {
+	u.pieces(t.Rows, size, 1, func(start int, data []byte) {
 		values := make([]float32, t.Cols)
 		for i := range len(data) / size {
 			if raw {
-				copy(data[i*size:], t.Raw(first+i))
+				copy(data[i*size:], t.Raw(start+i))
 				continue
 			}
-			t.Row(first+i, values)
+			t.Row(start+i, values)
 			encode(u.kind, values, data[i*size:])
 		}
-	}, func(s *slot, first, n int) error { return u.stream.Copy(m, first*size, s.rows, 0, n*size) })
+	}, func(s *slot, start, n int) error { return u.stream.Copy(m, start*size, s.rows, 0, n*size) })
 	return m.Pointer()
 }

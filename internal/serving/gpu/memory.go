@@ -56,8 +56,8 @@ func (m *Model) products(c *engine.RunnerConfig) (largest kernels.ProductPlan, e
 	return largest, nil
 }
 
-// attentionBytes returns the memory for results of partitions in a decoding step whose sequences use all
-// blocks.
+// attentionBytes returns the memory for the results that attention stores for each partition of a sequence
+// (AttentionPartition tokens). The memory suffices for a decoding step whose sequences use all blocks.
 func (r *Runner) attentionBytes() int {
 	return (r.config.Store.NumBlocks*r.config.Store.BlockSize/kernels.AttentionPartition + 2*r.config.MaxNumSeqs) * r.attentionShape.PartitionBytes()
 }
@@ -154,8 +154,9 @@ func (b *Budget) KVCacheBytes(left, tokenBytes int) int {
 	return int(float64(left) / b.attention(tokenBytes))
 }
 
-// WithAttention returns a number of bytes: the parameter bytes, plus the memory for the results that attention stores
-// while it reads keys and values of this size.
+// WithAttention returns the memory for keys and values together with the results that attention stores while it reads
+// them. The parameter bytes is the size of all keys and values, and tokenBytes is the size of one token's keys and
+// values.
 func (b *Budget) WithAttention(bytes, tokenBytes int) int {
 	return int(math.Ceil(float64(bytes) * b.attention(tokenBytes)))
 }
@@ -248,8 +249,8 @@ func (m *Model) ShapeBytes() int {
 }
 
 // WeightBytes estimates the memory for a model's weights from its files. The Model keeps the shapes and types of the
-// matrices in these files. Until Load puts the weights on the GPU, a Budget uses them to compute the memory for
-// batches.
+// matrices in these files. Until Load puts the weights on the GPU, a Budget computes the memory for batches from
+// these shapes and types.
 func (m *Model) WeightBytes(files *weights.Tensors) int {
 	bytes := m.VocabSize * m.HiddenSize * m.kind.Bytes() // embeddings, which are not quantized
 	m.expected = nil

@@ -13,7 +13,8 @@ import (
 	"llmmemory/internal/testkit/cudatest"
 )
 
-// Ensure that keys and values get the rest of the memory. The largest batches and the compiled kernels must still fit.
+// Ensure that the number of bytes that KVCacheBytes returns is available for keys and values. Beside them, the
+// largest batches and the compiled kernels must still fit into the GPU's memory.
 func TestTheLargestBatchesFitBesideKeysAndValues(t *testing.T) {
 	driver := cudatest.Open(t)
 	driver.Set(t, "memory", 48<<20)

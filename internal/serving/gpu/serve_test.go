@@ -241,7 +241,8 @@ func requireBlocksFromTier(t *testing.T, cache string) {
 	require.Equal(t, int64(32), counts.external.Load())
 }
 
-// Ensure that a pair reads what an earlier pair has written. The blocks of all layers must be copied.
+// Ensure that CopyBlocks copies the pairs in their order: if the source of a pair is the destination of an earlier
+// pair, the pair copies the new content. The blocks of all layers must be copied.
 func TestBlocksAreCopiedInOrder(t *testing.T) {
 	driver, d := openDriver(t)
 	driver.Order(1) // a kernel copies the last pair first

@@ -68,22 +68,22 @@ func round(kind kernels.Type, v float32) uint16 {
 	return half.ToF16(v)
 }
 
-// pieces divides rows into pieces, and sends one piece after the other to the GPU. The parameter count is the number of
-// rows, and size is the number of bytes of a row. The number of rows of a piece is a multiple of unit, except in the
-// last piece. The function fill writes consecutive rows to data, beginning with row first. Several goroutines call it.
-// The function deliver moves the n rows of a piece, beginning with row first, from the slot to their place in the GPU's
-// memory.
-func (u *upload) pieces(count, size, unit int, fill func(first int, data []byte), deliver func(s *slot, first, n int) error) {
+// pieces divides rows into pieces, and sends one piece after the other to the GPU. The parameter count is the number
+// of rows, and size is the number of bytes of a row. The number of rows of a piece is a multiple of unit, except in
+// the last piece. The function fill writes consecutive rows to data; start is the index of the first of them. Several
+// goroutines call fill. The function deliver moves the rows [start, start+n), which are a piece, from the slot to
+// their place in the GPU's memory.
+func (u *upload) pieces(count, size, unit int, fill func(start int, data []byte), deliver func(s *slot, start, n int) error) {
 	pieceRows := max(pieceBytes/size/unit, 1) * unit
-	for first := 0; first < count && u.err == nil; first += pieceRows {
-		n := min(pieceRows, count-first)
+	for start := 0; start < count && u.err == nil; start += pieceRows {
+		n := min(pieceRows, count-start)
 		s := u.take(n * size)
 		if u.err != nil {
 			return
 		}
-		u.pool.Run((n+taskRows-1)/taskRows, &filling{first, size, s.host.Bytes()[:n*size], fill})
+		u.pool.Run((n+taskRows-1)/taskRows, &filling{start, size, s.host.Bytes()[:n*size], fill})
 		u.try(func() error { return u.stream.Upload(s.rows, 0, s.host, 0, n*size) })
-		u.try(func() error { return deliver(s, first, n) })
+		u.try(func() error { return deliver(s, start, n) })
 		u.try(func() error { return u.stream.Record(s.used) })
 	}
 }
@@ -92,15 +92,15 @@ func (u *upload) pieces(count, size, unit int, fill func(first int, data []byte)
 const taskRows = 64
 
 type filling struct {
-	first, size int
+	start, size int
 	data        []byte
-	fill        func(first int, data []byte)
+	fill        func(start int, data []byte)
 }
 
 // Do fills some rows; see parallel.Task.
 func (f *filling) Do(_, i int) {
 	start := i * taskRows * f.size
-	f.fill(f.first+i*taskRows, f.data[start:min(start+taskRows*f.size, len(f.data))])
+	f.fill(f.start+i*taskRows, f.data[start:min(start+taskRows*f.size, len(f.data))])
 }
 
 // take returns a slot of at least size bytes. It waits until the GPU no longer uses the slot.

@@ -18,8 +18,8 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// Ensure that blocks are still loaded if no file can be removed. The folder must look for files to remove once a
-// minute.
+// Ensure that a folder still loads blocks if it cannot remove files. The folder must not search for files to remove
+// more often than once a minute.
 func TestAFolderOfWhichNothingCanBeRemovedStoresNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const maxBytes = 20 * blockBytes

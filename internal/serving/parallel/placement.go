@@ -29,17 +29,18 @@ const (
 )
 
 // woke must be called when a worker is woken. The parameter slept is the time when the worker fell asleep. If the
-// worker slept for at least longSleep, woke allows check to move the calling thread maxMoves times.
+// worker slept for at least longSleep, the calling thread may then be moved maxMoves times. The method check moves
+// it.
 func (p *placement) woke(slept time.Time) {
 	if time.Since(slept) >= longSleep {
 		p.moves, p.missing = maxMoves, time.Time{}
 	}
 }
 
-// check is called at the end of each Run. The parameter workerMissing is true if Run has called a worker and the
-// worker had not begun when no tasks were left. If workerMissing was true in all Runs for at least missingFor, check
-// moves the calling thread to another processor. After maxMoves moves, check moves the thread no more until a worker
-// wakes from a long sleep.
+// check is called at the end of each Run. The parameter workerMissing is true if Run has called a worker, but other
+// workers had taken all tasks before this worker began. If workerMissing was true in all Runs for at least
+// missingFor, check moves the calling thread to another processor. After maxMoves moves, check moves the thread no
+// more until a worker wakes from a long sleep.
 func (p *placement) check(workerMissing bool) {
 	if !workerMissing || p.moves == 0 {
 		p.missing = time.Time{}

@@ -39,9 +39,9 @@ type Pool struct {
 
 type failure struct{ value any }
 
-// patience is how long a worker polls for the next Run before it sleeps. The caller polls as long for the end of a Run.
-// Waking a sleeping thread takes 20 to 100 µs, and a step of a model consists of a hundred Runs with little work
-// between them.
+// patience is how long a worker polls for the next Run before it sleeps. The caller of Run also polls for this time
+// before it sleeps, while it waits for the workers to finish. Waking a sleeping thread takes 20 to 100 µs, and a step
+// of a model consists of a hundred Runs with little work between them.
 //
 // Two kinds of pools use lessPatience instead: pools of New with more workers than processors, and pools of
 // NewBesideThreads with at least as many workers as processors. In these pools, a worker that polls takes a processor

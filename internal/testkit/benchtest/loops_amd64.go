@@ -17,7 +17,8 @@ var (
 	avx2   = cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3)
 )
 
-// Read sums memory as float32 values. The length of p must be a multiple of 512.
+// Read reads all bytes of p, as fast as it can. It adds them up as float32 values. The length of p must be a multiple
+// of 512.
 func Read(p []byte) {
 	switch {
 	case avx512:

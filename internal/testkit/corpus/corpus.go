@@ -52,9 +52,9 @@ func parse(text string) ([]Mutant, error) {
 	return all, nil
 }
 
-// Typical returns the mutants of an ordinary test run. Of the wrong mutants that the same test of the C suite must
-// detect, it takes only the first. Of the equivalent mutants, it takes every fourth. It takes all mutants that are of
-// neither kind.
+// Typical returns the mutants of an ordinary test run. A wrong mutant can name the test of the C suite that must
+// detect it. If several mutants name the same test, Typical takes only the first of them. It takes every fourth
+// equivalent mutant. It takes all other mutants.
 func Typical(mutants []Mutant) (typical []Mutant) {
 	expected, equivalent := map[string]bool{}, 0
 	for _, m := range mutants {

@@ -58,7 +58,7 @@ func (p *v0Manager) check() error {
 }
 
 // raised reports whether err says that too few blocks are free. In this case, raised stores the name of vLLM's
-// exception in r. If err is another error, raised panics with a refusal.
+// exception in r. If err is another error, raised panics, and Verify returns this error.
 func raised(err error, r result) bool {
 	if errors.Is(err, v0.ErrNoFreeBlocks) {
 		r["error"] = "NoFreeBlocks"

@@ -15,8 +15,8 @@ type Tiny struct {
 	Tensors []Tensor
 }
 
-// The sizes of all Tinies. They are so small that the window of attention and the choice of experts change the results
-// within some 50 tokens.
+// The sizes of all Tinies. The window of attention has 9 tokens, and each token uses 2 of 5 experts. So a test with
+// about 50 tokens shows whether the window and the choice of experts are right.
 const (
 	TinyHidden, TinyHeads, TinyKVHeads, TinyDim   = 64, 4, 2, 16
 	TinyInter, TinyVocab, TinyLayers, TinyContext = 96, 300, 4, 256

@@ -71,20 +71,20 @@ func (a attended) prepare(b *bench) prepared {
 	return p
 }
 
-// planned returns the call for count sequences of the batch, from sequence first on. The call computes only the last
-// queries of each sequence; queries is their number.
-func (t *batch) planned(first, count, queries int) kernels.PagedAttention {
+// planned returns the call for count sequences of the batch. The parameter start is the index of the first of these
+// sequences. The call computes only the last queries of each sequence; queries is their number.
+func (t *batch) planned(start, count, queries int) kernels.PagedAttention {
 	call, starts, lengths := t.call, []int32{0}, []int32{}
 	for i := range count {
 		starts, lengths = append(starts, int32((i+1)*queries)), append(lengths, int32(t.length))
 	}
 	call.Plan = mustGet(call.AttentionShape.Plan(t.b.context.Device(), starts, lengths, 0))
 	call.Entries, call.QueryStart, call.SeqLens = t.b.numbers(call.Plan.Entries), t.b.numbers(starts), t.b.numbers(lengths)
-	call.Tables = t.b.numbers(slices.Concat(t.tables[first : first+count]...))
+	call.Tables = t.b.numbers(slices.Concat(t.tables[start : start+count]...))
 	if call.Plan.PartBytes > 0 {
 		call.Parts = t.b.alloc(call.Plan.PartBytes).Pointer()
 	}
-	skipped := cuda.Pointer(2 * ((first+1)*t.queries - queries) * call.Heads * headSize)
+	skipped := cuda.Pointer(2 * ((start+1)*t.queries - queries) * call.Heads * headSize)
 	call.Query, call.Out = call.Query+skipped, call.Out+skipped
 	return call
 }

@@ -136,8 +136,8 @@ func (b *bench) run(k kernel) {
 	must(errors.Join(k.Launch(b.set, b.stream), b.stream.Synchronize()))
 }
 
-// time returns the median time of a launch, in seconds, over up to 9 rounds that take about 0.3 s together.
-// The launches of a round take about 3 ms.
+// time returns the median time of a launch, in seconds. It measures rounds of 1 to 200 launches. A round takes about
+// 3 ms if this number of launches allows it. There are 9 rounds, or fewer if 9 rounds would take more than 0.3 s.
 func (b *bench) time(launch func() error) float64 {
 	round := func(launches int) float64 {
 		must(b.stream.Record(b.start))

@@ -32,16 +32,17 @@ func With(path string, threads, blocks int, kv attention.DType, options []model.
 	return nil
 }
 
-// Prefill returns a batch with one prompt, whose keys and values go to consecutive blocks from block first on.
-func Prefill(tokens []int32, first int) *model.Batch {
+// Prefill returns a batch with one prompt. Its keys and values go to consecutive blocks, beginning with block
+// firstBlock.
+func Prefill(tokens []int32, firstBlock int) *model.Batch {
 	n := len(tokens)
 	b := &model.Batch{Tokens: tokens, QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(n)}}
 	for i := range n {
-		b.Positions, b.Slots = append(b.Positions, int32(i)), append(b.Slots, int64(first*BlockSize+i))
+		b.Positions, b.Slots = append(b.Positions, int32(i)), append(b.Slots, int64(firstBlock*BlockSize+i))
 	}
 	b.Blocks.TableStride = (n + BlockSize - 1) / BlockSize
 	for i := range b.TableStride {
-		b.BlockTables = append(b.BlockTables, int32(first+i))
+		b.BlockTables = append(b.BlockTables, int32(firstBlock+i))
 	}
 	return b
 }

@@ -107,7 +107,8 @@ func print(w io.Writer, results []*result) {
 	fatal.If(table.Flush())
 }
 
-// figures is the JSON of the measurements that llmsim figures draws. Times are in microseconds.
+// figures is the JSON of the measurements. The command "llmsim figures" draws figures of them. Times are in
+// microseconds.
 type figures struct {
 	Machine string  `json:"machine"`
 	Date    string  `json:"date"`

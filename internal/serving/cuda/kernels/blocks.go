@@ -78,7 +78,7 @@ func (a CopyBlocks) Launch(set *Set, s *cuda.Stream) error {
 // SwapBlocks copies blocks between the GPU and the pinned memory Host. Each array on the GPU contains a part of a
 // block. In Host, the parts of a block are contiguous, in the order of the arrays. Mapping is the address of an array
 // with a pair of int32 for each copy: the source block and the destination block. The field Pairs is the number of
-// copies. A kernel does the copying, because each copy by the driver would be small.
+// copies. One kernel makes all copies. The driver would need a separate call for each part of each block.
 type SwapBlocks struct {
 	Blocks
 	Host    cuda.Pointer

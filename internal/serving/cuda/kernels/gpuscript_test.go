@@ -25,8 +25,8 @@ const rivals = "# a note of compare.py\n" + "a note of a library\n" +
 	"3 requests of 4 to 40 tokens, 4 new\ttransformers\t1e6\n" +
 	"1 request of 22 tokens, 4 new\ttransformers\t1e-9\n"
 
-// Ensure that the folder built by .ci/gpu runs without other files. It must measure and check every case of the kernels
-// and of the server. The test uses the emulator.
+// Ensure that the programs that .ci/gpu builds into a folder need no files outside this folder. The program run of
+// the folder must measure and check every case of the kernels and of the server. The test uses the emulator.
 func TestTheScriptForAGPUMeasuresAndChecks(t *testing.T) {
 	level.SkipQuick(t)
 	driver, folder := cudatest.Library(t), filepath.Join(t.TempDir(), "carried")
@@ -75,7 +75,8 @@ func TestTheScriptForAGPUMeasuresAndChecks(t *testing.T) {
 	}
 }
 
-// Ensure that .ci/gpu, and its copy in a built folder, print their usage if a user asks for help, and do nothing else.
+// Ensure that .ci/gpu only prints its usage if a user asks for help. The same must be true of the copy of this script
+// that ".ci/gpu build FOLDER" writes to FOLDER/run.
 func TestTheScriptForAGPUPrintsItsUsage(t *testing.T) {
 	script, err := os.ReadFile("../../../../.ci/gpu")
 	require.NoError(t, err)

@@ -119,9 +119,9 @@ func random(kind kernels.Type, seed uint64, n int) []float64 {
 	return decode(kind, encode(kind, numbers))
 }
 
-// requireClose requires that the difference between an element of got and the same element of want is at most the
-// largest error of rounding the wanted number to the type. The test allows a little more than this error, because
-// kernels also round intermediate results to float32.
+// requireClose requires that got contains the elements of want, rounded to the type. An element may differ from the
+// element of want by the largest error that this rounding can make. It may differ by a little more, because kernels
+// also round intermediate results to float32.
 func requireClose(t *testing.T, kind kernels.Type, want, got []float64) {
 	t.Helper()
 	bits := map[kernels.Type]float64{kernels.F16: 11, kernels.BF16: 8}[kind]

@@ -142,8 +142,8 @@ func (p *problem) inMemory(n numbers) inMemory {
 	return m
 }
 
-// starts returns the index of the first query token of each sequence, followed by the number of query
-// tokens.
+// starts returns two lists. The list starts has the index of the first query token of each sequence. Its last element
+// is the number of query tokens of all sequences. The list lens has the length of each sequence.
 func (p *problem) starts() (starts, lens []int32) {
 	starts = []int32{0}
 	for s, n := range p.queries {
@@ -261,7 +261,8 @@ func TestAttentionReadsEveryNumberOf8Bits(t *testing.T) {
 	}
 }
 
-// Ensure that a NaN in a key makes an output NaN exactly if its token attends to this key.
+// Ensure that if a key contains a NaN, the outputs of all tokens that attend to this key are NaN. The outputs of the
+// other tokens must not be NaN.
 func TestAttentionOfKeysOf8BitsThatAreNaN(t *testing.T) {
 	g := newGPU(t)
 	p := problem{AttentionShape: shapeFP8(kernels.CacheE4M3, kernels.F16, 64, 1, 1, 16), lens: []int{30}, queries: []int{30}}

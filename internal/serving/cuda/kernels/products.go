@@ -75,14 +75,17 @@ func (w Weights) Plan(device cuda.Device, rows int) (ProductPlan, error) {
 	return p, nil
 }
 
-// many sets p.threads for a product of many rows. A block computes a tile of outputs. It has as many threads as the
-// tile has rows. many chooses the largest of the numbers 256, 128 and 64 that meets three conditions:
+// many sets p.threads and p.separate for a product of many rows. A block computes a tile of outputs. It has as many
+// threads as the tile has rows. The parameter parts is the number of parts in which each sum is computed.
+//
+// many chooses the largest of the numbers 256, 128 and 64 that meets three conditions:
 //   - The product has more rows than half a tile.
 //   - There is a block for every multiprocessor.
-//   - A block fits into shared memory while it adds all parts of the sums of its tile.
+//   - The shared memory is large enough for a block that computes all parts of its sums.
 //
-// If no number meets these conditions, many chooses 128 for more than 64 rows, and 64 for fewer rows. It also sets
-// p.separate if sums have several parts. Several blocks then compute a tile, and each of them computes one part.
+// If a number meets these conditions, each block computes all parts of its sums. If no number meets these conditions,
+// many chooses 128 for more than 64 rows, and 64 for fewer rows. If sums have several parts, many then also sets
+// p.separate, so that each part is computed by another block.
 func (p *ProductPlan) many(device cuda.Device, parts int) {
 	for p.threads = 256; p.threads >= 64; p.threads /= 2 {
 		if p.threads/2 < p.rows && p.blocks(p.threads) >= device.Multiprocessors && p.manyMemory(parts)+productShared <= device.SharedMemory {
@@ -162,11 +165,11 @@ func (a Product) Launch(set *Set, s *cuda.Stream) error {
 		shape := cuda.Shape{X: a.tiles() * 32 / p.threads, Y: a.parts(), Threads: p.threads, Shared: p.fewMemory()}
 		return set.launch(s, fmt.Sprintf("product_%v_%v", a.Format, a.Type), shape, arguments)
 	}
-	for first := 0; first < a.Outputs; first += p.chunk {
-		arguments.outputs = int32(min(p.chunk, a.Outputs-first))
-		arguments.out = a.Out + cuda.Pointer(first*a.Type.Bytes())
+	for start := 0; start < a.Outputs; start += p.chunk {
+		arguments.outputs = int32(min(p.chunk, a.Outputs-start))
+		arguments.out = a.Out + cuda.Pointer(start*a.Type.Bytes())
 		if a.Format != Plain {
-			if err := a.unpack(set, s, first, int(arguments.outputs)); err != nil {
+			if err := a.unpack(set, s, start, int(arguments.outputs)); err != nil {
 				return err
 			}
 			arguments.weights = a.Unpacked
@@ -182,10 +185,10 @@ func (a Product) Launch(set *Set, s *cuda.Stream) error {
 	return nil
 }
 
-// unpack writes the unpacked weights of n outputs, beginning with output first, to Unpacked.
-func (a Product) unpack(set *Set, s *cuda.Stream, first, n int) error {
+// unpack writes the unpacked weights of the outputs [start, start+n) to Unpacked.
+func (a Product) unpack(set *Set, s *cuda.Stream, start, n int) error {
 	slab := formats[a.Format].slab
 	shape := cuda.Shape{X: ceil(a.slabs(), 8), Y: ceil(n, 128) * 8, Threads: 256, Shared: 8 * slab}
-	packed := a.Packed + cuda.Pointer(first/16*a.slabs()*slab)
+	packed := a.Packed + cuda.Pointer(start/16*a.slabs()*slab)
 	return set.launch(s, fmt.Sprintf("unpack_weights_%v_%v", a.Format, a.Type), shape, a.Unpacked, packed, int32(a.slabs()))
 }

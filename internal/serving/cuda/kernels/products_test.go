@@ -33,8 +33,9 @@ type packedWeights struct {
 	numbers []float64
 }
 
-// newMatrix draws random weights, packs them on the GPU, and returns them with their numbers. If the format has scales,
-// newMatrix draws the bytes of a file. The numbers are then those that package weights reads from these bytes.
+// newMatrix draws random weights and packs them on the GPU. It returns the packed weights together with the values of
+// the weights. If the format has scales, newMatrix draws the bytes of a file, and the values are those that package
+// weights reads from these bytes.
 func newMatrix(g *gpu, kind kernels.Type, format kernels.WeightFormat, outputs, columns int) packedWeights {
 	g.t.Helper()
 	m := packedWeights{Weights: kernels.Weights{Type: kind, Format: format, Outputs: outputs, Columns: columns}}
@@ -83,7 +84,8 @@ func randomBlocks(t *testing.T, format kernels.WeightFormat, outputs, columns in
 	return file, numbers
 }
 
-// workspace is memory that the products of a test share. Each product must leave the counters in arrived at 0.
+// workspace is memory that the products of a test share. The field arrived is memory for counters. The counters are 0
+// before a product, and each product must leave them 0.
 type workspace struct{ parts, arrived, unpacked *cuda.Memory }
 
 func newWorkspace(g *gpu) workspace {
@@ -115,14 +117,17 @@ func (m packedWeights) multiply(g *gpu, w workspace, inputs []float64, multiproc
 
 // requireMatches compares outputs with sums in float64.
 //
-// The kernel rounds outputs to m.Type, with a relative error of at most u. It also rounds weights that have scales. An
-// output y must be near a sum of the rounded weights: within u |y| and the rounding errors of float32. It must also be
-// near a sum of the weights as they are in the file. The rounding errors of the weights are independent, so the
-// standard deviation of their effect on a sum is below
+// The kernel rounds outputs to m.Type, with a relative error of at most u. It also rounds weights that have scales.
+// So requireMatches computes two sums for each output: y from the rounded weights, and z from the weights as they are
+// in the file.
+//
+// The output may differ from y by u |y| and a little more. This allows for the rounding of the output, and for the
+// rounding errors of float32.
+//
+// The output may differ from z by u |z| and about 7 standard deviations of the effect that the rounded weights have
+// on a sum. The rounding errors of the weights are independent, so this standard deviation is below
 //
 //	u/sqrt(3) * sqrt(sum of the squared products)
-//
-// Therefore the output must be within u |y| and about 7 of these standard deviations.
 func (m packedWeights) requireMatches(t *testing.T, inputs []float64, got []float64) {
 	t.Helper()
 	u := map[kernels.Type]float64{kernels.F16: 0x1p-11, kernels.BF16: 0x1p-8}[m.Type]

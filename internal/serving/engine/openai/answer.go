@@ -114,9 +114,10 @@ func (s *Server) answer(chat bool, c *common, r *engine.Request) *answer {
 	return a
 }
 
-// withPrompt returns the answer with information about p's prompt. For a chat, it returns a copy of a whose body also
-// has the log probabilities of the prompt and, if the request asks for token ids, the tokens of the prompt. A stream
-// sends this body once for each choice. For completions, withPrompt returns a itself.
+// withPrompt adds information about the prompt of p to the answer. For a chat, it returns a copy of the answer. The
+// body of this copy also has the log probabilities of the prompt and, if the request asks for token ids, the tokens
+// of the prompt. A stream sends this body once for each choice. For completions, withPrompt returns the answer
+// unchanged.
 func (a *answer) withPrompt(p *part) *answer {
 	if !a.chat {
 		return a

@@ -13,10 +13,10 @@ import (
 	"llmmemory/internal/serving/structured"
 )
 
-// Beam search works as in vLLM's server. In each step, every beam is a request for one token and the log probabilities
-// of the most likely tokens. The beams find their common tokens in the prefix cache. If the answers must have a form,
-// only tokens that the form allows next are considered. As in vLLM, the log probabilities are those of the model
-// without the form.
+// Beam search works as in vLLM's server. In each step, every beam is a request for one token and the log
+// probabilities of the most likely tokens. The beams find their common tokens in the prefix cache. If the request
+// restricts its answers, for example to a JSON schema, a beam continues only with tokens that this restriction
+// allows. As in vLLM, the log probabilities are those of the model without the restriction.
 
 // maxBeams is the largest number of beams. A step asks the engine for the most likely tokens of each beam,
 // twice as many as there are beams.

@@ -39,8 +39,9 @@ func (m *bodyMemory) next(ctx context.Context, b *sentBody) <-chan error {
 	return done
 }
 
-// outcome describes the state of a call of take that next began. It returns the text of the call's error, or "a
-// piece" if the call has succeeded, or "waits" if the call has not returned yet.
+// outcome describes the state of a call of bodyMemory.take. The channel done gets the result of this call; it comes
+// from bodyMemory.next. outcome returns the text of the call's error, or "a piece" if the call has succeeded, or
+// "waits" if the call has not returned yet.
 func outcome(done <-chan error) string {
 	synctest.Wait()
 	select {
@@ -85,8 +86,9 @@ func TestAClientHasHalfOfTheMemoryOfBodies(t *testing.T) {
 	})
 }
 
-// Ensure that when a body waits for memory, the server stops the body that has received nothing for the longest time.
-// If the client of the waiting body already has half of the memory, the server stops only a body of this client.
+// Ensure that the server stops a slow body if another body waits for memory. The server stops the body of which no
+// bytes have arrived for the longest time. If the client of the waiting body already has half of the memory, the
+// server stops only a body of this client.
 func TestSlowBodiesAreEndedIfOthersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newBodyMemory(tested)

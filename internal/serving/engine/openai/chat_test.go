@@ -33,9 +33,9 @@ func (s *served) prompt(t *testing.T, messages, fields string) string {
 
 const user = `{"role": "user", "content": "x"}`
 
-// Ensure that the variables in a request reach the template. An object keeps the order of its members.
-// reasoning_effort works as in vLLM, also together with chat_template_kwargs. Names that the server sets itself are
-// refused.
+// Ensure that the variables in chat_template_kwargs reach the template. If a variable is an object, its members keep
+// their order. reasoning_effort works as in vLLM, also together with chat_template_kwargs. Names that the server sets
+// itself are refused.
 func TestSettingsReachTheChatTemplate(t *testing.T) {
 	s := startChat(t,
 		`{{ messages[0].content }}{% if enable_thinking is defined and enable_thinking is false %}<no>{% endif %}`+
@@ -66,9 +66,9 @@ func TestSettingsReachTheChatTemplate(t *testing.T) {
 	require.Equal(t, "reasoning_effort", a.Error.Param)
 }
 
-// Ensure that messages of all roles, including a history with tool calls, reach the template as in vLLM. The
-// parts of a message are joined as lines. The arguments of a call keep the order of their values, and are a
-// string if they are not JSON. The reasoning is in reasoning and in reasoning_content.
+// Ensure that messages of all roles, including a history with tool calls, reach the template as in vLLM. The parts of
+// a message are joined as lines. The arguments of a call keep the order of their members. Arguments that are not JSON
+// reach the template as a string. The reasoning is in reasoning and in reasoning_content.
 func TestMessagesAreRendered(t *testing.T) {
 	s := startChat(t, "{% for m in messages %}[{{ m.role }}|{{ m.name }}|{{ m.content }}|{{ m.reasoning }}|"+
 		"{{ m.reasoning_content }}|{{ m.tool_call_id }}{% for c in m.tool_calls %}|{{ c.id }} {{ c.function.name }} "+

@@ -59,7 +59,8 @@ func (p *prompts) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// maxPrompts limits the prompts that are decoded. Config.MaxTexts limits the prompts of an accepted request.
+// maxPrompts is the largest number of prompts that UnmarshalJSON accepts in the field prompt. It limits the memory
+// for a long list. Config.MaxTexts, which is checked afterwards, can set a lower limit.
 const maxPrompts = 1 << 12
 
 func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
@@ -137,8 +138,9 @@ func (s *Server) Decode(w http.ResponseWriter, r *http.Request, body any, others
 	return Unmarshal(data, body, others)
 }
 
-// Unmarshal decodes data into body, a pointer to a struct. It returns an error if data has a field that is neither in
-// the struct nor in others. There is no error if the field or its value has no effect on an answer.
+// Unmarshal decodes data into body, a pointer to a struct. It accepts the fields of the struct and the fields that
+// others allows. It also accepts a field that has no effect on an answer, for example because its value is null. For
+// any other field it returns an error.
 func Unmarshal(data []byte, body any, others Fields) error {
 	var fields map[string]json.RawMessage
 	if err := unmarshal(data, &fields); err != nil {

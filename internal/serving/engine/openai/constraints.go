@@ -133,11 +133,12 @@ func shorten(err error) error {
 	return errors.New(strings.ToValidUTF8(text[:half]+" ... "+text[len(text)-half:], ""))
 }
 
-// compileLoose compiles the form of the answers to a prompt with at most the given work. If a schema of a tool cannot
-// be obeyed and shape.loosen allows it, compileLoose tries again without that schema.
+// compileLoose compiles the form of the answers to a prompt. The parameter work limits how much work a compilation
+// may take. If a schema of a tool cannot be obeyed and shape.loosen allows it, compileLoose tries again without that
+// schema.
 //
-// If the form needs more than the given work and work is less than structured.CompileWork, compileLoose returns
-// structured.ErrTooLarge at once. The caller can then try again with more work.
+// The largest limit is structured.CompileWork. If the limit is lower and the form needs more work, compileLoose
+// returns structured.ErrTooLarge at once. The caller can then try again with a higher limit.
 func compileLoose(
 	ctx context.Context, v *structured.Vocabulary, shape *shape, p *prompt, work int,
 ) (*structured.Constraint, error) {

@@ -91,8 +91,8 @@ func TestALargeFormDoesNotDelaySmallOnes(t *testing.T) {
 	require.NoError(t, c.compile(t.Context(), structured.Form{Regex: "(a{500}){100}"})) // takes the slot, which is free
 }
 
-// Ensure that a form that cannot be obeyed is refused even while a large form is compiled. A schema of a tool is
-// left out if it cannot be obeyed.
+// Ensure that a form that cannot be obeyed is refused even while a large form is compiled. There is one exception: if
+// a schema of a tool cannot be obeyed, the request is not refused, and the form is compiled without this schema.
 func TestRefusalsDoNotWaitForLargeForms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // in which waiting without end is an error
 		c := inductionConstraints()

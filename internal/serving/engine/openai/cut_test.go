@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that if a stop string occurs in a call, the answer is cut as by max_tokens, both as a whole answer
-// and as a stream. The call has the arguments so far, or is left out if it has none. The finish reason is
-// tool_calls only if the call is complete.
+// Ensure that a stop string can end an answer inside a tool call. A whole answer and a stream must have the same
+// result: the call has the part of its arguments that comes before the stop string. If there is no such part, the
+// answer does not have the call. The finish reason is tool_calls only if the call is complete.
 func TestAStopStringCutsACall(t *testing.T) {
 	const begin = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": "
 	const whole = begin + "{\"city\":\"Rom\",\"days\": 7}}\n</tool_call>"

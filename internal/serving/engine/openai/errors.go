@@ -60,8 +60,8 @@ func invalid(param, format string, args ...any) *apiError {
 	return e
 }
 
-// refused returns an error as invalid does, but with another status and without a field. If code is not "",
-// the error has this code.
+// refused returns an error with the given status and code. The error has no code if code is "". Its message is made
+// from format and args as by fmt.Sprintf, but long strings and errors in args are shortened.
 func refused(status int, code, format string, args ...any) *apiError {
 	e := invalid("", format, args...)
 	e.status = status

@@ -112,9 +112,10 @@ func namedSchema(field string, value json.RawMessage) (*structured.Form, error) 
 	return SchemaForm(field, given.Schema)
 }
 
-// structuredOutputs returns the form that vLLM's structured_outputs defines. disable_fallback concerns only vLLM's back
-// ends and is ignored. disable_any_whitespace means that JSON has no more white space than Python's json.dumps writes.
-// It also applies to a form of another field and to arguments of tools.
+// structuredOutputs returns the form that vLLM's structured_outputs defines. disable_fallback concerns only vLLM's
+// back ends and is ignored. disable_any_whitespace means that JSON has no more white space than Python's json.dumps
+// writes. It also applies to the arguments of tools, and to a form that another field defines, such as
+// response_format.
 func (f *formFields) structuredOutputs(field string, value json.RawMessage) (form *structured.Form, err error) {
 	var given struct {
 		Choice        json.RawMessage `json:"choice"`

@@ -75,7 +75,7 @@ func (a *answer) completionLogprobs(p *part) *completionLogprobs {
 		l.Tokens = append(l.Tokens, name)
 		l.TextOffsets = append(l.TextOffsets, p.position.advance(inText))
 		if !known {
-			// A null would end the list for the official client, so the list has an empty map here.
+			// The official client for Go reads a list that contains null as an empty list. So the list has an empty map here.
 			l.Values, l.Top = append(l.Values, nil), append(l.Top, map[string]float32{})
 			return
 		}
@@ -130,7 +130,8 @@ func (a *answer) promptLogprobs(prompt []engine.Token) promptLogprobs {
 	return l
 }
 
-// maxPromptLogprobs limits the log probabilities of prompts in an answer. Each takes about 200 bytes.
+// maxPromptLogprobs is the largest number of log probabilities of prompt tokens that a request may ask for, for all
+// its prompts and answers together. Each takes about 200 bytes.
 const maxPromptLogprobs = 1 << 20
 
 // checkPromptLogprobs returns an error for a request for more than maxPromptLogprobs.

@@ -153,7 +153,7 @@ var cacheTypes = map[attention.DType]string{
 	attention.E5M2: "fp8_e5m2", attention.Int8: "int8_per_token_head",
 }
 
-// watchOffload adds the metrics of the tiers, if the engine has any.
+// watchOffload adds the metrics of the tiers. If the engine has no tiers, it adds nothing.
 func (m *Metrics) watchOffload(e *engine.Engine) {
 	if _, ok := e.OffloadStats(); !ok {
 		return

@@ -65,8 +65,9 @@ var vllmMetrics = []struct {
 	{name: "kv_block_reuse_gap_seconds", kind: "histogram", absent: "as above"},
 }
 
-// Ensure that the server has exactly those metrics that vllmMetrics lists without a reason for their absence. The
-// name and the kind of each metric must be the same as in vLLM.
+// Ensure that the server has vLLM's metrics, with the same names and kinds. The list vllmMetrics has all metrics of
+// vLLM. If the list gives a reason in the field absent, the server must not have the metric. The server must have no
+// other metrics whose names begin with "vllm:".
 func TestMetricsHaveVLLMsNames(t *testing.T) {
 	s := start(t, func(_ *openai.Config, c *engine.Config) { c.NumSpeculativeTokens = 2 })
 	s.complete(t, story+"The code of", 10, "")

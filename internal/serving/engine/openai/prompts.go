@@ -68,9 +68,12 @@ func (l *limit) cut(tokens []int32) []int32 {
 	return slices.Clone(tokens[len(tokens)-l.keep:])
 }
 
-// limit returns the limit for each prompt of a request. Without truncate_prompt_tokens it is promptLimit. Otherwise
-// longer prompts are accepted, and only their last tokens are kept. The number of kept tokens is truncate. If
-// truncate is -1, this number leaves space for an answer of maxTokens tokens.
+// limit returns the limit for each prompt of a request. The parameter truncate is the request's field
+// truncate_prompt_tokens. If truncate is nil, the result is promptLimit. Otherwise longer prompts are accepted, and
+// only their last tokens are kept:
+//   - If the value is 1 or more, it is the number of tokens that are kept.
+//   - If the value is -1, the tokens that are kept leave space for an answer of maxTokens tokens. If maxTokens is 0
+//     or too large, they leave space for one token.
 func (s *Server) limit(truncate *int, maxTokens int) (limit, error) {
 	if truncate == nil {
 		return s.promptLimit(), nil

@@ -42,8 +42,8 @@ type Config struct {
 
 	Record func(Record) // gets the record of each request, unless nil
 
-	// Pages are handlers for browsers, by pattern of http.ServeMux. A browser may send the key as the password of HTTP's
-	// basic authentication.
+	// Pages are handlers for browsers, by pattern of http.ServeMux. A browser may send one of APIKeys as the password of
+	// HTTP's basic authentication.
 	Pages map[string]func(http.ResponseWriter, *http.Request) error
 }
 

@@ -78,7 +78,8 @@ func (s *shape) callBegins(t *tool) []string {
 	return all
 }
 
-// tags returns a tag for each way in which a call of each tool can begin. Each tag begins with the text prefix.
+// tags returns the tags of the calls of all tools. A call of a tool can begin with one of several texts (callBegins),
+// and each of these texts has its own tag. In the tag, the text prefix is added before this text.
 func (s *shape) tags(prefix string) (tags []structured.Tag) {
 	for i := range s.tools {
 		t := &s.tools[i]
@@ -125,10 +126,11 @@ func (s *shape) marked() structured.Form {
 	return structured.Form{Tags: tags}
 }
 
-// afterReasoning returns the form of an answer to the prompt p. The answer has reasoning first and then text of the
-// given form. The reasoning is written as the model writes it. Unless the prompt has already begun the reasoning, the
-// answer may leave it out. If the prompt has already ended the reasoning, or the model's format has no reasoning, the
-// result is the given form.
+// afterReasoning returns the form of an answer to the prompt p. The answer has any reasoning, between the marks of
+// the model's format, and then text of the given form.
+//
+// The answer may begin with the text of the given form at once, unless the prompt has already begun the reasoning. If
+// the prompt has already ended the reasoning, or the model's format has no reasoning, the result is the given form.
 func (s *shape) afterReasoning(p *prompt, form structured.Form) structured.Form {
 	r := s.format.Reasoning
 	if s.format.Harmony() {
@@ -170,9 +172,9 @@ func (s *shape) refusedTool(err error) (*tool, string) {
 	return nil, ""
 }
 
-// maxLoose is the number of tools that loosen makes accept any object, one tool at a time. If the schema of a further
-// tool cannot be obeyed, loosen makes all tools that are not strict accept any object. The limit exists because the
-// form is compiled again after each call of loosen, which takes time.
+// maxLoose is the number of tools that loosen changes one by one, so that each accepts any object as its arguments.
+// If the schema of a further tool cannot be obeyed, loosen changes all tools that are not strict. The limit exists
+// because the form is compiled again after each call of loosen, which takes time.
 const maxLoose = 4
 
 // loosen makes a tool accept any object as its arguments, instead of objects that fit its schema. The tool is the one

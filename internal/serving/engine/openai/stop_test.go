@@ -33,14 +33,14 @@ func (s *served) answers(t *testing.T, path, body string) []choice {
 	return all
 }
 
-// Ensure that stop_reason is the stop string or stop token that ends an answer. If the request asks to include
-// this string or token in the text of the answer, the text must end with it. Otherwise the text must end before it.
+// Ensure that stop_reason is the stop string or stop token that ends an answer. If the request asks to include this
+// string or token in the text of the answer, the text must end with it. Otherwise the text must end before it.
 //
-// The test has two prompts. The model continues the prompt door with
+// The test has two prompts. After "The door code is 4711. The door", the model writes
 //
 //	" code is 4711. The door"
 //
-// and the prompt hi with "Hi" and the token that ends a message.
+// After the other prompt, the model writes "Hi" and then the token that ends a message.
 func TestWhatEndsAnAnswerIsInStopReasonAndInTheTextIfAskedFor(t *testing.T) {
 	const door, hi = `"The door code is 4711. The door"`, `[1, 2, 72, 105, 3, 2]`
 	const include, special = `, "include_stop_str_in_output": true`, `, "skip_special_tokens": false`

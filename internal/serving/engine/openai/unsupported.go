@@ -26,11 +26,13 @@ type fieldTable struct {
 	foreign  []foreignField
 	harmless []string // ignored
 
-	// dependent maps each dependent field to the foreign field without which it has no effect. For example,
-	// mirostat_tau has no effect without mirostat. If an object has both fields, only the value of the foreign field
-	// decides whether the object is refused. If an object has only the dependent field, the dependent field is
-	// treated as a foreign field. The reason is that another server may set the foreign field by default, so that the
-	// dependent field has an effect there.
+	// dependent has fields that have an effect only together with another field. Its keys are these dependent fields.
+	// Its values are the names of the other fields, each of which is in foreign. For example, mirostat_tau has no effect
+	// without mirostat.
+	//   - If an object has mirostat and mirostat_tau, mirostat_tau is ignored. The value of mirostat decides whether the
+	//     object is refused.
+	//   - If an object has mirostat_tau without mirostat, the rules of mirostat are applied to mirostat_tau. Another
+	//     server may use mirostat by default, and there mirostat_tau would have an effect.
 	dependent map[string]string
 
 	unknown string // what is wrong with a field that is not in the table
@@ -151,8 +153,9 @@ func unserved(alternative string, names ...string) (list []foreignField) {
 	return list
 }
 
-// problem returns what is wrong with a field of an object, or "" if the field may be ignored or is served. listed reports
-// whether the table has the field. fields are all fields of the object.
+// problem returns what is wrong with the field of this name in an object, or "" if the server accepts the field. The
+// map served has the names of the fields that the server supports, and fields are all fields of the object. The
+// result listed reports whether the server knows the name, from served or from the table.
 func (t *fieldTable) problem(name string, fields map[string]json.RawMessage, served map[string]bool) (problem string, listed bool) {
 	other, depends := t.dependent[name]
 	if served[name] || slices.Contains(t.harmless, name) || depends && !IsNull(fields[other]) {

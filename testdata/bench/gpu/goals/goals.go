@@ -47,8 +47,9 @@ func ReadRivals(file string) (map[string][]Rival, error) {
 // A Tally counts goals.
 type Tally struct{ goals, reached, unmeasured int }
 
-// Judge counts a goal. The text goal describes it. Judge returns this text, followed by a verdict: yes if ratio is at
-// least minimum, and NO if it is not. If ratio is 0, it was not measured, and the verdict is "not compared".
+// Judge counts a goal. The parameter goal is a text that describes the goal. Judge returns this text, followed by a
+// verdict: yes if ratio is at least minimum, and NO if it is not. If ratio is 0, it was not measured, and the verdict
+// is "not compared".
 func (t *Tally) Judge(goal string, minimum, ratio float64) string {
 	t.goals++
 	switch {

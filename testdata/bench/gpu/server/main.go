@@ -121,16 +121,16 @@ func (b *bench) onGPU(f func() error) (err error) {
 
 const rowFormat = "%-52s %-40s %7s  %s\n"
 
-// row prints a row. The goal of a row is a ratio of at least minimum. The text required describes the goal, and row
-// counts the goal and whether the ratio reaches it. If this text is empty, the row has no goal. A ratio of 0 means that
-// it was not measured.
-func (b *bench) row(name, measured string, ratio float64, required string, minimum float64) {
+// row prints a row. The parameter goal is a text that describes the goal of the row: a ratio of at least minimum. row
+// counts the goal and whether the ratio reaches it. If the text is empty, the row has no goal. A ratio of 0 means
+// that it was not measured.
+func (b *bench) row(name, measured string, ratio float64, goal string, minimum float64) {
 	shown, verdict := "-", "-"
 	if ratio > 0 {
 		shown = fmt.Sprintf("%.2f", ratio)
 	}
-	if required != "" {
-		verdict = b.tally.Judge(required, minimum, ratio)
+	if goal != "" {
+		verdict = b.tally.Judge(goal, minimum, ratio)
 	}
 	fmt.Printf(rowFormat, name, measured, shown, verdict)
 }
