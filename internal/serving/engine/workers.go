@@ -20,8 +20,8 @@ type Peer struct {
 // until all workers have returned a result. If a step has more logits than one call of ComputeLogits may
 // return, the input is sent several times, each time with other rows of logits to compute.
 type modelInput struct {
-	// If start is 0, the worker begins with two other tasks: it copies the blocks that are listed below (copies), and it
-	// computes the layers. In any case it then computes the logits [start, end).
+	// If start is 0, the worker begins with two other tasks: it copies blocks (see the field copies), and it computes
+	// the layers. In any case it then computes the logits [start, end).
 	start, end int
 
 	prepared bool // a Device has the inputs of the batch

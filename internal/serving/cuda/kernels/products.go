@@ -85,7 +85,7 @@ func (w Weights) Plan(device cuda.Device, rows int) (ProductPlan, error) {
 //
 // If a number meets these conditions, each block computes all parts of its sums. If no number meets these conditions,
 // many chooses 128 for more than 64 rows, and 64 for fewer rows. If sums have several parts, many then also sets
-// p.separate, so that each part is computed by another block.
+// p.separate, so that a block computes only one part of its sums.
 func (p *ProductPlan) many(device cuda.Device, parts int) {
 	for p.threads = 256; p.threads >= 64; p.threads /= 2 {
 		if p.threads/2 < p.rows && p.blocks(p.threads) >= device.Multiprocessors && p.manyMemory(parts)+productShared <= device.SharedMemory {

@@ -65,9 +65,9 @@ var vllmMetrics = []struct {
 	{name: "kv_block_reuse_gap_seconds", kind: "histogram", absent: "as above"},
 }
 
-// Ensure that the server has vLLM's metrics, with the same names and kinds. The list vllmMetrics has all metrics of
-// vLLM. If the list gives a reason in the field absent, the server must not have the metric. The server must have no
-// other metrics whose names begin with "vllm:".
+// Ensure that the server has the metrics of vLLM, with the same names and kinds. The list vllmMetrics has these
+// metrics. If an element of the list has a reason in the field absent, the server must not have this metric. The
+// server must have no other metrics whose names begin with "vllm:".
 func TestMetricsHaveVLLMsNames(t *testing.T) {
 	s := start(t, func(_ *openai.Config, c *engine.Config) { c.NumSpeculativeTokens = 2 })
 	s.complete(t, story+"The code of", 10, "")

@@ -186,7 +186,8 @@ func (w *watched) NewRunner(c engine.RunnerConfig) (engine.DeviceRunner, error) 
 	return w.runner, err
 }
 
-// A watchedRunner measures two durations of each decoding step and sums them over the steps.
+// A watchedRunner measures two durations of each decoding step that computes one token of every sequence. It sums
+// them over these steps.
 //
 // The field total is the sum of the times from the end of the previous step to the end of the step.
 //
