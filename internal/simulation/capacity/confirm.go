@@ -31,11 +31,12 @@ const (
 // DefaultHorizon). Confirm lengthens the horizon if its time is shorter than the scenario's Duration, or if it has
 // fewer requests than the scenario's Requests.
 //
-// Confirm runs each rate under the seeds that Find used, and under further seeds. It first finds the highest rate of a
-// grid that meets the objective under more than half of all seeds, and sets c.Most to it. It begins one step of the
-// grid below c.Most and lowers the rate until the objective is met under every seed that Find used, and missed under at
-// most a sixteenth of all seeds. So the more the results differ between seeds, for example because of bursts, the lower
-// the final rate. A trace has only one seed, and Confirm begins at c.Most.
+// Confirm simulates each rate under the seeds that Find used, and under further seeds. It first finds the highest rate
+// of a grid that meets the objective under more than half of all seeds, and sets c.Most to it. It then begins one step
+// of the grid below c.Most and lowers the rate until the objective is met under every seed that Find used, and missed
+// under few of the further seeds: at most a sixteenth of the number of all seeds. So the more the results differ
+// between seeds, for example because of bursts, the lower the final rate. A trace has only one seed, and Confirm begins
+// at c.Most.
 func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon, pool Pool, c *Capacity) error {
 	if h == (Horizon{}) {
 		h = DefaultHorizon
@@ -73,7 +74,7 @@ func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon
 // objective at a lower rate counts as missing it; neither is run. The method searchRuns checks this assumption, but
 // only at the final rate and for the seeds of the search.
 type confirmation struct {
-	runAt       func(i int, rate float64, e effort) (Point, error) // runs a rate under the i-th seed
+	runAt       func(i int, rate float64, e effort) (Point, error) // simulates a rate under the i-th seed
 	searchSeeds int                                                // number of seeds of the search, the last ones
 	seconds     float64                                            // of a run
 	held        []Point                                            // for each seed, the highest rate that held
@@ -166,8 +167,8 @@ func (k *confirmation) shortError(rate float64) error {
 		k.seconds)
 }
 
-// majority reports whether more than half of the seeds meet the objective at a rate. It stops running seeds as soon
-// as the result is certain.
+// majority reports whether more than half of the seeds meet the objective at a rate. It simulates no further seed when
+// the result is certain.
 func (k *confirmation) majority(rate float64) (bool, error) {
 	n := len(k.held)
 	for {

@@ -31,8 +31,8 @@ func (l *Load) searches(p *scenario.Plan, slo SLO, o Options) []*search {
 	return all
 }
 
-// try runs a rate and stores the result in s.points. If s.points already has a result for the rate, try keeps this
-// result in these cases, and runs nothing:
+// try simulates a rate and stores the result in s.points. If s.points already has a result for the rate, try keeps this
+// result in these cases, and simulates nothing:
 //
 //   - e is brief: any result is enough.
 //   - The earlier run was not cut before its end, so its result is complete.

@@ -1,8 +1,8 @@
-// Command margins computes the margins of predictions from measurements of vLLM V1 to which its constants were not
-// fitted (cost/published/others.json). It simulates the measured loads and divides published by simulated times. The
-// ratios of half of the loads give the margins, which it writes to cost/published/margins.json. Then it simulates the
-// other half of the loads with both ends of the margins, and prints how many of the published times are between the two
-// results. Run it in internal/simulation/scenario:
+// Command margins computes the margins of predictions from measurements of vLLM V1 (cost/published/others.json). The
+// constants for vLLM V1 were not fitted to these measurements, except to four of them. The command simulates the
+// measured loads and divides published by simulated times. The ratios of half of the loads give the margins, which it
+// writes to cost/published/margins.json. Then it simulates the other half of the loads with both ends of the margins,
+// and prints how many of the published times are between the two results. Run it in internal/simulation/scenario:
 //
 //	go run ./testdata/margins -o ../cost/published/margins.json ../cost/published/others.json
 package main
