@@ -44,9 +44,9 @@ type inFolder struct {
 	finish  func(c *Config, p *published) error // reads settings that only this family has
 }
 
-// inGGUF describes how to read the GGUF files of a family. GGUF has one architecture for several families: llama for
-// Llama, Mistral and Mixtral, and olmo2 for OLMo 2 and OLMo 3. All files of llama are read as files of Mixtral, and all
-// files of olmo2 as files of OLMo 3. The other three families have no architecture here.
+// inGGUF describes how to read the GGUF files of a family. GGUF has one architecture, llama, for Llama, Mistral and
+// Mixtral. It has one architecture, olmo2, for OLMo 2 and OLMo 3. This package reads all files of llama as files of
+// Mixtral, and all files of olmo2 as files of OLMo 3. Llama, Mistral and OLMo 2 therefore have no inGGUF.
 type inGGUF struct {
 	architecture string // general.architecture; "" if the family is not read
 	interleaved  bool   // Rope.Interleaved

@@ -244,8 +244,8 @@ func (f *family) write(t testing.TB) string {
 	return dir
 }
 
-// save writes model.safetensors. For each tensor of the model, it writes the tensors that the function tensors
-// returns, in the order of the names.
+// save writes model.safetensors. It calls the given function for each tensor of the model, in the order of the names,
+// and writes all tensors that the function returns.
 func (f *family) save(t testing.TB, dir string, tensors func(name string, shape []int) []weightfile.Tensor) {
 	var all []weightfile.Tensor
 	shapes := f.tensors()

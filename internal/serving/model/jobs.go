@@ -267,8 +267,9 @@ func (r *Runner) rotateRow(j *rowJob, row int) {
 	}
 }
 
-// addRow adds a row of r.sums to the residual stream, after bias, norm and scale. In a group, every worker does
-// this, with the same operations as a worker that computes alone.
+// addRow adds the bias to a row of r.sums, then normalizes and scales the row, then adds it to the residual stream. It
+// leaves out the steps that the layer does not have. In a group, every worker does this, with the same operations as a
+// worker that computes alone.
 func (r *Runner) addRow(j *rowJob, row int) {
 	m := r.model
 	x, sums := j.residual[row*m.HiddenSize:][:m.HiddenSize], r.sums[row*m.HiddenSize:][:m.HiddenSize]

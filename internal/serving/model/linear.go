@@ -45,8 +45,8 @@ func (l *linear) product(dst []float32, x *matrix.Input, start, end int, s *matr
 	}
 }
 
-// packedType returns the type of matrix to which the weights of t are packed. inputs is the number of inputs of the
-// whole model's matrix.
+// packedType returns the type of matrix to which the weights of t are packed. A worker of a group may load a part of
+// the inputs of t, but inputs is the number of all inputs of t.
 func (l *loader) packedType(t *weights.Tensor, inputs int) matrix.Type {
 	switch l.rounding {
 	case matrix.Rounded:
@@ -95,8 +95,9 @@ func (p paired) Quantized(i int, q []int8, scales []matrix.Scale) {
 	p.Tensor.Quantized(p.row(i), q, scales)
 }
 
-// pack packs the rows of a source, in parallel. Each time it has packed rows of waveBytes, it releases the pages of the
-// source that it has read. Otherwise the pages of the whole source would take as much memory as the packed matrix.
+// pack packs the rows of a source, in parallel. Each time it has packed weights with a total size of about waveBytes,
+// it releases the pages of the source that it has read. Otherwise the pages of the whole source would take as much
+// memory as the packed matrix.
 func (l *loader) pack(src *stack) *matrix.Matrix {
 	if l.err != nil {
 		return nil

@@ -84,8 +84,9 @@ func (r *Rope) check(headDim int) error {
 	return nil
 }
 
-// RopeFor returns a name for the factors of LongRope that a maximum sequence length selects. It returns "" for other
-// rotary embeddings.
+// RopeFor returns "long factors" or "short factors". LongRope uses its long factors if the maximum sequence length
+// exceeds the model's original length, and its short factors otherwise. RopeFor returns "" for a model without
+// LongRope.
 func (c *Config) RopeFor(maxModelLen int) string {
 	switch {
 	case c.Rope == nil || c.Rope.Long == nil:
@@ -169,9 +170,14 @@ func (y *Yarn) frequencyFactor(i, size int, theta float64) float64 {
 	return ramp/y.Factor + 1 - ramp
 }
 
-// yarnAttention returns 0.1 × scale × ln(factor) + 1, or 1 if factor is not above 1. YaRN multiplies cosines and sines
-// by the result for scale 1. If rope_scaling in config.json has both mscale and mscale_all_dim, YaRN multiplies them by
-// the result for mscale, divided by the result for mscale_all_dim. factor is the factor of rope_scaling.
+// yarnAttention returns 0.1 × scale × ln(factor) + 1, or 1 if factor is not above 1. factor is the factor of
+// rope_scaling in config.json. YaRN multiplies cosines and sines by
+//
+//	yarnAttention(factor, 1)
+//
+// or, if rope_scaling has both mscale and mscale_all_dim, by
+//
+//	yarnAttention(factor, mscale) / yarnAttention(factor, mscale_all_dim)
 func yarnAttention(factor, scale float64) float64 {
 	if factor <= 1 {
 		return 1

@@ -58,8 +58,8 @@ func (b *Batch) blocks(group int) *Blocks {
 // store. Layers of different groups may use the same layer of the store.
 type Place struct{ Group, Layer int }
 
-// A Runner computes batches of a model, whose keys and values are in a store. One goroutine may use it at a time.
-// Once it has computed its largest batch, it allocates no more memory.
+// A Runner computes batches with a model. It keeps the keys and values of the sequences in a store. One goroutine may
+// use a Runner at a time. Once the Runner has computed its largest batch, it allocates no more memory.
 type Runner struct {
 	model   *Model
 	local   Config // the shape of the part

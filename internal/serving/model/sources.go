@@ -62,7 +62,8 @@ func LoadOn(load func(c *Config, s *Sources) error) Option {
 	return func(l *loader) { l.device = load }
 }
 
-// inFile returns a matrix without weights for a source that stays in the file, and stores the source in l.kept.
+// inFile returns a matrix that has a type and a size but no weights. It does not read the weights of src from the file.
+// If l.shapes is false, it stores a copy of src in l.kept, from which the function given to LoadOn reads the weights.
 func (l *loader) inFile(kind matrix.Type, src *stack) *matrix.Matrix {
 	m := &matrix.Matrix{Type: kind, Out: src.rows(), In: src.cuts[0].cols.len(), Block: src.cuts[0].block}
 	if !l.shapes {

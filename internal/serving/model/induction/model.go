@@ -186,8 +186,10 @@ func lookBack(a *attention) {
 
 // match sets the first head of layer 1. The query is the sum of the codes of the last three tokens. The key of a
 // position is the sum of the codes of the three tokens before this position. The lag of a token is its distance from
-// the last of the three tokens. scramble changes the signs of some elements of each code, and the lag determines which.
-// A code in the query therefore matches only a code with the same lag in a key.
+// the last of the three tokens.
+//
+// Before codes are added, each element of a code is multiplied by a sign. The function scramble chooses the signs, and
+// chooses other signs for each lag. A code in the query therefore matches only a code with the same lag in a key.
 func match(a *attention) {
 	scale := math.Sqrt(unit*math.Sqrt(headDim)/code) / inverseRMS(lags+1)
 	for lag := range lags {

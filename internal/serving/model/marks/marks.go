@@ -145,7 +145,9 @@ func (m *Marks) Index(text, sub string, last bool) (start, end int) {
 	return start, start + m.offset(text[start:], len(sub))
 }
 
-// offset returns the byte offset in text of the character at byte n of m.Plain(text).
+// offset converts a byte offset in m.Plain(text) to a byte offset in text. The character at byte n of m.Plain(text)
+// begins at the returned offset of text. The offsets can differ, because a mark and its character can have different
+// lengths in UTF-8.
 func (m *Marks) offset(text string, n int) int {
 	for i, r := range text {
 		if n <= 0 {

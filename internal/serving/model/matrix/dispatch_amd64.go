@@ -141,9 +141,9 @@ func (m *Matrix) decode(dst *float32, p, k, n int) {
 	}
 }
 
-// tile adds to dst the products of rows of x and a slab of f32 weights for k inputs. For each 16 outputs, it also
-// prefetches k cache lines, one with each input. These lines begin at prefetchAddr. They may be after the end of the
-// weights.
+// tile adds to dst the products of rows of x and a slab of f32 weights for k inputs. A kernel computes 16 outputs. It
+// multiplies one input after the other, and prefetches one cache line for each input. The first line of the first
+// kernel is at prefetchAddr. All other lines follow without gaps. The lines may be after the end of the weights.
 func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, prefetchAddr uintptr, k, rows int) {
 	switch isa {
 	case avx2:

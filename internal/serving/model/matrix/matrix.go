@@ -154,8 +154,8 @@ type Matrix struct {
 //   - F32, F16, BF16: block is 0.
 //   - W16A16: block is 0. The number of inputs is even.
 //   - Int8K, Int8KMin, Int4K: block is even and divides 64. The number of inputs is a multiple of 64.
-//   - Types that round activations to 8 bits: block is 32 or, if the weights do not have 5 bits, 16. The number of
-//     inputs is a multiple of 32.
+//   - W5A8, W5A8Min: block is 32. The number of inputs is a multiple of 32.
+//   - Other types that round activations to 8 bits: block is 16 or 32. The number of inputs is a multiple of 32.
 //   - All other types: block is even, and divides 96 and the number of inputs.
 func (a *Arena) New(t Type, outputs, inputs, block int) (*Matrix, error) {
 	m, err := shaped(t, outputs, inputs, block)
@@ -255,8 +255,8 @@ func (m *Matrix) bytesOf(k int) int {
 	return integers + k/m.Block*m.Type.scaleBytes()
 }
 
-// scaleBytes returns the size of the scales and minima in a block of a panel. In types with units, they are in each
-// unit and not in each block.
+// scaleBytes returns the size of the scales and minima in a unit of a panel, if the type has units. For other types, it
+// returns the size of the scales and minima in a block of a panel.
 func (t Type) scaleBytes() int {
 	bytes := Panel * 2
 	if kinds[t].single {

@@ -28,7 +28,8 @@ func (s Scale) values() (scale, minimum float32) {
 	return s.D * float32(s.Factor), s.Min * float32(s.MinFactor)
 }
 
-// Weight returns the weight for integer q. If table is not nil, the weight is table[q] × D × Factor.
+// Weight converts integer q to a weight. If table is nil, it uses the formula of Scale. If table is not nil, the weight
+// is table[q] × D × Factor.
 func (s Scale) Weight(q int8, table []float32) float32 {
 	scale, minimum := s.values()
 	if table != nil {
@@ -49,9 +50,16 @@ type Quantized interface {
 //
 //   - Int4, Int4K, Int4F, NL4, FP4, W4A8Min, NL4A8, FP4A8: q is from 0 to 15.
 //   - W5A8Min: q is from 0 to 31.
-//   - W4A8: q + n is from -8 to 7, where n is (Min × MinFactor) / (D × Factor), an integer.
-//   - W5A8: q + n is from -16 to 15, with the same n.
-//   - W6A8: q + n is from -32 to 31, with the same n.
+//   - W4A8: q + n is from -8 to 7. See below for n.
+//   - W5A8: q + n is from -16 to 15.
+//   - W6A8: q + n is from -32 to 31.
+//
+// W4A8, W5A8 and W6A8 store no minimum. Pack therefore adds n to q. n must be an integer:
+//
+//	n = (Min × MinFactor) / (D × Factor)
+//
+// The type also limits D and Min:
+//
 //   - Int8, Int8K, E4M3, NL4, FP4, W8A8, NL4A8, FP4A8: Min is 0.
 //   - Int8K, Int8KMin, Int4K: the blocks of a unit have the same D and the same Min.
 //
@@ -192,7 +200,8 @@ func (m *Matrix) integers(p, b int) []byte {
 	return head[m.Type.scaleBytes():]
 }
 
-// Row writes the weights of output i to dst, as products use them after rounding.
+// Row decodes the packed weights of output i and writes them to dst. They may differ from the weights given to Pack,
+// because Pack rounds weights or their scales.
 func (m *Matrix) Row(i int, dst []float32) {
 	p, c := i/Panel, i%Panel
 	switch {

@@ -119,8 +119,9 @@ func (g *rowGroup) tilesOf(limit int) int { return (g.end - g.start + limit - 1)
 // address. A kernel multiplies a tile, which is some rows of the group, and prefetches the next bytesPerTile bytes of
 // this memory.
 //
-// If there is only one group of rows, the memory has the weights of the next n inputs. If there are several groups, it
-// has a part of the weights that the next panel has for the inputs [k, k+n). Each group prefetches another part.
+// If there is only one group of rows, the memory has the weights of the next n inputs. If there are several groups,
+// they prefetch the next panel's weights for the inputs [k, k+n). These weights are divided into as many equal parts as
+// there are groups, and each group prefetches a different part.
 func (g *rowGroup) prefetch(k, n int) (address, bytesPerTile uintptr) {
 	m, bytes := g.m, g.m.bytesOf(n)
 	address = uintptr(unsafe.Pointer(&m.data[g.p*m.panelBytes+m.bytesOf(k)]))

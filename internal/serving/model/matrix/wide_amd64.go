@@ -11,8 +11,8 @@ const maxWideRows = 24
 // rows was less than 5 % faster than decoding the blocks first.
 const maxWideBlockRows = 20
 
-// groupOf returns the number of rows in each of the groups into which the given number of rows is packed. It returns 0
-// if there are so few rows that kernels read them without groups.
+// groupOf returns the size of the groups in which the rows of an Input are packed. rows is the number of all rows of
+// the Input. groupOf returns 0 if kernels read the rows without groups: without AVX-512, or if there are few rows.
 func groupOf(rows int) int {
 	if isa != avx512 || rows <= direct512 {
 		return 0

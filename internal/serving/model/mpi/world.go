@@ -77,7 +77,10 @@ func (w *World) End() { C.world_end() }
 
 // Abort prints cause and ends all processes with status 1. If processes are lost, each remaining process calls Abort.
 // The remaining process with the lowest rank ends all processes at once. Each other remaining process first sleeps for
-// two seconds, during which it is normally ended. A process also sleeps first if cause is a *Lost without Ranks.
+// two seconds, during which it is normally ended.
+//
+// If cause is a *Lost without Ranks, all processes still answer, but a step took too long. Perhaps this process was
+// late, and another process reports it as lost. Abort therefore also sleeps first.
 func (w *World) Abort(cause error) {
 	var lost *Lost
 	if errors.As(cause, &lost) {

@@ -97,13 +97,13 @@ func (e *encoder) word(text string) {
 	}
 }
 
-// merge appends the tokens of the beginning of the text and returns the length of that beginning. It merges the symbols
-// of the first size bytes of the text.
+// merge appends the tokens of the beginning of the text and returns the length of that beginning. It splits the first
+// size bytes of the text into symbols and merges pairs of them. At each step, it merges the pair with the smallest
+// order.
 //
-// Text after these bytes can change the tokens of the last symbols: the last symbol may be merged with that text before
-// it is merged with its left neighbour. If such a merge is possible and would be done before all other merges, merge
-// leaves out the last symbol. It then decides in the same way about the symbol before it. The next call of merge gets
-// the bytes of the symbols that are left out.
+// The last symbol could also be merged with text after these bytes. If the order of such a pair is the smallest of all,
+// the tokens of the last symbol depend on that text. The last symbol is then left out, and the same rule is applied to
+// the symbol before it. The next call begins with the symbols that are left out.
 func (e *encoder) merge(size int) int {
 	e.symbols, e.queue = e.symbols[:0], e.queue[:0]
 	e.begin(size)
@@ -210,7 +210,8 @@ func (e *encoder) offer(left, right int) {
 }
 
 // tokens appends the tokens of the symbols up to last. A symbol that is not in the vocabulary becomes the tokens of
-// its bytes. Bytes without a token become the unknown token, one for all such bytes that follow each other.
+// its bytes. A byte without a token becomes the unknown token. If several consecutive bytes have no token, they become
+// a single unknown token.
 func (e *encoder) tokens(last int) {
 	for i := 0; i >= 0 && i <= last; i = e.symbols[i].next {
 		s := e.symbols[i]

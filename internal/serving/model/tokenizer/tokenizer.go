@@ -104,7 +104,8 @@ func (t *Tokenizer) addText(id int, text string) {
 	t.ids[string(p)] = int32(id)
 }
 
-// addByte adds token id as the token of a byte if its text names one, such as <0x41>. It reports whether it does.
+// addByte adds token id as the token of a byte if text is the name of a byte, such as <0x41>. It then returns true. It
+// returns false, and adds nothing, if text is not such a name.
 func (t *Tokenizer) addByte(id int, text string) bool {
 	var b byte
 	if _, err := fmt.Sscanf(text, "<0x%02X>", &b); err != nil || len(text) != 6 {

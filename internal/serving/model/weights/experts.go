@@ -9,10 +9,14 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// In gpt-oss, the experts of a layer share a parameter NAME of the module. It is stored either as NAME_blocks and
-// NAME_scales in MXFP4, or as NAME with the shape [experts, inputs, outputs]. Its bias is NAME_bias. This package
-// renames the parameter to NAME.weight and the bias to NAME.bias, as in other models. NAME.weight has the matrices of
-// the experts one after the other.
+// In gpt-oss, one parameter has the matrices of all experts of a layer. Below, NAME is the name of this parameter, such
+// as model.layers.0.mlp.experts.down_proj. A file has the parameter in one of two forms:
+//
+//   - the tensors NAME_blocks and NAME_scales, in MXFP4
+//   - the tensor NAME, which has the shape [experts, inputs, outputs]
+//
+// The tensor NAME_bias has the bias. This package makes one tensor NAME.weight from either form, and renames NAME_bias
+// to NAME.bias. Other models use these names too. NAME.weight has the matrices of the experts one after the other.
 
 // readMXFP4 reads blocks of the shape [..., outputs, groups, 16] and scales of the shape [..., outputs, groups]. The 16
 // bytes of a group are 32 numbers of 4 bits; even inputs are in the low halves. The scale of a group is an exponent

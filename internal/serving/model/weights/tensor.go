@@ -229,7 +229,8 @@ func FromFloats(name string, rows, cols int, values []float32) *Tensor {
 	return &Tensor{Name: name, DType: F32, Rows: rows, Cols: cols, data: data}
 }
 
-// FromBytes returns a tensor that uses the memory of data. data has the rows in the format of files.
+// FromBytes returns a tensor that uses the memory of data. data has the rows one after the other, in the format that
+// type d has in safetensors and GGUF files.
 func FromBytes(d DType, rows, cols int, data []byte) *Tensor {
 	return &Tensor{DType: d, Rows: rows, Cols: cols, data: data}
 }

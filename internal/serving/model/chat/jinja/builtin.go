@@ -7,8 +7,9 @@ type builtin struct {
 	call       builtinFunc
 }
 
-// A builtinFunc implements a filter, a test or a method, which is applied to v. a has the arguments in the order of
-// the builtin's parameters. If the builtin's parameters are raw, a has one element, of type arguments.
+// A builtinFunc implements a filter, a test or a method, which is applied to v. The slice a has one element for each
+// parameter of the builtin, in their order. If the builtin's field parameters is the constant raw, the slice has one
+// element: all arguments of the call, as a value of the type arguments.
 type builtinFunc func(m *machine, v any, a []any) any
 
 const raw = "*"
@@ -20,8 +21,8 @@ func (b builtin) apply(m *machine, v any, a arguments) any {
 	return b.invoke(m, v, a)
 }
 
-// invoke calls a builtin. It counts steps of the machine for the result, but not for the size of v. Most tests read
-// only the type of v, so the length of a text must not count for them.
+// invoke calls a builtin. It counts one step of the machine for the call, and more steps for a larger result. It counts
+// no steps for the size of v, because most tests read the type of v but not its contents.
 func (b builtin) invoke(m *machine, v any, a arguments) any {
 	m.spend(1)
 	bound := []any{a}

@@ -67,8 +67,8 @@ func (t *Template) Render(variables map[string]any) (string, error) {
 // RenderTo passes the rendered text to write piece by piece. While the template computes without output, RenderTo
 // calls write with "" from time to time. If write returns an error, RenderTo stops and wraps it.
 //
-// If mk is not nil, some characters of the variables' texts may be replaced by marks of mk. The template's
-// operations treat a mark as its character, and the rendered text keeps the marks.
+// The caller may have replaced characters by marks in the texts of the variables. It then passes these marks as mk. The
+// template's operations treat a mark as the character that it replaces. The rendered text keeps the marks.
 func (t *Template) RenderTo(write func(piece string) error, variables map[string]any, mk *marks.Marks) (err error) {
 	m := &machine{line: 1, steps: maxSteps, output: write, marks: mk, filters: filters}
 	defer caught(&err, &m.line)
@@ -117,8 +117,8 @@ func (m *machine) made(v any) any {
 	return v
 }
 
-// size returns the length of a text in bytes, or of a list or dict in elements. The time to read these values depends
-// on their length. size returns 0 for other values.
+// size returns the number of bytes of a text, or the number of elements of a list or dict. It returns 0 for other
+// values. The machine counts more steps for a larger size, because reading such a value takes longer.
 func size(v any) int {
 	switch v := v.(type) {
 	case string:

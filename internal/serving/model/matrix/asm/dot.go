@@ -65,7 +65,8 @@ func (d *dot) blocks(w Register, first, quad, last func()) {
 	end()
 }
 
-// scale returns the address of the scales of vector v of the outputs or, if minima is true, of their minima.
+// scale returns the address of the scales of a vector of outputs. If minima is true, it returns the address of the
+// minima of these outputs. v is the index of the vector in the panel.
 func (d *dot) scale(v int, minima bool) Mem {
 	m := Mem{Base: d.scales, Disp: v * d.bytes / 2}
 	if minima {

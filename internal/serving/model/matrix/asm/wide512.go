@@ -58,9 +58,9 @@ func (k *wide) sum(i int) Mem {
 }
 
 // add emits the code that multiplies a vector of weights by a value of each row, and adds the products to the sums of
-// the rows. Register w has the weights of 16 outputs for one input. A pass computes one or two vectors of 16 outputs,
-// and vector is the index of this one. The values of the rows are for the same input as the weights. This is the
-// current input if i is 0, and the next input if i is 1.
+// the rows. The weights and the values are for the same input: for the current input if i is 0, for the next input if i
+// is 1. Register w has the weights of 16 outputs for this input. A pass computes one or two vectors of 16 outputs, and
+// vector is the index of the vector to which the weights belong.
 func (k *wide) add(w VecVirtual, vector, i int) {
 	for r := range k.rows {
 		asm.VFMADD231PS_BCST(Mem{Base: k.current, Disp: (i*k.rows + r) * 4}, w, k.acc[r*k.vectors+vector])
