@@ -167,9 +167,9 @@ func capitalize(s string) string {
 	return upper(s[:n]) + lower(s[n:])
 }
 
-// titled returns Python's s.title(). A letter becomes lower case if the character before it is an upper-case,
-// lower-case or title-case letter. Every other letter becomes title case. In contrast to Python, a letter is never
-// replaced by several letters.
+// titled returns Python's s.title(). A letter becomes lower case if the character before it is upper-case, lower-case
+// or title-case. Every other letter becomes title case. In contrast to Python, a letter is never replaced by several
+// letters.
 func titled(s string) string {
 	before := ' '
 	return strings.Map(func(r rune) rune {

@@ -66,7 +66,7 @@ func (d *dot) blocks(w Register, first, quad, last func()) {
 }
 
 // scale returns the address of the scales of a vector of outputs. If minima is true, it returns the address of the
-// minima of these outputs. v is the index of the vector in the panel.
+// minima of these outputs. The kernel's 16 outputs are divided into vectors, and v is the index of the vector.
 func (d *dot) scale(v int, minima bool) Mem {
 	m := Mem{Base: d.scales, Disp: v * d.bytes / 2}
 	if minima {
