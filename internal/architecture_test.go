@@ -205,7 +205,8 @@ func TestTheReadmeHasARowForEachWing(t *testing.T) {
 	}
 }
 
-// Ensure that the linked programs do not contain packages that they must not contain, however these are imported.
+// Ensure that each program or library contains only packages that it may contain. Packages that are imported indirectly
+// count, too.
 func TestProgramsLinkOnlyWhatTheyMay(t *testing.T) {
 	for _, c := range []struct {
 		name, packages     string

@@ -192,9 +192,9 @@ func text(name string, p *C.char) (string, error) {
 	return "", fail(C.LLM_CACHE_E_RANGE, "%s has more than %d bytes", name, C.LLM_CACHE_MAX_TEXT)
 }
 
-// outputs is the memory of a call that fills C arrays. The call lists its arrays in one function, by calling reserve,
-// putSlice or put for each array. The function runs three times: first it adds the arrays to the list of memory ranges,
-// then it checks that they are large enough, and at last it writes them.
+// outputs is the state of a library call that writes results to the caller's C arrays. The call lists these arrays in
+// one function, by calling reserve, putSlice or put for each array. The function runs three times: first it adds the
+// arrays to the list of memory ranges, then it checks that they are large enough, and at last it writes them.
 type outputs struct {
 	spans
 	end   uintptr // end of C's struct, which may come from an older header; 0 means that it has all fields

@@ -75,7 +75,8 @@ type planner struct {
 	plans   []plan
 }
 
-// A plan is a plan struct of C, with the results to write to it.
+// A plan has a pointer to an llm_cache_plan, a C struct of the caller, and the results that the library writes to this
+// struct.
 type plan struct {
 	out   *C.llm_cache_plan
 	input C.llm_cache_plan // its contents before the call

@@ -76,9 +76,9 @@ var (
 	linked   = []way{shared, archive}
 )
 
-// someWays returns the ways for tests that do not need all of them in make test. In make test-long it returns all ways.
-// In make test it returns two: with shared, the program loads the library at its start; with archive, the library is
-// linked into the program.
+// someWays returns the ways of linking with which a test runs its program. In make test-long, it returns all ways. In
+// make test, it returns two. One is shared: the program loads the library at its start. The other is archive: the
+// library is linked into the program.
 func someWays() []way { return level.Pick(linked, everyWay) }
 
 // checked reports whether a program that is linked in the way w also runs under Valgrind or with sanitizers. Such runs

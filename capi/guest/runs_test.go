@@ -51,7 +51,8 @@ func note(command []string) {
 // golden is where all runs of make test are written down.
 var golden = filepath.Join("testdata", "runs.golden")
 
-// compareRuns compares the programs and ways of this run with runs.golden, so that a missing case is noticed. It
+// compareRuns compares the list of all programs that the tests have run with runs.golden, so that a missing program is
+// noticed. The list says how each program was linked with the library, and under which tool it ran. compareRuns
 // compares nothing if only some tests ran. It also compares nothing in make test-long, because that runs more.
 func compareRuns() error {
 	for _, name := range []string{"run", "skip", "fuzz", "list"} {

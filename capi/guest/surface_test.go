@@ -88,7 +88,8 @@ func TestTheLibrariesHaveNoInstructionThatValgrindRefuses(t *testing.T) {
 	}
 }
 
-// Ensure that the script for-valgrind rewrites an object for arm64 as documented. The test runs on any processor.
+// Ensure that the script capi/for-valgrind changes the instructions of an object file for arm64 as its comment says.
+// The test runs on any processor.
 func TestFunctionsOfArm64StoreNothingBelowTheStackPointer(t *testing.T) {
 	t.Parallel()
 	need(t, "gcc")

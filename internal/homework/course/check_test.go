@@ -55,7 +55,8 @@ func TestCheckEndsOnALoop(t *testing.T) {
 	require.ErrorIs(t, e.Check(), ErrInconsistent)
 }
 
-// Ensure that the address of a block is right beyond 2 GiB: the offset of block 2^25 does not fit in 32 bits.
+// Ensure that the address of a block is correct even if the block's offset in the pool does not fit in an int32. Block
+// 2^25 is the first block with such an offset, 2 GiB.
 func TestBlockAddressesAre64Bits(t *testing.T) {
 	level.SkipQuick(t)
 	const blocks = 1<<25 + 2

@@ -44,8 +44,9 @@ func (g *game) length() int32 {
 }
 
 // call runs both of its parameters. The first makes a call of the library, and the second makes the same call of the
-// yardstick. Sometimes it makes an allocation fail in both. It requires that the library asks for memory at most once.
-// If the library refuses the call for another reason than missing memory, it must not have asked for memory.
+// yardstick. Sometimes an allocation fails in both the library and the yardstick. The library may ask for memory at
+// most once during the call. If the library returns an error other than ErrNoMemory, it must not have asked for memory
+// at all.
 func (g *game) call(call func() error, want func()) error {
 	if rapid.IntRange(0, 4).Draw(g.T, "inject") == 0 {
 		n := rapid.IntRange(1, 4).Draw(g.T, "allocation that fails")

@@ -225,9 +225,9 @@ func (x *explorer) batches(c useCase) {
 	}
 }
 
-// Ensure that every call follows the handout for lists just long enough to use the cache. Because of the cache, an
-// earlier call could influence a later one. So the test plays every series of calls, even if several series lead to the
-// same state.
+// Ensure that every call does what the handout of the course says. The lists of sequences are just long enough for the
+// library to use its cache. Because of the cache, an earlier call could influence a later one. So the test plays every
+// series of calls, even if several series lead to the same state.
 func TestEveryShortUseOfALongListIsTheHandouts(t *testing.T) {
 	level.SkipQuick(t)
 	x := &explorer{T: t, s: newSubject()}

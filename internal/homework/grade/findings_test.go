@@ -321,9 +321,10 @@ func TestAFindingSaysThatTheTesterChangesTheList(t *testing.T) {
 	}
 }
 
-// Ensure that a finding about a NULL pointer names a block table only if the submission's llm_init was called. If the
-// grader did the work of llm_init, the pointer may be a global variable that the submission's llm_init would have
-// set. The finding then says that llm_init was not called.
+// Ensure that a finding about a NULL pointer says that the pointer is an entry of a block table, such as
+// block_table[1], only if the submission's llm_init was called. If the grader did the work of llm_init, the pointer may
+// be a global variable that the submission's llm_init would have set. The finding then says that llm_init was not
+// called.
 func TestAGlobalVariableOfLLMInitIsDistinguishedFromATable(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)

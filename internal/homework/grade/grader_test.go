@@ -139,8 +139,8 @@ func (f firsts) write(t *testing.T) {
 // sentence of the handout that sentences.txt names. Each correct variant must lose no points.
 //
 // With -matrix, or in make test-long, every mutant goes through every stage. In make test, only the mutants that
-// typicalOf returns are graded. To save time, a wrong mutant skips the later stages there if a directed trace of its
-// task detects it.
+// typicalOf returns are graded. A wrong mutant is first graded with only the directed traces of its task. If one of
+// these traces detects the mutant, the test skips the other stages to save time.
 func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)

@@ -115,8 +115,8 @@ func (portable) softmaxPairs(_ *args, x, low []float32, factor float32) (m, l fl
 	return m, sumOfLanes(&lanes)
 }
 
-// largestLogit returns the largest logit m, and the number base to subtract from each logit before exp. A logit is an
-// element of x times factor. base is m, or 0 if m is -inf.
+// largestLogit returns m, the largest logit, and base, which the caller subtracts from each logit before exp. A logit
+// is an element of x times factor. base is m, or 0 if m is -inf.
 func largestLogit(x []float32, factor float32) (m, base float32) {
 	m = negInf
 	for _, s := range x {

@@ -5,10 +5,10 @@ import (
 	"unsafe"
 )
 
-// sumElements returns how many products of q·k are summed before their sum is added to the sum of the earlier
-// elements. With a single sum over a head of 256 elements, float32 logits up to refineAbove have errors of 3e-6. With
-// sums of 32 elements, the errors are 0.8e-6. Sums of 16 take 3 % more time and are no better. Narrower types need only
-// a single sum, because their rounding errors are larger.
+// sumElements returns how many elements of q and k one partial sum of the dot product q·k covers. The kernels add the
+// partial sums to get q·k. With a single sum over a head of 256 elements, float32 logits up to refineAbove have errors
+// of 3e-6. With sums of 32 elements, the errors are 0.8e-6. Sums of 16 take 3 % more time and are no better. Narrower
+// types need only a single sum, because their rounding errors are larger.
 func sumElements(c *Cache) int {
 	if c.DType == F32 {
 		return 32

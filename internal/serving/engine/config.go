@@ -185,8 +185,8 @@ func (c *Config) store(m *model.Config, workers int) (kvstore.Config, error) {
 	return k, nil
 }
 
-// share groups the layers of the model as vLLM does. The layers of a group share a block table. Layers of different
-// groups can use the same layer of the store.
+// share divides the layers of the model into groups, as vLLM does. The layers of a group share a block table. Layers of
+// different groups can use the same layer of the store.
 func (c *Config) share(m *model.Config, page int, bytes int64) (*memplan.Plan, error) {
 	layers, numbers := make([]memplan.Layer, m.NumLayers), make([]int, m.NumLayers)
 	for i := range layers {

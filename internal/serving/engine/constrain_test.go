@@ -28,9 +28,9 @@ func byteConstraint(t *testing.T, form structured.Form, ends ...int) *structured
 	return c
 }
 
-// Ensure that constrained answers have the form, and are the same whatever else the engine computes. The test varies
-// other requests, preemption, the steps in flight, drafts, several answers to a prompt, log probabilities and prefix
-// hits.
+// Ensure that constrained answers match their regular expression, and do not depend on what else the engine computes.
+// The test varies other requests, preemption, the steps in flight, drafts, several answers to a prompt, log
+// probabilities and prefix hits.
 func TestConstrainedAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 	const pattern = `([a-c]{2}[0-9]){4,9}(end|stop)`
 	counts := &counter{}

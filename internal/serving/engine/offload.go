@@ -234,7 +234,7 @@ func (o *offload) load(l sched.Loading) {
 }
 
 // end reports the end of a load to the scheduler. The parameter tokens is the number of tokens that were loaded. The
-// parameter missing has the blocks of the request's table that were not loaded.
+// blocks of the request's table that were not loaded are in the parameter missing.
 func (o *offload) end(id sched.ID, q *sequence, tokens int, missing []int32) {
 	e := o.engine
 	e.mu.Lock()

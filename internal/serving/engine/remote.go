@@ -159,9 +159,9 @@ func receiveInto(data []byte, l Leader, sender int) error {
 	return nil
 }
 
-// Follow computes steps for an engine in another process, with the part of the model in c. It returns when the engine
-// is closed. The sizes and limits in c must equal those in the engine's Config. After an error the processes cannot
-// continue.
+// Follow computes steps for an engine in another process. It uses the part of the model that c.Model has loaded. Follow
+// returns when the engine is closed. The sizes and limits in c must equal those in the engine's Config. After an error
+// the processes cannot continue.
 func Follow(c Config, leader Leader) error {
 	part := c.Model.Part()
 	store, err := c.complete(&c.Model.Config, part.Size)

@@ -123,8 +123,9 @@ func (x *inputs) send(r *Runner, host *flight, fields []field) (err error) {
 	return r.stream.Upload(x.device, 0, host.inputs, 0, size)
 }
 
-// replace replaces placeholders by the tokens that the previous batch has chosen. One copy replaces several
-// neighbouring placeholders if both Token and Logits increase by 1 from each of them to the next.
+// replace replaces placeholders by the tokens that the previous batch has chosen. It copies several tokens at once if
+// they are consecutive in both batches. For that, each placeholder must have a Token and a Logits that are 1 larger
+// than those of the placeholder before it.
 func (x *inputs) replace(r *Runner, placeholders []model.Placeholder) {
 	for len(placeholders) > 0 {
 		n, first := 1, placeholders[0]

@@ -36,7 +36,7 @@ var (
 	functions    = "functions."
 )
 
-// maxHeader is the largest length of a header in bytes. A longer text is content.
+// maxHeader is the largest length of a header in bytes. The parser treats a longer text as content of the answer.
 const maxHeader = 1024
 
 // harmony parses an answer in the harmony format.

@@ -70,9 +70,9 @@ func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon
 }
 
 // A confirmation has the results of runs up to the horizon under several seeds. It assumes that latencies grow with the
-// rate. A seed that met the objective at a higher rate therefore counts as meeting it, and a seed that missed the
-// objective at a lower rate counts as missing it; neither is run. The method searchRuns checks this assumption, but
-// only at the final rate and for the seeds of the search.
+// rate. So it need not simulate a rate under a seed that met the objective at a higher rate: the seed counts as meeting
+// it. A seed that missed the objective at a lower rate counts as missing it. The method searchRuns checks this
+// assumption, but only at the final rate and for the seeds of the search.
 type confirmation struct {
 	runAt       func(i int, rate float64, e effort) (Point, error) // simulates a rate under the i-th seed
 	searchSeeds int                                                // number of seeds of the search, the last ones

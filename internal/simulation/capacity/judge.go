@@ -223,8 +223,9 @@ func (w *run) grows(end float64) bool {
 // growsFor is the number of checks in a row that must find a growing queue before keepsGrowing returns true.
 const growsFor = 3
 
-// keepsGrowing reports whether the queue still grows in a run that enoughArrived has extended. The latencies of such a
-// run keep rising, so without this check enoughArrived would extend it up to maxSeconds.
+// keepsGrowing reports whether the queue still grows in a run that enoughArrived has extended. While the queue grows,
+// the answers take longer and longer, and so enoughArrived extends the run again. Without this check, it would do so up
+// to maxSeconds.
 func (w *run) keepsGrowing(now float64) bool {
 	if !w.set.steady() || now < w.minSeconds() || !w.grows(now) {
 		w.grew = 0

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// A Margin bounds the prediction errors. It was computed from published measurements that were not used in the fit,
-// except for four of them (see published/README.md).
+// A Margin bounds the prediction errors. It was computed from published measurements. The cost model was fitted to four
+// of these measurements, and not to the others (see published/README.md).
 type Margin struct {
 	// The measured time of an iteration divided by its simulated time was at least Least and at most Most.
 	Least float64 `json:"least"`

@@ -165,7 +165,8 @@ const int4Bytes = (4 + 20.0/128) / 8
 // fp4Bytes is the size of a 4-bit weight in NVFP4, with its part of the 8-bit scale of a group of 16 weights.
 const fp4Bytes = (4 + 8.0/16) / 8
 
-// Quantised returns the setup with other types of weights, and of keys and values. "" leaves a type unchanged.
+// Quantised returns the setup with other number types. The parameter weights is the type of the weights, and kv is the
+// type of the keys and values. If a parameter is "", its type does not change.
 //
 // int4 and fp4 apply only to the matrices of layers, because AWQ, GPTQ and NVFP4 usually leave the embedding, the head
 // and the norms in 16 bits. Checkpoints in fp8 and int8 usually leave them in 16 bits, too. Quantised nevertheless

@@ -261,8 +261,8 @@ func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
 	}
 }
 
-// Ensure that a change without effect has the same rate as the unchanged server, after scaling, and a bar of
-// the same height.
+// Ensure that a change without effect has the rate of the unchanged server after the method scale has converted its
+// rates. In the chart, the bars of the change and of the unchanged server must have the same height.
 func TestAChangeThatGainsNothingIsDrawnAsTheServer(t *testing.T) {
 	found := capacity.Capacity{Rate: 2.2, Low: 2.1, High: 2.3, Seeds: []capacity.Seed{{Seed: 1, Rate: 2.1},
 		{Seed: 2, Rate: 2.3}}}

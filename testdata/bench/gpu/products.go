@@ -184,8 +184,8 @@ func (m *matrix) makeBlocks(b *bench, blocks, size int, scales ...int) *cuda.Mem
 	return b.upload(m.file)
 }
 
-// products returns the matrix products of a model with 8 billion parameters, in its layers and for its logits. If
-// small, the products are small enough for tests.
+// products returns benchmarks of the matrix products of a model with 8 billion parameters. These are the products in
+// its layers, and the product that computes its logits. If small is true, the products are small enough for tests.
 func products(small bool) (all []benchmark) {
 	shapes := [][2]int{{14336, 4096}, {4096, 14336}, {6144, 4096}, {4096, 4096}, {128256, 4096}}
 	if small {

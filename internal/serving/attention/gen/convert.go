@@ -157,10 +157,10 @@ func narrows(g *gen) {
 	narrow(g, "BF16", func(i int) { g.roundBF16(i) })
 }
 
-// narrow generates the kernel that converts 16·n float32 to a smaller type. The parameter name is the name of this
-// type: F16 or BF16. Argument input has the address of the float32, and out has the address of the results. round emits
-// the code that rounds the numbers of register i to nearest, ties to even, and leaves the results in the lower half of
-// the register.
+// narrow generates the kernel that converts 16·n float32 to a smaller type. This type is F16 or BF16, as the parameter
+// name says. Argument input has the address of the float32, and out has the address of the results. round emits the
+// code that rounds the numbers of register i to nearest, ties to even, and leaves the results in the lower half of the
+// register.
 func narrow(g *gen, name string, round func(i int)) {
 	g.begin("narrow" + name)
 	input, out, n := g.arg(atInput), g.arg(atOut), g.arg(atN)

@@ -143,8 +143,9 @@ type softmaxKernel struct {
 	constants         []operand.Mem
 }
 
-// largest emits the code that finds the largest logit. The code keeps the largest products so far in several registers,
-// so that an instruction need not wait for the result of the instruction before it.
+// largest emits the code that finds the largest logit. A logit is a factor times an element of the input. The code
+// finds the largest element, and then multiplies it by the factor. It keeps the largest elements so far in several
+// registers, so that an instruction need not wait for the result of the instruction before it.
 func (k *softmaxKernel) largest() {
 	g, tops := k.gen, []int{k.top, k.x, k.t, k.y}
 	infinite := g.float("negInf", float32(math.Inf(-1)))

@@ -101,7 +101,7 @@ func (s *served) logprob(t *testing.T, prompt, answer []int32) (sum float64) {
 }
 
 // Ensure that beams with a form are the most likely answers of this form, in order, by the log probabilities of the
-// model. Their tokens need not be likely.
+// model. Answers without this form may be more likely.
 func TestBeamsWithAFormAreTheMostLikelyAnswersOfTheForm(t *testing.T) {
 	s := start(t, nil)
 	prompt := []int32{1, 97, 98, 97, 99, 97}

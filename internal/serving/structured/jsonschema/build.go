@@ -159,7 +159,8 @@ func (b *builder) objects(source, target grammar.Node, o *objects) {
 	m.grow(first, minimum, top)
 }
 
-// close adds an edge to the end of the object, unless a required name from index i on is missing.
+// close adds an edge that reads "}" and leads to m.end. It adds no edge if a required name at index i or after it is
+// missing.
 func (m *members) close(source grammar.Node, i int) {
 	if m.nextRequired(i) == len(m.listed) {
 		m.read(source, m.end, "}")

@@ -181,8 +181,8 @@ func (l *Lexeme) Open(state int32) bool {
 	return r.open == 1
 }
 
-// An Identity identifies a state among the states of all lexemes. The same tokens can follow in two states with equal
-// Identities. If Key is empty, the state has no Identity.
+// An Identity identifies a state among the states of all lexemes. If two states have equal Identities, every token that
+// can follow in one of them can follow in the other. If Key is empty, the state has no Identity.
 type Identity struct {
 	Key   string
 	State State

@@ -52,8 +52,8 @@ func (b *bench) minute() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Minute)
 }
 
-// child returns a command that is killed when this process ends. With -small, the child loads the library of -driver
-// as NVIDIA's driver.
+// child returns a command that is killed when this process ends. With -small, the child loads the file that the flag
+// -driver names, and not NVIDIA's driver.
 func (b *bench) child(ctx context.Context, program string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, program, args...)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

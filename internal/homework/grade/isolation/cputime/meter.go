@@ -135,8 +135,9 @@ func (m *Meter) Look() error {
 	return nil
 }
 
-// sample reads the usage of the process and reports whether it did so. If it read the usage only a short time ago (the
-// constant precision), it does not read it again, unless the limit for all work may be near.
+// sample reads the usage of the process and reports whether it did so. It does not read the usage if the last reading
+// was only a short time ago (less than the constant precision). But once the process has used more than 1/fine of its
+// processor time limit, sample reads the usage each time.
 func (m *Meter) sample() bool {
 	now := m.Now()
 	slow := m.last.CPU > m.process.Max/fine // now it matters in which call the limit is reached

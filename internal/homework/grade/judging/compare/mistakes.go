@@ -8,8 +8,8 @@ import (
 )
 
 // A mistake is a pattern for differences. It has the sentence of the handout that such a difference violates, and the
-// words for the student. It matches a difference if the fields call, seen, field, expected, actual and facts all match.
-// An empty field matches everything.
+// words for the student. It matches a difference if each of these fields matches: call, seen, field, expected, actual
+// and facts. An empty field matches everything.
 type mistake struct {
 	call                    string // the function
 	seen                    Channel

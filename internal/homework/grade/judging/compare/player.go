@@ -249,8 +249,8 @@ func (p *player) request(op trace.Op) (r runner.Request, err error) {
 	return r, err
 }
 
-// Offsets of a pool in a page. An address with poolOffset is a multiple of 16, as addresses from malloc are, but of
-// no larger power of two. An address with intOffset is only a multiple of 4 (trace.Op.ForInts).
+// Offsets of a pool in a page. An address with poolOffset is a multiple of 16, as addresses from malloc are. It is not
+// a multiple of 32. An address with intOffset is only a multiple of 4 (trace.Op.ForInts).
 const (
 	poolOffset = 16
 	intOffset  = 4

@@ -7,8 +7,9 @@ import (
 	"llmmemory/internal/homework/ctree"
 )
 
-// nullFirst checks global constraint 1 of the handout: a function must compare engine with NULL first. Using the
-// engine before the comparison costs points; other actions before it are advice.
+// nullFirst checks global constraint 1 of the handout: a function must compare engine with NULL first. A function that
+// uses the engine before the comparison loses points. For any other statement with an effect before the comparison, the
+// report only has advice.
 func (p *program) nullFirst() {
 	r := nullReader{p, map[paramOf]outcome{}}
 	for _, api := range six {

@@ -12,9 +12,11 @@ import (
 	"llmmemory/internal/homework/grade/reporting/class"
 )
 
-// A group is a list of students with the same mistake, or with mistakes that break the same sentence of the handout.
-// Two mistakes are the same if they break the same sentence and have the same short trace. Two mistakes without a trace
-// are the same if they break the same sentence in the same test.
+// A group is a list of students. The function mistakes returns one group for each mistake that two or more students
+// made. Two mistakes are the same if they break the same sentence and have the same short trace. Two mistakes without a
+// trace are the same if they break the same sentence in the same test.
+//
+// The function broken returns one group for each sentence of the handout that a student broke.
 type group struct {
 	Title    string
 	Task     int

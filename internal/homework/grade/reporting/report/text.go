@@ -159,7 +159,8 @@ func message(f grade.Finding) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// Step returns a step of a trace as text. A comment says how large the pool is if it is large.
+// Step returns a step of a trace as text. If the step makes a large pool, the text ends with a comment that gives the
+// size of the pool.
 func Step(op trace.Op) string {
 	if op.Large() {
 		return fmt.Sprintf("%s    # %s", op, largePool(op))

@@ -47,7 +47,8 @@ func (c *Cache) justStored(g *group, id int32) bool {
 	return ok && slices.Contains(g.justStored, key)
 }
 
-// planAligned plans the work of extendAligned for a table that has length blocks when extendAligned is called.
+// planAligned plans the work of extendAligned. The parameter length is the number of blocks that the table will have
+// when extendAligned is called.
 func (p *plan) planAligned(g *group, t *table, d *demand, length int, partial bool) {
 	required := ceil(d.main, g.BlockSize) + g.NumSpeculativeBlocks
 	if required <= length && !partial {

@@ -58,7 +58,8 @@ func (v *Events) removed(h *blockhash.Hash, group uint32) {
 
 // recordStored adds one Stored event for the blocks start to end-1 of a request. The event has the tokens of all these
 // blocks. It has the hash of block i unless table[i] is the null block, or mask[i-start] is false. table and mask can
-// be nil. The search for the multimodal items of the first block starts at the item with the index cursor.
+// be nil. The parameter cursor is the index of the multimodal item at which the search for the items of block start
+// begins, or blockhash.Last.
 func (p *Pool) recordStored(c *Content, table []int32, start, end, blockSize int, group uint32, mask []bool, cursor blockhash.Cursor) {
 	v := &p.events
 	scale := blockSize / p.config.HashBlockSize

@@ -39,8 +39,8 @@ func TestAsyncStopsByMaxTokensWithoutAnExtraStep(t *testing.T) {
 	}
 }
 
-// Ensure that a preempted request still gets the tokens of its rows in flight. The request is preempted because a
-// decode needs its blocks. If Reset preempts it instead, the tokens of these rows are dropped.
+// Ensure that a request still gets the tokens of its rows in flight if it is preempted because too few blocks are free.
+// If Reset preempts the request instead, the tokens of these rows are dropped.
 func TestAsyncPreemptionDeliversWhatIsInFlight(t *testing.T) {
 	for _, test := range []struct {
 		name           string

@@ -170,7 +170,7 @@ func (c *connector) aborted(r *request) {
 }
 
 // keeps is called when r has finished. It reports whether r must keep its blocks because they are still being loaded or
-// sent. If so, settled drops r later.
+// sent. If keeps returns true, the method settled drops r after the blocks have been loaded or sent.
 func (c *connector) keeps(r *request) bool {
 	r.kv.LeaveWindows(max(0, r.kv.NumComputedTokens-r.inFlight))
 	if t := &r.transfers; !t.send && (!t.loading || t.received) {

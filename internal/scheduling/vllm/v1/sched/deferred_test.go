@@ -118,8 +118,8 @@ func TestAPreemptedProducerComputesAgain(t *testing.T) {
 	}
 }
 
-// Ensure that both blocks of a copy become free only after the update of the copying step. This is necessary only if a
-// connector loads blocks, because it could load into these blocks before they are copied.
+// Ensure that the two blocks of a copy become free only after the step that copies has run. This is necessary only if a
+// connector loads blocks. If one of the two blocks were free earlier, the connector could load into it before the copy.
 func TestBothEndsOfACopyWaitForItsStep(t *testing.T) {
 	for consumer, want := range map[bool]int{true: 2, false: 0} {
 		c := small(20)

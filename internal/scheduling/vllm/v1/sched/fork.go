@@ -9,8 +9,8 @@ import (
 
 // A Child is how a fork differs from its parent.
 type Child struct {
-	// Last replaces the last generated token of the child, for beam search, unless it is negative. A stop token as Last
-	// does not end the child.
+	// Last replaces the last generated token of the child. Beam search needs this. A negative Last replaces nothing. If
+	// Last is a stop token, it does not end the child.
 	Last int32
 
 	// Arrival is the arrival of the child. It should differ from the arrivals of other requests with the same priority:
