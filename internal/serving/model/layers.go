@@ -112,8 +112,9 @@ type mlpShape struct {
 }
 
 // mlp loads the part's share of an MLP or of an expert. gate, upProj and downProj are the names of tensors. If the MLP
-// has a gate projection and gate is "", the tensor upProj has both projections. For each expert, this tensor has the
-// rows of the gate projection and then the rows of the up projection.
+// has a gate projection and gate is "", the tensor with the name upProj has both projections. In this tensor, the rows
+// of the gate projection of an MLP or an expert come before the rows of its up projection, or alternate with them if
+// l.names.paired is true.
 func (l *loader) mlp(m mlpShape, gate, upProj, downProj string) (loaded mlp) {
 	c, inner := l.config, l.part.span(m.inter)
 	rows := func(start int) span { return span{start + inner.start, start + inner.end} }

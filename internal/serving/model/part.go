@@ -9,8 +9,9 @@ import (
 )
 
 // A Part is one worker's share of a model, as in vLLM's tensor parallelism. It has some of the heads. In attention and
-// in an MLP, the outputs of one matrix are the inputs of a second one. The part has some of the outputs of the first
-// matrix, and the same inputs of the second. Each part has all embeddings.
+// in an MLP, the inputs of a second matrix are computed from the outputs of a first matrix. The part has the weights
+// for some outputs of the first matrix. Of the second matrix, it has the weights for the inputs that are computed from
+// these outputs. Each part has all embeddings.
 type Part struct {
 	Rank int // from 0
 	Size int // number of workers: 1, 2 or 4; 0 means 1
@@ -184,8 +185,8 @@ type Group interface {
 	// x3), where xi is the x of rank i.
 	AllReduce(rank int, x []float32) error
 
-	// Gather copies the part of each worker to dst in the worker of rank 0. The part of rank i is the columns
-	// columns[i] of every row. Rows of dst are stride values apart.
+	// Gather copies the part of each worker to dst in the worker of rank 0. The part of rank i has those columns of
+	// every row that columns[i] describes. Rows of dst are stride values apart.
 	Gather(rank int, dst []float32, stride int, part []float32, columns []Columns) error
 }
 

@@ -18,7 +18,8 @@ type Source interface {
 //
 //	q × D × Factor + Min × MinFactor
 //
-// In types with units, D and Min are the scale and the minimum of the unit, and Factor and MinFactor are the block's.
+// In some types, several blocks form a unit. D and Min are then the same for all blocks of the unit. Factor and
+// MinFactor can differ from block to block.
 type Scale struct {
 	D, Min            float32
 	Factor, MinFactor int8

@@ -56,10 +56,13 @@ func (m *matcher) next(text string, allowed func(start, end int, id int32) bool)
 	return text, -1, ""
 }
 
-// EncodeMarked does what EncodeUpTo does, for a rendered chat template. Clients' characters in it may be replaced by
-// marks of m. Protected tokens are found only where no character of their name is marked; elsewhere their name is
-// ordinary text. The protected tokens are the special tokens, the tokens that end an answer, and the tokens for filling
-// in the middle of a text.
+// EncodeMarked encodes a rendered chat template as EncodeUpTo encodes a text. A mark in text replaces a character that
+// a client wrote; m says which character it is. EncodeMarked encodes the text with these characters instead of the
+// marks. But it encodes the name of a protected token as ordinary text, and not as the token, if a mark replaced one of
+// the name's characters.
+//
+// The protected tokens are the special tokens, the tokens that end an answer, and the tokens for filling in the middle
+// of a text.
 func (t *Tokenizer) EncodeMarked(
 	ctx context.Context, text string, m *marks.Marks, addSpecial bool, limit int,
 ) ([]int32, error) {
