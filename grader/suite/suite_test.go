@@ -377,29 +377,6 @@ func TestHeapTestsAreSkippedWithoutHeap(t *testing.T) {
 	require.Contains(t, r.last(), "skipped")
 }
 
-var advised = map[string]string{
-	"U1": "advice_init_survives_malloc_failure",
-	"U2": "advice_create_survives_malloc_failure",
-	"U3": "advice_fork_survives_malloc_failure",
-	"U4": "advice_init_survives_malloc_failure",
-}
-
-func TestAdviceIsNeverAFailure(t *testing.T) {
-	t.Parallel()
-	seen := 0
-	for _, m := range mutants(t) {
-		if name, given := advised[m.ID]; given {
-			requirePasses(t, m)
-			r := execute(t, buildMutant(t, m, true), "--advice", "--only", "advice_")
-			require.Zero(t, r.status, "%s", r.stdout)
-			require.Equal(t, "0 passed, 0 failed", r.last())
-			require.Contains(t, r.stdout, "ADVICE "+name+"\n")
-			seen++
-		}
-	}
-	require.Len(t, advised, seen)
-}
-
 // Ensure that the suite's hash table of allocated blocks finds each block. Meanwhile malloc and free add and remove
 // other blocks in the same chain of the table.
 func TestTheHeapKnowsEveryBlockWhileOthersComeAndGo(t *testing.T) {

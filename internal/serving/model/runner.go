@@ -10,54 +10,6 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// A Batch has the tokens of one step. Sequence s has SeqLens[s] tokens. Its last tokens, which Forward computes, are
-// Tokens[QueryStart[s]:QueryStart[s+1]].
-type Batch struct {
-	Tokens     []int32
-	Positions  []int32
-	QueryStart []int32 // sequences + 1 entries
-	SeqLens    []int32
-
-	Blocks
-	Others []Blocks // blocks of groups 1, 2, ... of layers
-
-	Logits []int32 // tokens of the batch whose logits are computed
-
-	// LargestOnly marks elements of Logits for which the caller needs only the token with the largest logit. A runner
-	// that returns these tokens need not return the logits.
-	LargestOnly []bool
-
-	// Placeholders lists tokens that are not known yet, because they depend on logits of the previous batch. Only runners
-	// of an engine.Device can compute a batch with such tokens.
-	Placeholders []Placeholder
-}
-
-// A Placeholder is a token of a batch that is not known before the previous batch is computed.
-type Placeholder struct {
-	Token  int32 // index of the token in Batch.Tokens
-	Logits int32 // index in Batch.Logits of the previous batch; the token is the one with the largest of these logits
-}
-
-// Blocks says where the keys and values of a group of layers are. The block table of sequence s is
-// BlockTables[s*TableStride:(s+1)*TableStride]; unused entries are ignored.
-type Blocks struct {
-	Slots        []int64 // for each token, block × block size + place in the block, or -1 to drop its keys and values
-	BlockTables  []int32
-	TableStride  int
-	CommonPrefix int // tokens of context that all sequences share, in the same blocks
-}
-
-func (b *Batch) blocks(group int) *Blocks {
-	if group == 0 {
-		return &b.Blocks
-	}
-	return &b.Others[group-1]
-}
-
-// A Place says where the keys and values of a layer are. Group is the group of its blocks, and Layer its layer in the
-// store. Layers of different groups may use the same layer of the store.
-type Place struct{ Group, Layer int }
-
 // A Runner computes batches with a model. It keeps the keys and values of the sequences in a store. One goroutine may
 // use a Runner at a time. Once the Runner has computed its largest batch, it allocates no more memory.
 type Runner struct {
@@ -186,39 +138,6 @@ func (r *Runner) Forward(b *Batch) error {
 	for i := range m.layers {
 		if err := r.layer(i, b); err != nil {
 			return fmt.Errorf("layer %d: %w", i, err)
-		}
-	}
-	return nil
-}
-
-// Check returns an error if the batch cannot be computed with model m. groups is the number of groups of the model's
-// layers.
-func (b *Batch) Check(m *Config, groups int) error {
-	n := len(b.Tokens)
-	switch {
-	case n == 0 || len(b.Positions) != n || len(b.Slots) != n:
-		return badBatch("%d tokens with %d positions and %d slots", n, len(b.Positions), len(b.Slots))
-	case len(b.Others) != groups-1:
-		return badBatch("the blocks of %d groups of layers; there are %d", 1+len(b.Others), groups)
-	case len(b.QueryStart) != len(b.SeqLens)+1 || int(b.QueryStart[len(b.SeqLens)]) != n:
-		return badBatch("%d sequences with %d starts for %d tokens", len(b.SeqLens), len(b.QueryStart), n)
-	}
-	for i, t := range b.Tokens {
-		if t < 0 || int(t) >= m.VocabSize {
-			return badBatch("token %d is %d, the vocabulary has %d", i, t, m.VocabSize)
-		}
-		if p := b.Positions[i]; p < 0 || int(p) >= m.MaxModelLen {
-			return badBatch("token %d is at position %d, the model knows %d", i, p, m.MaxModelLen)
-		}
-	}
-	for _, i := range b.Logits {
-		if i < 0 || int(i) >= n {
-			return badBatch("logits of token %d of %d", i, n)
-		}
-	}
-	for _, p := range b.Placeholders {
-		if p.Token < 0 || int(p.Token) >= n || p.Logits < 0 {
-			return badBatch("logits %d of the batch before for token %d of %d", p.Logits, p.Token, n)
 		}
 	}
 	return nil
