@@ -2,7 +2,6 @@ package internal_test
 
 import (
 	"bytes"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that .gitattributes marks exactly the files that a program of the repository generates.
-func TestGeneratedFilesAreMarked(t *testing.T) {
+// Ensure that .gitattributes marks exactly the files that a program of the repository generates. Other Go files must have
+// at most 400 lines.
+func TestFilesAreShortOrMarkedAsGenerated(t *testing.T) {
 	attributes, err := os.ReadFile("../.gitattributes")
 	require.NoError(t, err)
 	var patterns []string
@@ -24,15 +24,9 @@ func TestGeneratedFilesAreMarked(t *testing.T) {
 	}
 	generated := regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`) // as go help generate asks for
 	found := 0
-	require.NoError(t, filepath.WalkDir("..", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			if entry != nil && (entry.Name() == "build" || entry.Name() == ".git") {
-				return filepath.SkipDir
-			}
-			return err
-		}
+	eachSource(t, func(name string) {
 		if ext := filepath.Ext(name); ext != ".go" && ext != ".s" {
-			return nil
+			return
 		}
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
@@ -46,8 +40,9 @@ func TestGeneratedFilesAreMarked(t *testing.T) {
 		require.Equalf(t, generated.Match(head), marked, "%s: generated, and marked in .gitattributes", name)
 		if marked {
 			found++
+		} else if lines := bytes.Count(text, []byte("\n")); filepath.Ext(name) == ".go" && lines > 400 {
+			t.Errorf("%s has %d lines", name, lines)
 		}
-		return nil
-	}))
+	})
 	require.Positive(t, found)
 }
