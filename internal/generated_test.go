@@ -41,7 +41,7 @@ func TestFilesAreShortOrMarkedAsGenerated(t *testing.T) {
 		if marked {
 			found++
 		} else if lines := bytes.Count(text, []byte("\n")); filepath.Ext(name) == ".go" && lines > 400 {
-			t.Errorf("%s has %d lines", name, lines)
+			t.Errorf("%s has %d lines, and at most 400 are allowed: divide it", name, lines)
 		}
 	})
 	require.Positive(t, found)

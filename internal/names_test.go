@@ -191,7 +191,7 @@ func TestNamesAreNouns(t *testing.T) {
 	check := func(names ...*ast.Ident) {
 		for _, n := range names {
 			if slices.Contains(notNouns, n.Name) {
-				t.Errorf("%s: %s is not a noun", positions.Position(n.Pos()), n.Name)
+				t.Errorf("%s: the name %s reads as English in a comment: take a noun, such as start, end, source, offset or limit", positions.Position(n.Pos()), n.Name)
 			}
 		}
 	}
