@@ -209,7 +209,7 @@ func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 
 // Two requests have the encoder output of their first picture, and wait for space for the encoder output of their
 // second picture. A third request is the only one that can run, and it needs blocks of these two. Ensure that the two
-// requests lose their blocks.
+// requests lose their blocks. In vLLM, all three wait for ever.
 func TestRequestsThatWaitForOutputsGiveUpBlocks(t *testing.T) {
 	for _, tc := range []struct {
 		name          string

@@ -18,10 +18,10 @@ type Child struct {
 	Arrival float64
 }
 
-// Fork adds a request with the tokens of another request, for parallel sampling and beam search. If the parent runs and
-// one more request may run, the child also runs. The parent and the child then share blocks until one of them writes,
-// and the child has a new row in the next step. If the child cannot run at once, it waits, and can hit the registered
-// blocks. No step may be in flight.
+// Fork adds a request with the tokens of another request, for parallel sampling and beam search. If the parent runs,
+// one more request may run and no group is Mamba, the child also runs. The parent and the child then share blocks until
+// one of them writes, and the first row of the child is a new row (KindNew). If the child cannot run at once, it waits,
+// and can hit the registered blocks. No step may be in flight.
 func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	s.mu.Lock()
 	defer s.unlock()

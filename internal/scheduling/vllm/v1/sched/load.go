@@ -74,8 +74,8 @@ func (c *connector) count(r *request, local, external int, readmitted bool) {
 	n.Hits += external
 }
 
-// reserve reserves the blocks that r still needs for its prompt. The loads of other requests must leave as many blocks
-// free. Otherwise loads could take all blocks, and no request could compute the rest of its prompt: a request that
+// reserve reserves the blocks that r still needs for its tokens. The loads of other requests must leave as many blocks
+// free. Otherwise loads could take all blocks, and no request could compute the rest of its tokens: a request that
 // waits for its load keeps its blocks, because it cannot be preempted.
 func (c *connector) reserve(r *request) {
 	if !r.transfers.reserving {
@@ -100,7 +100,7 @@ func (c *connector) reservedBlocks() int {
 }
 
 // promote registers the blocks of a request whose load is over, and makes the request ready for admission (vLLM:
-// _update_waiting_for_remote_kv).
+// _update_waiting_for_remote_kv). If the load has failed and keepsLoad returns false, promote frees the blocks instead.
 func (c *connector) promote(r *request) {
 	t := &r.transfers
 	computed := r.kv.NumComputedTokens

@@ -160,8 +160,9 @@ func (f *failure) anyBad(blocks []int32) bool {
 	return slices.ContainsFunc(blocks, func(id int32) bool { return f.bad[id] })
 }
 
-// findVoidRunning sets f.void for running requests that were admitted before the oldest step in flight. The value is
-// true if the request's row in the oldest step read a failed block.
+// findVoidRunning sets f.void for running requests that have a row in the oldest step in flight and were admitted
+// before this step. The value is true if a block has failed that contains computed tokens of the request. Tokens of
+// rows in flight do not count.
 func (c *connector) findVoidRunning(f *failure, notInFlight func(*request, *entry) int) {
 	for _, r := range c.s.running {
 		if e := c.oldestEntry(r); e != nil && !e.admitted {
@@ -276,7 +277,7 @@ func (c *connector) failRunning(a *setback) {
 }
 
 // cutLoad makes a waiting request compute tokens again: the tokens in the block with the given index and in all later
-// blocks.
+// blocks. If keepsLoad returns false, the request loses all its blocks, at once or when its load is over.
 func (c *connector) cutLoad(r *request, index int) {
 	computed := max(c.cutAt(index), 0)
 	r.kv.NumComputedTokens = computed
@@ -292,8 +293,8 @@ func (c *connector) cutLoad(r *request, index int) {
 	}
 }
 
-// keepsLoad reports whether r can keep its blocks although only its first numLoaded tokens were loaded. r will write to
-// the other blocks, so no other request may share them.
+// keepsLoad reports whether r can keep its blocks although only its first numLoaded tokens were loaded. It cannot if
+// numLoaded is 0. r will write to the other blocks, so no other request may share them. (vLLM does not check this.)
 func (c *connector) keepsLoad(r *request, numLoaded int) bool {
 	return numLoaded > 0 && !(c.s.differs.loads && r.kv.SharedFrom(numLoaded))
 }

@@ -7,8 +7,8 @@ package sched
 //   - If the sampled tokens of a row are ignored, the blocks that the row has written are still treated as valid.
 //   - If running requests share a failed block, the first one computes it again, and the others continue.
 
-// findVoidRowsAsVLLM finds the rows that read missing blocks. If a request was preempted after its row was scheduled,
-// vLLM does not treat this row as void, and delivers its tokens.
+// findVoidRowsAsVLLM finds the rows that read missing blocks, and the later rows of the same requests. If a request was
+// preempted after its row was scheduled, and still waits, vLLM does not treat this row as void.
 func (c *connector) findVoidRowsAsVLLM(f *failure, out *FailedLoad) {
 	c.findVoidRunning(f, c.notInFlightAsVLLM)
 	for k := range c.s.flight.n {
@@ -29,8 +29,9 @@ func (c *connector) findVoidRowsAsVLLM(f *failure, out *FailedLoad) {
 }
 
 // notInFlightAsVLLM returns the number of computed tokens of r as vLLM counts them: r.kv.NumComputedTokens minus the
-// tokens of e. e is the row of r in the oldest step in flight, or nil. If e is stale, r.kv.NumComputedTokens does not
-// include the tokens of e, but vLLM subtracts them too. The result is then too small.
+// tokens of e, but at least 0. e is the row of r in the oldest step in flight, or nil. If e is stale,
+// r.kv.NumComputedTokens does not include the tokens of e, but vLLM subtracts them too. The result can then be too
+// small.
 func (c *connector) notInFlightAsVLLM(r *request, e *entry) int {
 	if e == nil {
 		return r.kv.NumComputedTokens

@@ -11,8 +11,9 @@ type loras struct {
 }
 
 // startAdmission collects the adapters of all running requests. vLLM collects only the adapters of the step that is
-// being scheduled. A decode in flight has no row in this step, so its adapter is not counted, and vLLM can admit one
-// adapter too many. A later step with rows of all these requests then fails.
+// being scheduled. A running request can be without a row in this step, for example while its last row is in flight.
+// Its adapter is then not counted, and vLLM can admit too many adapters. A later step with rows of all these requests
+// then fails.
 func (l *loras) startAdmission() bool {
 	l.ids = l.ids[:0]
 	if l.s.differs.adapters {

@@ -59,10 +59,12 @@ func (m *mambaSplit) clip(q *request, start, n int) int {
 
 // stops returns positions at which a chunk must end, 0 for a position that does not exist:
 //
-//   - the end of the block that contains start, if start is inside the block
+//   - the nearest end of a block that contains start, if start is inside the block
 //   - the end of the last full block of the sequence; with EAGLE, the end of the block before that one
-//   - the last multiple of the hash size in the prompt
-//   - the last position up to r.Junction whose distance from start is a multiple of the block size m.block
+//   - the last multiple of the hash size in the prompt, if hits can end inside a block, and this multiple is after the
+//     second position and before the end of the prompt
+//   - if r.Junction is between start and end: the last position up to r.Junction whose distance from start is a
+//     multiple of the block size m.block
 //
 // The caller ignores positions that are not between start and end.
 func (m *mambaSplit) stops(r *kvcache.Request, start, end int) [4]int {

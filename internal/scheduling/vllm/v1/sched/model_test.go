@@ -269,7 +269,7 @@ func (e *engine) abort(t *rapid.T) {
 	// request can have hit them in two cases:
 	//
 	//   - Another request was admitted, or a load began, in the row's step or later.
-	//   - The aborted request was preempted before. Its blocks have kept their keys.
+	//   - The aborted request does not run: it was preempted, and its blocks have kept their keys.
 	admitted := e.live(id).status != running
 	require.Equal(t, 1, e.Abort(id, id, 0))
 	e.forget(id)

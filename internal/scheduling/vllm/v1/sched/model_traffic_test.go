@@ -70,8 +70,8 @@ func (e *engine) traffic(t *rapid.T) {
 }
 
 // Ensure that the state is consistent after every operation. The blocks of each request must contain the request's own
-// tokens. The engine's worker, which knows nothing but the steps, checks this. A step may be empty only if nothing can
-// run. All requests must finish when no more are added.
+// tokens. The engine's worker, which does not read the scheduler's state, checks this. A step may be empty only if
+// nothing can run. All requests must finish when no more are added.
 func TestSchedulerStaysSound(t *testing.T) {
 	rapidtest.Check(t, func(t *rapid.T) { newEngine(t, drawConfig(t)).traffic(t) })
 }

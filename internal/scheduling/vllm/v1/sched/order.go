@@ -5,11 +5,11 @@ import "cmp"
 // An order implements a Policy. It decides the order of two waiting requests, and selects the running request to
 // preempt first. To add a policy, add a row to orders.
 type order struct {
-	// less reports whether r must be admitted before o. If less is nil, or returns false for (r, o) and for (o, r), the
-	// request that was queued first is admitted first.
+	// less reports whether r must be admitted before o. If less is nil, or returns false for (r, o) and for (o, r),
+	// preempted and skipped requests come first, and then the request that was added first.
 	less func(r, o *request) bool
 
-	// victim returns an index in s.running. The request with this index is preempted if no blocks are free.
+	// victim returns an index in s.running. The request with this index is preempted if too few blocks are free.
 	victim func(s *Scheduler) int
 }
 

@@ -34,8 +34,8 @@ func (q *queue) push(r *request) {
 	q.insert(r, q.search(func(o *request) bool { return q.order.precedes(r, o) }))
 }
 
-// pushFront adds r, which was preempted or skipped, in the order of order.less. r comes before all requests that are
-// equal to r in this order.
+// pushFront adds r in the order of order.less. r was preempted or skipped, or the step that admitted r has failed. r
+// comes before all requests that are equal to r in this order.
 func (q *queue) pushFront(r *request) {
 	q.insert(r, q.search(func(o *request) bool { return !q.order.precedes(o, r) }))
 }

@@ -10,7 +10,8 @@ import (
 
 // Schedule sets step to the next step (vllm/v1/RULES.md §14). It returns an error if Config.MaxConcurrentBatches steps
 // are in flight. A step without rows is not in flight and must not be updated. Unless Config.AsVLLM is true, a step is
-// empty only if no request can run in the present state. Calls such as Update, Add or Release change the state.
+// empty only if no request can run in the present state, or if a running request waits for blocks that an Update will
+// free. Calls such as Update, Add or Release change the state.
 func (s *Scheduler) Schedule(step *Step) error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -36,9 +37,10 @@ func (s *Scheduler) Schedule(step *Step) error {
 	return nil
 }
 
-// fill schedules running requests, and after them waiting requests. If the batch is empty because a request has
-// preempted itself, fill tries again, because the blocks of this request are free now. vLLM returns an empty step, and
-// its engine schedules again.
+// fill schedules running requests, and after them waiting requests. No request is admitted if a running request lacked
+// blocks. If the batch is empty because a request has preempted itself, fill tries again, because the blocks of this
+// request are free now. It also tries again if an extension then frees something that requests wait for. vLLM returns
+// an empty step, and its engine schedules again.
 func (s *Scheduler) fill(b *batch) {
 	admits := s.pause == PauseNone
 	for {
@@ -143,9 +145,11 @@ const (
 	retry               // an output of the encoder is gone, so r may have to compute fewer tokens
 )
 
-// allocateOrPreempt allocates blocks for n tokens of r, which is s.running[index], and returns the new index of r. If
-// too few blocks are free, it preempts other requests and, if that is not enough, r itself. But it preempts no request
-// while blocks are kept for a step in flight, because the Update of this step will free them.
+// allocateOrPreempt allocates blocks for n tokens of r, which is s.running[index], and returns the new index of r.
+// While too few blocks are free, it preempts the request that s.order.victim selects, until r has its blocks or is
+// itself preempted. Before it preempts r, it frees the blocks of a request that still waits although its load is over,
+// if there is one. It preempts no request while blocks are kept for a step in flight, because the Update of this step
+// will free them. (vLLM preempts all the same, and frees no blocks of waiting requests.)
 func (s *Scheduler) allocateOrPreempt(r *request, n, index int) (int, outcome) {
 	a := kvcache.Alloc{NumNewTokens: n, NumLookaheadTokens: s.config.NumLookaheadTokens, NumInFlightTokens: r.inFlight}
 	for {
@@ -201,7 +205,7 @@ func (s *Scheduler) lengths(r *request) int {
 
 // unschedule removes the row of a preempted request from the batch. It also removes the keys that the request's blocks
 // got in this step, the request's copies, and its encoder inputs. It reports whether it removed an encoder output that
-// another request may have relied on.
+// another request may have relied on. (vLLM keeps the keys, the copies and the outputs.)
 func (s *Scheduler) unschedule(r *request) bool {
 	b := s.batch
 	i := slices.IndexFunc(b.rows, func(e entry) bool { return e.r == r })

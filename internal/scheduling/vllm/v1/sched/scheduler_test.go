@@ -244,8 +244,8 @@ func TestAPaddedDecodeReservesNothing(t *testing.T) {
 	}
 }
 
-// A request loses its blocks while a step is in flight. Ensure that the tokens that this step samples for the request
-// do not count.
+// Reset preempts a request while a step is in flight. Ensure that the tokens that this step samples for the request do
+// not count.
 func TestResetInTheMiddleOfAStep(t *testing.T) {
 	h := newHost(t, small(9))
 	id := h.add(3, 1, Spec{})

@@ -74,10 +74,10 @@ func TestMinTokensThatCannotBeAreRefused(t *testing.T) {
 	require.Equal(t, []Done{{ID: id, Reason: Length}}, h.out.Done)
 }
 
-// A request that has one token to compute joins a step of decodes with drafts. Ensure that its row is padded to the
-// number of tokens of a decode, or to LongPrefillTokenThreshold if this is smaller. The request must wait if the step's
+// A request that has one token to compute joins a step that has only decodes. Ensure that its row is padded to 1 +
+// NumSpeculativeTokens tokens, or to LongPrefillTokenThreshold if this is smaller. The request must wait if the step's
 // budget has too few tokens for the padded row, or if the padded sequence would be longer than MaxModelLen
-// (vllm/v1/RULES.md §14.3).
+// (vllm/v1/RULES.md §14.3). Its row is not padded if the step also computes a prompt.
 func TestPaddingUpToTheLimits(t *testing.T) {
 	for _, test := range []struct {
 		name      string

@@ -11,9 +11,9 @@ import (
 // two exceptions. It is preempted if one of the steps copies a block for it, or if it has a Mamba state, because the
 // steps have overwritten this state.
 //
-// Requests that were preempted while the steps were scheduled stay preempted. Requests that the steps admitted wait
-// again, before the others. Blocks that the steps should have written cannot be hit. The next row of each request has
-// its whole block table.
+// Requests that were preempted while the steps were scheduled stay preempted. Requests that the steps admitted lose
+// their blocks and wait again, before other requests that the policy treats as equal. Blocks that the steps should have
+// written cannot be hit. If a running request had a row in the steps, its next row has its whole block table.
 func (s *Scheduler) StepFailed() error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -58,7 +58,7 @@ func (s *Scheduler) StepFailed() error {
 // equal to r.inFlight.
 //
 // r.kv.NumComputedTokens does not include the tokens of a stale row. So for a stale row, undo only stops counting its
-// tokens as in flight.
+// tokens as in flight. If r runs, its next row has its whole block table.
 func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 	stale := r.inFlight <= r.stale
 	tokens, drafts := int(e.tokens), int(e.drafts)

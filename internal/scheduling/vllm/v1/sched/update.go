@@ -21,10 +21,10 @@ type Done struct {
 // Update takes the tokens that the model sampled in the oldest step in flight. tokens has the tokens of all rows, row
 // after row, and counts[i] is the number of tokens of row i. A row that does not sample has none. A row with drafts has
 // the accepted drafts and one more token. If a row that samples has none, its request goes back to its state before the
-// step, and its later rows in flight are ignored.
+// step, and its later rows in flight are ignored. A request with a Mamba state cannot go back, so it is preempted.
 //
 // Update skips rows of requests that were aborted since Schedule; vllm/v1/RULES.md §15 has the rule for preempted
-// requests. If the numbers do not match the step, Update returns an error and changes nothing.
+// requests. If the numbers do not match the step, or a token is negative, Update returns an error and changes nothing.
 func (s *Scheduler) Update(counts, tokens []int32, out *Outcome) error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -163,10 +163,10 @@ func (s *Scheduler) reject(r *request, n int) {
 }
 
 // SetDrafts gives requests draft tokens to verify in their next step. tokens has the drafts of all requests, one after
-// the other, and counts[i] is the number of drafts of request ids[i]. SetDrafts skips requests that have finished,
-// wait, compute their prompt or have a row in flight (vllm/v1/RULES.md §14). With asynchronous scheduling it does not
-// skip requests with rows in flight, and only the counts matter: the worker replaces the drafts, which are
-// placeholders.
+// the other, and counts[i] is the number of drafts of request ids[i]. SetDrafts skips requests that have finished.
+// Requests that wait, compute their prompt or have a row in flight get no drafts, and lose the drafts that they have
+// (vllm/v1/RULES.md §14). With asynchronous scheduling, requests with rows in flight also get drafts, and only the
+// counts matter: the worker replaces the drafts, which are placeholders.
 func (s *Scheduler) SetDrafts(ids []ID, counts, tokens []int32) error {
 	s.mu.Lock()
 	defer s.unlock()

@@ -51,8 +51,8 @@ func TestAHitOfWhatWasComputedFromAFailedLoadIsGivenUp(t *testing.T) {
 	require.NoError(t, h.Check())
 }
 
-// A failed load makes a request start again, while an earlier row of this request is still in flight. Ensure that a
-// second failed load is handled correctly in this state.
+// A failed load makes a request start again, while an earlier row of this request is still in flight. Ensure that the
+// failed load of another request is handled correctly in this state.
 func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
 	for _, test := range []struct {
 		name      string

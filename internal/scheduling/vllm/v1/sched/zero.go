@@ -40,8 +40,8 @@ func (z *zeroing) write(step *Step) {
 }
 
 // writeUnlisted moves blocks from z.unlisted to step.ZeroBlocks. It moves a block if the block belongs to a request
-// that has a row in the step. Blocks of other requests stay in z.unlisted. Blocks that belong to no request are removed
-// from z.unlisted. When a request gets such a block, the block is recorded as new again.
+// that has a row in the step. Blocks of other requests stay in z.unlisted. Blocks that belong to no waiting or running
+// request are removed from z.unlisted. When a request gets such a block, the block is recorded as new again.
 func (z *zeroing) writeUnlisted(step *Step) {
 	s := z.s
 	clear(z.held)
