@@ -217,8 +217,8 @@ func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 
 // After the load for a waiting request is over, the host calls LoadFailed with one of the request's blocks. Usually,
 // the request keeps its blocks and computes the failed block again. Ensure that the request loses its blocks if another
-// request shares the failed block, because it must not write to a shared block (vllm/v1/RULES.md §19). In vLLM it keeps
-// them.
+// request shares the failed block, because it must not write to a shared block (vllm/v1/RULES.md §19). In vLLM it
+// keeps them.
 func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
 	for _, tc := range []struct {
 		shared, asVLLM bool
