@@ -23,8 +23,8 @@ type Remote interface {
 	Abort(cause error)
 }
 
-// A Leader connects this process to the other processes that share a model. Process 0 schedules the steps. A process
-// that computes its part of these steps passes a Leader to Follow.
+// A Leader connects this process to the other processes that share a model. Process 0 schedules the steps. Each other
+// process passes a Leader to Follow, which computes its part of these steps.
 type Leader interface {
 	model.Group
 	Size() int // number of processes, with this one

@@ -28,9 +28,10 @@ type Request struct {
 	// ends the answer is not part of the text unless IncludeStop is set.
 	ShownTokens []int32
 
-	// Constraint limits the answer to a form, unless Constraint is nil. The form must be compiled with the vocabulary
-	// of the engine's model. This vocabulary has the Piece of each token that is not special, and the tokens in
-	// Config.End as end tokens. An answer ends when the form allows no further token.
+	// Constraint limits the answer to a form, unless Constraint is nil. The form must be compiled with the vocabulary of
+	// the engine's model. This vocabulary has the Piece of each token that is neither special nor too long for
+	// structured.NewVocabulary. It has the tokens in Config.End as end tokens. An answer ends when the form allows no
+	// further token.
 	Constraint *structured.Constraint
 
 	// Matcher replaces Constraint if the prompt already contains the beginning of the constrained answer. The Matcher

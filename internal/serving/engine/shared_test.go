@@ -15,7 +15,7 @@ import (
 
 // Ensure that requests with a long common prefix get the same answers whether they run together or alone. When they run
 // together, attention reads the prefix once for all of them. The prefix is longer than a partition of attention (512
-// tokens). One of the requests does not share it.
+// tokens). In the second round, a request without this prefix runs beside them.
 func TestALongSharedPromptIsReadOnceWithTheSameBits(t *testing.T) {
 	document := strings.Repeat(story, 13) // 637 tokens
 	rnd := rand.New(rand.NewPCG(6, 6))

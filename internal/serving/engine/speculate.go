@@ -38,7 +38,8 @@ type proposal struct {
 	tokens []int32
 }
 
-// propose looks up drafts for the unfinished sequences of a step, and passes the drafts to the scheduler.
+// propose looks up drafts for the unfinished sequences for which a step has sampled tokens, and passes the drafts to
+// the scheduler. It does nothing if the engine does not speculate.
 func (e *Engine) propose(s *step) {
 	n := e.config.NumSpeculativeTokens
 	if n == 0 {

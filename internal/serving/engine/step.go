@@ -144,8 +144,9 @@ func (s *step) nextLogits(maxRows int) bool {
 	return s.last > s.first
 }
 
-// advance waits until s is computed, and samples and delivers its tokens. Meanwhile it schedules the next step and
-// launches it, if that is possible. It returns the next step, or nil.
+// advance waits until s is computed, and samples and delivers its tokens. If possible, it schedules the next step
+// before s ends. It launches the next step after sampling, or at once if a Device chooses the tokens of s. It returns
+// the next step, or nil if there is none or s has failed.
 func (e *Engine) advance(s *step) (next *step) {
 	e.prepareMasks(s)
 	e.workers.awaitNearEnd()

@@ -69,11 +69,10 @@ func (r *row) appendSampled(dst []int32) []int32 {
 	return dst
 }
 
-// forkToken returns the token to report to the scheduler when the prompt of a request with several answers is
-// computed. At this time each answer gets its first token. The scheduler still has one request for all answers. One
-// of the answers continues this request: the first answer that does not end with its first token. forkToken returns
-// the first token of this answer. If all answers end with their first tokens, forkToken returns the token of answer
-// 0.
+// forkToken returns the token to report to the scheduler when the prompt of a request with several answers is computed.
+// At this time each answer gets its first token. The scheduler still has one request for all answers. One of the
+// answers continues this request: the first unfinished answer that does not end with its first token. forkToken returns
+// the first token of this answer. If there is no such answer, forkToken returns the token of answer 0.
 func (r *row) forkToken() int32 {
 	for i, a := range r.q.stream.answers {
 		if !a.done && !a.endsWith(r.tokens[i].ID) {

@@ -50,8 +50,8 @@ func copiesOf(step int) []kvstore.Pair {
 //   - The results of the batch do not overwrite results that the test has not yet taken.
 //   - The placeholders of the batch become the tokens that the previous batch has chosen.
 //
-// In the first round, Forward sends the inputs and launches the batch. In the second round, Prepare sends all inputs
-// except the tokens, and ForwardPrepared later sends the tokens and launches the batch.
+// In the first round, Forward sends the inputs and launches the batch. In the second round, Prepare sends all inputs,
+// but with other tokens. ForwardPrepared later sends the right tokens and launches the batch.
 func TestABatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
 	driver, d := openDriver(t)
 	m, w := load(t, d, openSmall(small))
@@ -88,7 +88,8 @@ func TestABatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
 }
 
 // If prepare is false, launchNext launches the batch of step k and returns a function that does nothing. If prepare is
-// true, launchNext prepares the batch and returns a function that launches it.
+// true, launchNext prepares the batch and returns a function that launches it. If there is no step k, launchNext and
+// the returned function do nothing.
 func launchNext(t *testing.T, r engine.DeviceRunner, k int, known, batches [steps]*model.Batch, prepare bool) (launch func()) {
 	t.Helper()
 	switch {

@@ -18,7 +18,8 @@ type graphs struct {
 	byShape map[string]*cuda.Graph // by shape; nil after the first step
 }
 
-// run runs a step of the given shape. The function launch adds the kernels of the step to the stream.
+// run runs a step of the given shape. The function launch adds the kernels of the step to the stream. Steps before the
+// last call of close do not count as steps of a shape.
 //   - In the first step of a shape, and in each step of the empty shape, run only calls launch.
 //   - In the second step of a shape, run captures the kernels that launch adds. They become a graph, and run launches
 //     this graph.

@@ -95,7 +95,7 @@ func (x *inputs) fill(r *Runner, f *flight, b *model.Batch, decode bool) (shape 
 	return shape, x.send(r, f, append(fields, fieldOf(&x.logits, b.Logits)))
 }
 
-// aligned rounds a size up to a multiple of 16, because the arrays need addresses that are multiples of 16.
+// aligned rounds a size up to a multiple of 16, so that the addresses of the arrays are multiples of 16.
 func aligned(size int) int { return (size + 15) / 16 * 16 }
 
 func (x *inputs) send(r *Runner, host *flight, fields []field) (err error) {

@@ -55,9 +55,9 @@ func (r *Runner) normalize(n norm, out, x, residual cuda.Pointer, rows int) {
 	r.launch(kernels.RMSNorm{Type: r.kind, Out: out, In: x, Residual: residual, Weight: n.weight, Tokens: rows, N: r.HiddenSize, Epsilon: float32(r.NormEps)})
 }
 
-// addSums adds r.sums, the outputs of attention or of the MLP, to the residual stream. The parameter post is a norm.
-// If it has weights, addSums first normalizes r.sums with it. If possible, addSums leaves the addition to the kernel
-// of the next norm.
+// addSums adds r.sums, the outputs of attention or of the MLP, to the residual stream, multiplied by r.residual. The
+// parameter post is a norm. If it has weights, addSums first normalizes r.sums with it. If r.residual is 1, addSums
+// leaves the addition to the next call of normalized or addPending.
 func (r *Runner) addSums(post norm, rows int) {
 	if post.weight != 0 {
 		r.normalize(post, r.sums, r.sums, 0, rows)

@@ -165,9 +165,9 @@ func TestLogitsOfFamiliesWithLayerNorm(t *testing.T) {
 }
 
 // typesOfGGUF describes types of weights. An entry has the number of the type in a file and the elements and bytes of a
-// block. It also has the offsets of scales in a block, and the size of random scales. The weights for queries and keys
-// have the types Q8_0 and Q4_0. The scales of these two types are small, because a softmax of large logits amplifies
-// errors.
+// block. It also has the offsets of the F16 numbers in a block, such as scales, and the size of random values for these
+// numbers. The weights for queries and keys have the types Q8_0 and Q4_0. The scales of these two types are small,
+// because a softmax of large logits amplifies errors.
 var typesOfGGUF = map[string]struct {
 	number          uint32
 	elements, bytes int
@@ -262,7 +262,7 @@ func TestDecodingStepsAreGraphs(t *testing.T) {
 }
 
 // Ensure that the GPU rounds keys and values to the same types of 8 bits as the CPU. The logits of the GPU must be
-// nearer to those of the CPU with the same type than to those of the CPU with any other type.
+// nearer to those of the CPU with the same type than to those of the CPU with another type of this test.
 func TestKeysAndValuesOf8BitsAreThoseOfTheCPU(t *testing.T) {
 	d := openDevice(t)
 	open := openSmall(small)

@@ -57,7 +57,7 @@ func (m *Model) products(c *engine.RunnerConfig) (largest kernels.ProductPlan, e
 }
 
 // attentionBytes returns the memory for the results that attention stores for each partition of a sequence
-// (AttentionPartition tokens). The memory suffices for a decoding step whose sequences use all blocks.
+// (AttentionPartition tokens). The memory suffices for a decoding step whose sequences use all blocks and share none.
 func (r *Runner) attentionBytes() int {
 	return (r.config.Store.NumBlocks*r.config.Store.BlockSize/kernels.AttentionPartition + 2*r.config.MaxNumSeqs) * r.attentionShape.PartitionBytes()
 }
@@ -138,9 +138,9 @@ func (b *Budget) Device() string { return b.model.device.String() }
 func (b *Budget) Batches(c engine.RunnerConfig) int { return b.model.batches(c) + b.profiled }
 
 // Left returns how many bytes weights and batches leave free (vLLM's determine_available_memory). These bytes are for
-// keys and values, and for the results that attention stores while it reads the keys and values. Left is negative if
-// weights and batches need more memory than there is. The parameter utilization is the fraction of the GPU's memory
-// that may be in use (vLLM's gpu_memory_utilization).
+// keys and values, and for the results that attention stores while it reads the keys and values. The parameter
+// utilization is the fraction of the GPU's memory that may be in use (vLLM's gpu_memory_utilization). Left is negative
+// if this memory does not suffice for weights and batches.
 func (b *Budget) Left(utilization float64, c engine.RunnerConfig) int {
 	return b.Free - b.Unused(utilization) - b.Weights - b.Batches(c)
 }

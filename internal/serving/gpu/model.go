@@ -52,7 +52,7 @@ type part struct {
 }
 
 // formats maps types of weights in files to the formats that kernels have for them. Kernels can read weights of these
-// types, so they are not converted to another type.
+// types. Therefore Load does not convert them, except embeddings and matrices whose columns need padding.
 var formats = map[weights.DType]kernels.WeightFormat{
 	weights.Q8_0: kernels.Q8_0, weights.Q4_0: kernels.Q4_0, weights.MXFP4: kernels.MXFP4,
 	weights.Q4_K: kernels.Q4_K, weights.Q5_K: kernels.Q5_K, weights.Q6_K: kernels.Q6_K,

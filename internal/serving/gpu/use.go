@@ -4,8 +4,8 @@ package gpu
 type MemoryUse struct {
 	Weights, KVCache, Free, Total int
 
-	// Batches is the decrease of free memory since Open, without the memory in Weights and KVCache. It contains buffers
-	// of batches, compiled kernels and graphs.
+	// Batches is the decrease of free memory since Open, without the memory in Weights and KVCache. It contains buffers of
+	// batches, compiled kernels and graphs. It also contains what other programs have allocated since Open.
 	Batches int
 }
 

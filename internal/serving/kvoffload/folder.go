@@ -158,9 +158,9 @@ func (f *Folder) Load(ctx context.Context, blocks []blockhash.Hash, dst [][]byte
 	})
 }
 
-// inTime runs work in a goroutine. It waits until work has returned or the context is done. It then returns the value
-// of the counter that it passed to work. A system call for a file cannot be interrupted, so work may still run after
-// inTime has returned.
+// inTime runs work in a goroutine, when fewer than concurrentCalls calls of work run. It waits until work has returned
+// or the context is done. It then returns the value of the counter that it passed to work, and the error of work or of
+// the context. A system call for a file cannot be interrupted, so work may still run after inTime has returned.
 func (f *Folder) inTime(ctx context.Context, work func(count *atomic.Int64) error) (int, error) {
 	select {
 	case f.calls <- struct{}{}:
@@ -323,8 +323,8 @@ func (f *Folder) reserve(size int64) error {
 // and the new file fits. A file that another process has removed meanwhile counts as removed.
 //
 // Other processes may store blocks in the folder, which this process does not count. So the folder is measured again
-// after this process has stored a tenth of the limit. If too few files can be removed, evict does not try again for a
-// minute. Until then, blocks are stored only in the free space.
+// when this process has stored a tenth of the limit or used the free space. If too few files can be removed, evict does
+// not try again for a minute. Until then, blocks are stored only in the free space.
 func (f *Folder) evict(size int64) error {
 	f.evicting.Lock()
 	defer f.evicting.Unlock()
@@ -344,8 +344,9 @@ func (f *Folder) evict(size int64) error {
 }
 
 // removeOldest removes the least recently used files until a tenth of the limit is free and a file of the given size
-// fits. The parameter total is the number of bytes in all files. removeOldest returns the number of bytes in the
-// files that it has not removed.
+// fits, or until it has tried all files. In the second case, it sets f.full and f.retry if a file could not be removed.
+// The parameter total is the number of bytes in all files. removeOldest returns the number of bytes in the files that
+// it has not removed.
 func (f *Folder) removeOldest(all []file, total, size int64) int64 {
 	slices.SortFunc(all, func(a, b file) int {
 		return cmp.Or(a.used.Compare(b.used), strings.Compare(a.name, b.name))

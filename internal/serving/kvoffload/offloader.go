@@ -197,8 +197,8 @@ func (o *Offloader) remember(blocks ...blockhash.Hash) {
 	}
 }
 
-// forgetOld forgets blocks that were stored long ago, so that the Offloader stores them again if they are offered. It
-// does so when o.recent is full (maxRecent) or has been in use for KnownFor. Then it forgets the blocks in o.older,
+// forgetOld forgets blocks that were remembered long ago, so that the Offloader stores them again if they are offered.
+// It does so when o.recent is full (maxRecent) or has been in use for KnownFor. Then it forgets the blocks in o.older,
 // moves the blocks in o.recent to o.older, and begins a new o.recent. If the old o.recent has been in use for
 // 2*KnownFor, forgetOld forgets its blocks too.
 func (o *Offloader) forgetOld() {

@@ -63,7 +63,7 @@ func (q *Requests) Point(id uint64, group, index int, block int32) {
 //	added := blocks[ends[k-1]:ends[k]] // blocks[:ends[0]] if k is 0
 //	table = append(table[:starts[k]], added...)
 //
-// Check treats the tables of the requests in gone as dropped.
+// Before the step, the tables of a fresh row are empty. Check treats the tables of the requests in gone as dropped.
 func (q *Requests) Check(gone []uint64, rows []Row, blocks []int32, starts, ends []int64) error {
 	if len(starts) != len(rows)*q.groups || len(ends) != len(starts) {
 		return fmt.Errorf("%w: %d starts and %d ends of blocks for %d rows of %d groups", attention.ErrArgument,

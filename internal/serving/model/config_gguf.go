@@ -17,8 +17,8 @@ var ggufWithoutEffect = []string{
 	"vocab_size", "tensor_data_layout", "pooling_type", "attention.layer_norm_epsilon", "rope.scaling.finetuned",
 }
 
-// ggufNeutral has keys that this package does not read. It maps each key to the value that does not change the model's
-// computation. A file with another value is refused.
+// ggufNeutral has keys that this package does not read, or reads only for some architectures. It maps each key to the
+// value that does not change the model's computation. A file with another value of a key that was not read is refused.
 var ggufNeutral = map[string]float64{
 	"expert_count": 0, "expert_used_count": 0, "expert_shared_count": 0, "expert_group_count": 0,
 	"expert_group_used_count": 0, "leading_dense_block_count": 0, "nextn_predict_layers": 0,

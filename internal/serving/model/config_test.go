@@ -43,8 +43,9 @@ func TestTokensThatEndASequence(t *testing.T) {
 }
 
 // Ensure that a layer has a sliding window if, and only if, it has one in transformers. By default, all layers of
-// Mistral have a window, and no layers of Llama. In Qwen, max_window_layers is the number of layers without a window.
-// In Mistral and Qwen, the list layer_types overrides these rules.
+// Mistral have a window, and no layers of Llama. In Qwen, no layer has a window unless use_sliding_window is true; then
+// only the first max_window_layers layers have none. In Mistral and Qwen, the list layer_types overrides the choice of
+// layers.
 func TestWhichLayersHaveAWindow(t *testing.T) {
 	qwen := func(extra map[string]any) map[string]any {
 		all := map[string]any{"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 8}

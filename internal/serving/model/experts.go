@@ -97,9 +97,10 @@ func (g *routing) order(e *Experts, rows int) {
 	g.starts[0] = 0
 }
 
-// mixture sets r.sums to the weighted sums of the experts' outputs for the given rows of x. It reads the weights of an
-// expert once for all rows. The method routing.choose sets the order of a row's experts, and mixture adds their outputs
-// for the row in this order. The result of a row therefore does not depend on other rows.
+// mixture sets r.sums to the weighted sums of the experts' outputs for the given rows of x. The shared expert, if there
+// is one, is added last. mixture reads the weights of an expert once for all rows. The method routing.choose sets the
+// order of a row's experts, and mixture adds their outputs for the row in this order. The result of a row therefore
+// does not depend on other rows.
 func (r *Runner) mixture(l *layer, x []float32, rows int) error {
 	e, g, hidden := r.model.Experts, &r.routing, r.model.HiddenSize
 	n := rows * e.PerToken

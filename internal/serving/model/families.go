@@ -46,7 +46,7 @@ type inFolder struct {
 
 // inGGUF describes how to read the GGUF files of a family. GGUF has one architecture, llama, for Llama, Mistral and
 // Mixtral. It has one architecture, olmo2, for OLMo 2 and OLMo 3. This package reads all files of llama as files of
-// Mixtral, and all files of olmo2 as files of OLMo 3. Llama, Mistral and OLMo 2 therefore have no inGGUF.
+// Mixtral, and all files of olmo2 as files of OLMo 3. The inGGUF of Llama, Mistral and OLMo 2 is therefore empty.
 type inGGUF struct {
 	architecture string // general.architecture; "" if the family is not read
 	interleaved  bool   // Rope.Interleaved

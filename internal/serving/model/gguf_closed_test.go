@@ -70,8 +70,9 @@ func TestGGUFBiasesAreUsed(t *testing.T) {
 	require.ErrorContains(t, err, `"blk.0.attn_k.bias" is missing`)
 }
 
-// Ensure that positions are divided by the scaling factor. A file states the factor under the key rope.scaling.factor,
-// or under its older name rope.scale_linear (llama.cpp's load_hparams).
+// Ensure that positions are divided by the scaling factor, unless it is 0 or the scaling has the type none. A file
+// states the factor under the key rope.scaling.factor, or else under its older name rope.scale_linear (llama.cpp's
+// load_hparams).
 func TestGGUFLinearRopeScalingIsUsed(t *testing.T) {
 	const linear, factor, kind = "llama.rope.scale_linear", "llama.rope.scaling.factor", "llama.rope.scaling.type"
 	for _, test := range []struct {

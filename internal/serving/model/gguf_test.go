@@ -17,7 +17,7 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// ggufTypes has the types of GGUF. number identifies a type in files. elements and bytes are the size of a block. Some
+// ggufTypes has types of GGUF. number identifies a type in files. elements and bytes are the size of a block. Some
 // numbers in a block, such as its scale, are in F16; f16Offsets has the offsets of these numbers in the block.
 var ggufTypes = map[string]struct {
 	number          uint32

@@ -31,7 +31,8 @@ func (r *Runner) multiply(lin *linear, dst, x []float32, rows int) {
 
 // addProduct multiplies rows of x by lin and adds the products and lin's bias to rows of the residual stream. In a
 // group, each worker has some of the inputs, and the product is the sum over all workers. If postNorm has weights, the
-// sum of product and bias is normalized before it is added.
+// sum of product and bias is normalized before it is added. If ResidualScale is not 0, it is then multiplied by this
+// scale.
 func (r *Runner) addProduct(lin *linear, postNorm *norm, residual, x []float32, rows int) error {
 	if r.group == nil && postNorm.weight == nil && r.model.ResidualScale == 0 {
 		r.product.residual, r.product.bias = residual, lin.bias

@@ -96,8 +96,9 @@ func (p paired) Quantized(i int, q []int8, scales []matrix.Scale) {
 }
 
 // pack packs the rows of a source, in parallel. Each time it has packed weights with a total size of about waveBytes,
-// it releases the pages of the source that it has read. Otherwise the pages of the whole source would take as much
-// memory as the packed matrix.
+// it releases the pages of the source that it has read. Otherwise the pages of the whole source would stay in memory
+// beside the packed matrix. If only shapes are needed or the loader has a device, pack does not read the source (see
+// inFile).
 func (l *loader) pack(src *stack) *matrix.Matrix {
 	if l.err != nil {
 		return nil

@@ -239,8 +239,8 @@ func (m *Model) forms() matrix.Form {
 	return forms
 }
 
-// PackedBytes estimates the size of a model's packed weights if the model is loaded without Options. A model that is
-// divided into Parts has this size in total.
+// PackedBytes estimates the size of a model's packed weights if the model is loaded without Options. The estimate
+// includes tensors that the model does not use. A model that is divided into Parts has about this size in total.
 func PackedBytes(files *weights.Tensors) int {
 	bytes := 0
 	for _, name := range files.Names() {
@@ -303,8 +303,8 @@ func (l *loader) allUsed() error {
 var notReported = regexp.MustCompile(
 	`(inv_freq|masked_bias|_scale|_scale_inv|\.scales)$|vision_tower\.|multi_modal_projector\.`)
 
-// unusedNames returns the names for Model.Unused. It returns an error if an unused bias is not 0, because such a bias
-// would change the logits.
+// unusedNames returns the names for Model.Unused. It returns an error if the bias of used weights is unused and not 0,
+// because such a bias would change the logits.
 func (l *loader) unusedNames() (names []string, err error) {
 	for _, name := range l.files.Names() {
 		base, bias := strings.CutSuffix(name, ".bias")

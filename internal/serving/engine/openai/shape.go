@@ -178,8 +178,9 @@ func (s *shape) refusedTool(err error) (*tool, string) {
 const maxLoose = 4
 
 // loosen makes a tool accept any object as its arguments, instead of objects that fit its schema. The tool is the one
-// whose schema cannot be obeyed, as err says. loosen returns false and changes nothing if err concerns no tool, if
-// the tool is strict or already accepts any object, or if the model must call a tool.
+// whose schema cannot be obeyed, as err says. loosen returns false and changes nothing if err concerns no tool, if the
+// tool is strict or already accepts any object, or if the model must call a tool. After maxLoose such changes, the next
+// call changes all tools that are not strict.
 func (s *shape) loosen(err error) bool {
 	t, _ := s.refusedTool(err)
 	if t == nil || t.strict || s.mode != auto || s.loose[t.name] {

@@ -295,8 +295,9 @@ func TestValuesBetweenTags(t *testing.T) {
 }
 
 // Ensure that a tool whose schema cannot be obeyed causes an error if the tool is strict or must be called. If the tool
-// is not strict and need not be called, it must accept any object as arguments. The arguments of the other tools must
-// fit their schemas in any case.
+// is not strict and need not be called, it must accept any object as arguments, and the arguments of the other tools
+// must still fit their schemas. After more than maxLoose such tools, all tools that are not strict must accept any
+// object.
 func TestSchemasThatCannotBeObeyed(t *testing.T) {
 	v := byteVocabulary(t)
 	odd := json.RawMessage(`{"type": "object", "properties": {"a": {"type": "array", "uniqueItems": true}}}`)

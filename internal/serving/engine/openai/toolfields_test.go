@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that unknown fields of tools and calls are refused, with an error that names the field. Fields that clients
-// of other servers are known to send, such as cache_control, are accepted and ignored.
+// Ensure that unknown fields of tools, calls and tool_choice are refused unless they are null, with an error that names
+// the field. Fields that clients of other servers are known to send, such as cache_control, are accepted and ignored.
 func TestFieldsOfToolsAndCalls(t *testing.T) {
 	s := startTools(t, "hermes", "")
 	const function = `"type": "function", "function": {"name": "f"`

@@ -133,9 +133,10 @@ func TestOfficialClientGetsCallsThatMustCome(t *testing.T) {
 	}
 }
 
-// Ensure that each tool_choice has its effect with the tool parser of each family, in whole and in streamed answers.
-// With tool_choice auto, the model decides whether it calls a tool. In this test it calls one, because it repeats the
-// user's message, and each message is a call or the beginning of one.
+// Ensure that the values none, auto and required of tool_choice, and a named function, have their effect with the tool
+// parsers of most families, in whole and in streamed answers. With tool_choice auto, the model decides whether it calls
+// a tool. In this test it calls one, because it repeats the user's message, and each message is a call or the beginning
+// of one.
 func TestChoicesOfToolsInEachFamily(t *testing.T) {
 	const object = `{"name":"f","arguments":{}}`
 	for _, test := range []struct{ parser, template, text string }{
@@ -182,9 +183,10 @@ func TestChoicesOfToolsInEachFamily(t *testing.T) {
 	}
 }
 
-// Ensure that if max_tokens ends an answer inside a call, the answer is the same in all interfaces, whole and
-// streamed. If the answer ends before the arguments of the call, it has no call. Otherwise it has a call with the
-// arguments so far. The text of the call must not be in the answer's content.
+// Ensure that if max_tokens ends an answer inside a call, the answer is the same in all interfaces, whole and streamed.
+// If the answer ends before the arguments of the call, it has no call. Otherwise it has a call with the arguments so
+// far. In a message, the call's input is an object with the complete ones of these arguments. The text of the call must
+// not be in the answer's content.
 func TestCallsThatAreCut(t *testing.T) {
 	for _, test := range []struct{ parser, text, call string }{
 		{"hermes", "I look.<tool_call>\n{\"name\": \"get_weather\", \"arguments\": ", `{"city":"Rom","days": 7}`},

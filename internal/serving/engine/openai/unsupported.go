@@ -11,9 +11,10 @@ import (
 	"strings"
 )
 
-// A foreignField is a field that OpenAI, vLLM, llama.cpp, ollama or another server has. There it changes the answer.
-// This server does not support the field, and refuses it unless its value is null, empty or its neutral value. Fields
-// that are not known are refused as well. For a foreignField, the error can also say what to use instead.
+// A foreignField is a field that OpenAI, vLLM, llama.cpp, ollama, another server or another endpoint of this server
+// has. A request whose endpoint does not support the field is refused, unless changesNothing accepts the field's value.
+// Fields that are not known are refused in the same way. For a foreignField, the error can also say what to use
+// instead.
 type foreignField struct {
 	name        string
 	neutral     string // a value without effect, as JSON, or ""
@@ -29,10 +30,10 @@ type fieldTable struct {
 	// dependent has fields that have an effect only together with another field. Its keys are these dependent fields.
 	// Its values are the names of the other fields, each of which is in foreign. For example, mirostat_tau has no effect
 	// without mirostat.
-	//   - If an object has mirostat and mirostat_tau, mirostat_tau is ignored. The value of mirostat decides whether the
-	//     object is refused.
-	//   - If an object has mirostat_tau without mirostat, the rules of mirostat are applied to mirostat_tau. Another
-	//     server may use mirostat by default, and there mirostat_tau would have an effect.
+	//   - If an object has mirostat_tau and a mirostat that is not null, mirostat_tau is ignored. The value of mirostat
+	//     decides whether the object is refused.
+	//   - If an object has mirostat_tau without such a mirostat, the rules of mirostat are applied to mirostat_tau.
+	//     Another server may use mirostat by default, and there mirostat_tau would have an effect.
 	dependent map[string]string
 
 	unknown string // what is wrong with a field that is not in the table
@@ -154,7 +155,7 @@ func unserved(alternative string, names ...string) (list []foreignField) {
 }
 
 // problem returns what is wrong with the field of this name in an object, or "" if the server accepts the field. The
-// map served has the names of the fields that the server supports, and fields are all fields of the object. The
+// map served has the names of fields that are accepted with any value, and fields are all fields of the object. The
 // result listed reports whether the server knows the name, from served or from the table.
 func (t *fieldTable) problem(name string, fields map[string]json.RawMessage, served map[string]bool) (problem string, listed bool) {
 	other, depends := t.dependent[name]
@@ -209,8 +210,9 @@ type Fields struct {
 	types    []reflect.Type    // whose fields change no answer
 }
 
-// check returns an error for a field of a body that this server does not support. A field is accepted if it is
-// harmless or its value has no effect on an answer. The fields of the struct type t are supported.
+// check returns an error for a field of a body that this server does not support. A field is accepted if it is harmless
+// or its value has no effect on an answer. The fields of the struct type t and of the types in f.types are accepted
+// with any value.
 func (f *Fields) check(fields map[string]json.RawMessage, t reflect.Type) error {
 	served := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(f.Refused)) {

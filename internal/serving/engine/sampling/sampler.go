@@ -172,10 +172,11 @@ func (s *Sampler) forEachToken(a, b []int32, f func(int32)) {
 // chunk is the number of weights in a chunk of draw.
 const chunk = 512
 
-// draw returns a token, with a probability proportional to its weight. The parameter u is a random number from 0 to
-// 1. To be fast, draw first finds the chunk of tokens that u falls into, by the sum of the weights of each chunk.
-// Then it finds the token in this chunk. Because of rounding errors u can reach the end of the chunk. In this case,
-// draw returns the chunk's last token whose weight is not 0. If u reaches the end of all chunks, draw returns best.
+// draw returns a token, with a probability proportional to its weight. The parameter u is a random number that is at
+// least 0 and below 1. To be fast, draw first finds the chunk of tokens that u falls into, by the sum of the weights of
+// each chunk. Then it finds the token in this chunk. Because of rounding errors u can reach the end of the chunk. In
+// this case, draw returns the chunk's last token whose weight is not 0. If u reaches the end of all chunks, draw
+// returns best.
 func (s *Sampler) draw(u float64, best int32) int32 {
 	s.sums = s.sums[:0]
 	total := 0.0

@@ -5,7 +5,7 @@
 //	layer 0: head h copies the code of the token h+1 positions earlier, so that each position has four codes
 //	layer 1: attends to positions whose preceding tokens equal the last tokens, and copies the token there
 //
-// Tests need no download for it, and one wrong key or value changes the answer.
+// Tests need no download for it, and a wrong key or value can change the answer.
 package induction
 
 import (
@@ -184,9 +184,10 @@ func lookBack(a *attention) {
 	}
 }
 
-// match sets the first head of layer 1. The query is the sum of the codes of the last three tokens. The key of a
-// position is the sum of the codes of the three tokens before this position. The lag of a token is its distance from
-// the last of the three tokens.
+// match sets the first head of layer 1. The query is the sum of the codes of the last three tokens; the code of the
+// last one is multiplied by nearest. The key of a position is the sum of the codes of the three tokens before this
+// position. The lag of a token is its distance from the last of the three tokens. The biases favor near positions, so
+// that the last of several equal matches counts.
 //
 // Before codes are added, each element of a code is multiplied by a sign. The function scramble chooses the signs, and
 // chooses other signs for each lag. A code in the query therefore matches only a code with the same lag in a key.

@@ -18,8 +18,8 @@ type Marks struct {
 	first rune   // the mark with the smallest code point
 }
 
-// ErrExhausted is the error of New if the texts contain too many private-use characters. New needs a range of
-// private-use characters that occur in no text, with one character for each mark.
+// ErrExhausted is the error of New if the texts and the template contain too many private-use characters. New needs a
+// range of private-use characters of plane 16 that do not occur in them, with one character for each mark.
 var ErrExhausted = errors.New("the texts have too many private-use characters")
 
 // lowest and highest are the first and the last private-use character of plane 16. leadByte is the first byte of the

@@ -218,7 +218,8 @@ func (m *machine) mapped(v any, a arguments) any {
 }
 
 // selection returns the function that implements a filter. This filter is select or reject; if byAttribute is true, it
-// is selectattr or rejectattr. The filter returns the items for which a test returns want.
+// is selectattr or rejectattr. The filter returns the items for which a test of the item, or of its attribute, returns
+// want. If the filter has no test as an argument, the truth of the value is tested.
 func selection(byAttribute, want bool) builtinFunc {
 	return func(m *machine, v any, given []any) any {
 		result, a := &list{kind: generator}, given[0].(arguments)

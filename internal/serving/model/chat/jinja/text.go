@@ -183,8 +183,8 @@ func titled(s string) string {
 }
 
 // capitals returns s with each word capitalized, as jinja2's filter title does. A word ends at a space, a tab, a line
-// break or a form feed, or at one of the characters - ( { [ <. For the function titled, a word also ends at other
-// characters, such as digits and apostrophes.
+// break or a form feed, or at one of the characters - ( { [ <. In jinja2, a word also ends at other white space. For
+// the function titled, a word also ends at other characters, such as digits and apostrophes.
 func (m *machine) capitals(s string) string {
 	var b strings.Builder
 	for s != "" {

@@ -109,8 +109,9 @@ func (b *block) all(w Register, body func(w, n Register)) {
 // code of body. In this code, register n has the number of the block's inputs, and register w has the address of their
 // weights.
 //
-// The scales and minima are at the beginning of a block or unit (see headBytes). The weights follow. Register weights
-// has the address of the first weights. If headOffset is nil, the loop loads the scales and minima of all 64 outputs.
+// The scales and minima are at the beginning of a block or unit (see headBytes). The weights follow; in kinds with
+// units, the factors of a block precede its weights. Register weights has the address of what follows the first scales
+// and minima. If headOffset is nil, the loop loads the scales and minima of all 64 outputs.
 //
 // A kernel that computes only some outputs in a pass makes register weights point to the first weight of these outputs.
 // Register headOffset then has the distance from this weight to the first scale of these outputs. The distance is

@@ -35,7 +35,8 @@ func broadcastX(bits uint32) VecVirtual {
 
 // factors emits the code that computes two numbers from the largest magnitude of a block. scale is the block's scale:
 // the largest magnitude divided by 127. inverse is 127 divided by the largest magnitude; the kernel multiplies values
-// by it and then rounds them. Both numbers are 0 if the largest magnitude is below minActivation of package matrix.
+// by it and then rounds them. Both numbers are 0 if the largest magnitude is below minActivation of package matrix. If
+// the largest magnitude is not finite, scale is NaN.
 func (k *quantizer) factors(largest Register) (scale, inverse VecVirtual) {
 	finite, size := asm.XMM(), asm.GP32()
 	scale, inverse = asm.XMM(), asm.XMM()

@@ -21,8 +21,8 @@ type resultSums struct{ sums }
 const resultParameters = "dst *float32, dstStride uintptr, initial, addend1, addend2 *float32, offset uintptr"
 
 // eachInMemory calls f for each register z of sums. f emits the code for z and m. m is the place in memory of the
-// values for the same row and outputs. The kernel's argument with the given name, such as initial, is the address of
-// these values. If the argument is nil, the kernel skips the code.
+// values for the same row and outputs. The values begin at the kernel's argument with the given name, such as initial,
+// plus its argument offset. If the named argument is nil, the kernel skips the code.
 func (s resultSums) eachInMemory(argument string, f func(m Mem, z VecVirtual)) {
 	base, label := arg(argument), "without_"+argument
 	asm.TESTQ(base, base)

@@ -58,9 +58,9 @@ func newRowDot(p *packing) *rowDot {
 	return r
 }
 
-// fetchScales emits the code that prefetches scales or minima of a later block. Register scales has the address of the
-// scales or minima of the current block. The distance between both addresses is the constant prefetch. The code also
-// advances register r.w to the end of the current scales or minima.
+// fetchScales emits the code that prefetches as many bytes as the scales or the minima of a block have. These bytes
+// begin at the distance prefetch from the address in register scales. The code also advances register r.w to the end of
+// the current scales or minima.
 func (r *rowDot) fetchScales(scales Register) {
 	for line := range panel * 2 / 64 {
 		r.fetch(Mem{Base: scales, Disp: prefetch + line*64})
