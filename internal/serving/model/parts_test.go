@@ -81,8 +81,8 @@ func TestPartsTogetherComputeTheBitsOfTheWhole(t *testing.T) {
 	require.GreaterOrEqual(t, shared[4], 1)
 }
 
-// Ensure that the parts of a quantized model together compute the same logits as the whole model, bit for bit. The same
-// must hold if activations are rounded.
+// Ensure that two parts of a model together compute the same logits as the whole model, bit for bit: a quantized model,
+// without and with activations rounded to 8 bits, and a model of 16-bit weights with activations rounded to BF16.
 func TestPartsOfQuantizedWeightsComputeTheBitsOfTheWhole(t *testing.T) {
 	for _, test := range []struct {
 		replace map[string]string

@@ -170,8 +170,8 @@ func (y *Yarn) frequencyFactor(i, size int, theta float64) float64 {
 	return ramp/y.Factor + 1 - ramp
 }
 
-// yarnAttention returns 0.1 × scale × ln(factor) + 1, or 1 if factor is not above 1. factor is the factor of
-// rope_scaling in config.json. YaRN multiplies cosines and sines by
+// yarnAttention returns 0.1 × scale × ln(factor) + 1, or 1 if factor is not above 1. factor is the one by which YaRN
+// divides frequencies. If config.json has no attention_factor in rope_scaling, YaRN multiplies cosines and sines by
 //
 //	yarnAttention(factor, 1)
 //

@@ -11,7 +11,8 @@ import (
 )
 
 // A Runner computes batches with a model. It keeps the keys and values of the sequences in a store. One goroutine may
-// use a Runner at a time. Once the Runner has computed its largest batch, it allocates no more memory.
+// use a Runner at a time. It keeps its memory from batch to batch. It allocates more only for a larger batch or for a
+// larger position than before.
 type Runner struct {
 	model   *Model
 	local   Config // the shape of the part

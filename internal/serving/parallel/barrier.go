@@ -75,9 +75,9 @@ func (b *Barrier) noteProcessor(number int) {
 	b.members[number].processor.Store(int64(cpu))
 }
 
-// separate must be called on the thread of the goroutine with the given number. If another goroutine of the barrier
-// last called Wait on the same processor as this goroutine, separate moves the thread to another processor. It moves a
-// thread at most once in betweenMoves.
+// The goroutine with the given number calls separate while it waits. If another goroutine of the barrier was last seen
+// on the same processor, separate moves the calling thread to another processor. It moves a goroutine's thread at most
+// once in betweenMoves.
 func (b *Barrier) separate(number int) {
 	m := &b.members[number]
 	cpu := m.processor.Load()

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A placement moves the thread that calls Run. If the thread of a worker waits on the same processor, the calling
-// thread moves to another processor.
+// A placement moves the thread that calls Run. If a worker that was woken after a long sleep does not begin, its thread
+// probably waits on the same processor. The calling thread then moves to another processor.
 //
 // In a virtual machine, the host takes back an idle processor, and Linux then does not consider the processor idle
 // (vcpu_is_preempted). If a thread wakes after a long sleep, Linux therefore often places it on the processor of its
@@ -37,10 +37,11 @@ func (p *placement) woke(slept time.Time) {
 	}
 }
 
-// check is called at the end of each Run. The parameter workerMissing is true if Run has called a worker, but other
-// workers had taken all tasks before this worker began. If workerMissing was true in all Runs for at least
-// missingFor, check moves the calling thread to another processor. After maxMoves moves, check moves the thread no
-// more until a worker wakes from a long sleep.
+// check is called at the end of each Run that has called workers, unless the threads are another program's. The
+// parameter workerMissing is true if Run has called a worker, but other workers had taken all tasks before this worker
+// began. If workerMissing was true in all Runs for at least missingFor, check moves the calling thread to another
+// processor, at most once in betweenMoves. It moves the thread only after a worker was woken from a long sleep, and at
+// most maxMoves times until the next such sleep ends.
 func (p *placement) check(workerMissing bool) {
 	if !workerMissing || p.moves == 0 {
 		p.missing = time.Time{}

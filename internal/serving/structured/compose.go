@@ -81,8 +81,8 @@ func (b *builder) tag(source, target grammar.Node, t *Tag, ends []string) {
 	b.add(content, target, &t.Content, ends)
 }
 
-// addBounded adds paths for a form that cannot end with free text. Unlike add, it has no parameter ends: the place
-// where such a form ends does not depend on the text after it.
+// addBounded adds paths for a form whose end does not depend on the text after it. Therefore it has, unlike add, no
+// parameter ends.
 func (b *builder) addBounded(source, target grammar.Node, f *Form) {
 	switch {
 	case f.Sequence != nil:
@@ -181,7 +181,8 @@ func stopsAt(ends []string, target grammar.Node) []stop {
 	return stops
 }
 
-// freeText adds paths that read free text up to one of the stops. The free text contains none of the texts in excluded.
+// freeText adds paths that read free text and then the text of one of the stops, and lead to the target of this stop.
+// The free text contains none of the texts in excluded.
 func (b *builder) freeText(source grammar.Node, stops []stop, excluded []string) {
 	var marks []string
 	var nodes []grammar.Node // the node after each mark
@@ -286,7 +287,7 @@ func (b *builder) tags(source, target grammar.Node, t *Tags, ends []string) {
 }
 
 // trigger returns the trigger that is a prefix of begin, which is the Begin of a tag. It returns an error if no trigger
-// or more than one is a prefix.
+// is a prefix, if two different ones are, or if a trigger is empty.
 func (t *Tags) trigger(begin string) (string, error) {
 	found := ""
 	for _, trigger := range t.Triggers {

@@ -47,9 +47,9 @@ func CompileWithin(ctx context.Context, v *Vocabulary, form Form, work int) (*Co
 	return &Constraint{vocabulary: v, runner: grammar.NewRunner(g), cache: map[stateKey]*stateTokens{}, scratch: make([]uint64, v.Words())}, nil
 }
 
-// maxMaskBytes limits the memory of the masks that a constraint caches. Masks are cached in the field Memo of a
-// grammar.Config, and in Constraint.cache. The limit applies to each of these two kinds separately. A mask takes 16 KB
-// for a vocabulary of 128,000 tokens.
+// maxMaskBytes limits the memory of the masks that a constraint caches in the field Memo of configs. A mask takes 16 KB
+// for a vocabulary of 128,000 tokens. Constraint.cache may have as many entries as there may be masks, but an entry can
+// be larger than a mask.
 const maxMaskBytes = 8 << 20
 
 // maxMasks returns the largest number of masks that a constraint caches in Memo fields of configs. It is also the
@@ -167,8 +167,8 @@ func (c *Constraint) newItemTokens(item grammar.Item, ignoredTag int32) *stateTo
 	return c.sharedTokens(item.Lexeme, item.State, ignoredTag)
 }
 
-// sharedTokens returns the tokens that can follow in a state of a lexeme. If another constraint has computed them, it
-// takes them from the vocabulary's cache.
+// sharedTokens returns the tokens that can follow in a state of a lexeme. If the vocabulary's cache has them, because a
+// constraint computed them before, sharedTokens takes them from there.
 func (c *Constraint) sharedTokens(l *lexeme.Lexeme, state, ignoredTag int32) *stateTokens {
 	v := c.vocabulary
 	identity := l.Identity(state)

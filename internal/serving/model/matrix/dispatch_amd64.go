@@ -43,10 +43,9 @@ const direct512 = 4
 
 const tileRows = 6
 
-// maxDirectRows returns the largest number of rows that kernels multiply directly by packed weights of type t. If there
-// are more rows and the processor has AVX-512, kernels read the rows packed in groups. If there are more rows and the
-// processor has no AVX-512, a slab of weights is decoded first, because it is faster to decode weights once than for
-// each row.
+// maxDirectRows returns the largest number of rows that kernels multiply directly by packed weights of type t. With
+// AVX-512, more rows are packed in groups, and other kernels multiply them. Without AVX-512, a slab of weights is
+// decoded first, unless t is F32. Types that round activations to 8 bits have other kernels.
 func maxDirectRows(t Type) int {
 	switch {
 	case isa == avx512:

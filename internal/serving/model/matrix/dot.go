@@ -1,7 +1,8 @@
 package matrix
 
-// dotInputs is the number of inputs that dot multiplies at a time: first the values of all rows for these inputs, then
-// those for the next inputs. The weights of so many inputs, 256 × 64 bytes, stay in the first-level cache.
+// dotInputs is the largest number of inputs that dot multiplies at a time: first the values of all rows for these
+// inputs, then those for the next inputs. rowGroup.slice does the same with the rows of a group. The weights of so many
+// inputs, 256 × 64 bytes, stay in the first-level cache.
 const dotInputs = 256
 
 // dot adds to sums the products of all rows with the inputs [start, end) of panel p. sums has 64 values a row.

@@ -124,8 +124,8 @@ type words struct {
 	rows, cols, stride int // stride: values from one row of x to the next
 
 	// Kernels for many rows read the field packed instead of the field x. The field packed has the rows in groups. In a
-	// group, the values of all rows for one input are adjacent. The last group may have fewer rows than the others; rows
-	// of zeros then follow them (see size).
+	// group, the values of all rows for one input are adjacent. The last group may have fewer rows than the others. If no
+	// kernel has exactly this number of rows, rows of zeros follow (see size).
 	group  int // rows of a group, a multiple of 4; 0 if kernels read x
 	packed []float32
 	zeros  []float32

@@ -18,9 +18,9 @@ func setLevel(t testing.TB, l instructions) {
 	t.Cleanup(func() { isa = previous })
 }
 
-// eachLevel calls f with each instruction set of the processor. It calls f with AVX-512 up to three times: without VNNI
-// and BF16, with VNNI only, and with BF16 only. VNNI has instructions that multiply bytes; BF16 has instructions that
-// multiply BF16.
+// eachLevel calls f with the portable code and with each instruction set of the processor. It calls f with AVX-512 up
+// to three times: without VNNI and BF16, with VNNI only, and with BF16 only. VNNI has instructions that multiply bytes;
+// BF16 has instructions that multiply BF16.
 func eachLevel(t testing.TB, f func(name string)) {
 	hadVNNI, hadBF16 := hasVNNI, hasBF16
 	t.Cleanup(func() { hasVNNI, hasBF16 = hadVNNI, hadBF16 })

@@ -272,8 +272,8 @@ func TestShapesThatCannotBeAreRefused(t *testing.T) {
 	require.ErrorIs(t, m.Pack(random{}, 0, 1), ErrShape)
 }
 
-// BenchmarkProduct also reports how many bytes of weights per second a product reads. The speed of products with one
-// row is limited by this rate.
+// BenchmarkProduct also reports the size of the weights divided by the time of a product. With one row, this is the
+// rate at which weights are read, and it limits the speed.
 func BenchmarkProduct(b *testing.B) {
 	for _, kind := range []Type{F32, F16, BF16, Int8, Int4, Int8Min, Int8K, Int8KMin, Int4K, NL4, W8A8, W4A8, W4A8Min,
 		W5A8, W5A8Min, W6A8, NL4A8, W16A16} {

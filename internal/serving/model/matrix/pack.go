@@ -55,13 +55,15 @@ type Quantized interface {
 //   - W5A8: q + n is from -16 to 15.
 //   - W6A8: q + n is from -32 to 31.
 //
-// W4A8, W5A8 and W6A8 store no minimum. Pack therefore adds n to q. n must be an integer:
+// W4A8, W5A8 and W6A8 store no minimum. Pack therefore adds n to q. n must be an integer, or D × Factor must be 0, and
+// n is then 0:
 //
 //	n = (Min × MinFactor) / (D × Factor)
 //
 // The type also limits D and Min:
 //
 //   - Int8, Int8K, E4M3, NL4, FP4, W8A8, NL4A8, FP4A8: Min is 0.
+//   - E4M3: the magnitude of D × Factor is below 256.
 //   - Int8K, Int8KMin, Int4K: the blocks of a unit have the same D and the same Min.
 //
 // Pack rounds D and Min to F16 if the type has units. Otherwise it rounds the products D × Factor and Min × MinFactor,

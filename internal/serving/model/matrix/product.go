@@ -19,7 +19,8 @@ func NewScratch() *Scratch {
 }
 
 // Product multiplies x by the panels [start, end) of the matrix. It writes output i of row r to dst[r×stride+i]. It
-// panics if the rows of x do not have m.In values, or if x was not set for m.Form.
+// panics if dst is too short for all outputs of all rows, if the rows of x do not have m.In values, or if x was not set
+// for m.Form. If x has no rows or there are no panels, it does nothing.
 func (m *Matrix) Product(dst []float32, stride int, x *Input, start, end int, s *Scratch) {
 	if x.rows == 0 || start >= end {
 		return

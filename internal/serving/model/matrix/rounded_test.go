@@ -311,9 +311,9 @@ var fuzzShapes = []shape{
 	{W5A8Min, 5, 96, 32}, {W6A8, 64, 64, 16}, {NL4A8, 5, 96, 32},
 }
 
-// Ensure that all instruction sets give the same result. The fuzzer chooses all 32 bits of an activation, which may
-// therefore be an infinity or NaN. If the magnitudes of all activations are less than 1e30, the result must be close to
-// the float64 sum.
+// Ensure that the kernels of all instruction sets give the same bits. The fuzzer chooses all 32 bits of an activation,
+// which may therefore be an infinity or NaN. If the magnitudes of all activations are less than 1e30, the result must
+// be close to the float64 sum, also without kernels.
 func FuzzRoundedProduct(f *testing.F) {
 	f.Add([]byte{0, 0, 128, 63}, uint8(0))
 	f.Add([]byte{255, 255, 127, 127, 1, 0, 0, 0}, uint8(3))

@@ -9,9 +9,9 @@ import "unsafe"
 // first-level cache.
 const maxGroupRows = 48
 
-// pairInputs is the number of inputs of W16A16 that are multiplied at a time: first the values of all rows of a group
-// for these inputs, then those for the next inputs. The weights of these inputs, 32 KB, stay in the first-level cache
-// of a Zen 5. With 512 inputs, decoding 16 sequences takes 8 % longer.
+// pairInputs is the largest number of inputs of W16A16 that are multiplied at a time, if one kernel cannot take all
+// rows: first the values of all rows of a group for these inputs, then those for the next inputs. The weights of these
+// inputs, 32 KB, stay in the first-level cache of a Zen 5. With 512 inputs, decoding 16 sequences takes 8 % longer.
 const pairInputs = 256
 
 // writesResult reports whether the matrix's kernels write complete sums to the result. The sums then need not be copied
@@ -116,8 +116,8 @@ func (s sumAddresses) row(r int) sumAddresses {
 func (g *rowGroup) tilesOf(limit int) int { return (g.end - g.start + limit - 1) / limit }
 
 // prefetch returns the memory that the group prefetches while it multiplies the inputs [k, k+n). The memory begins at
-// address. A kernel multiplies a tile, which is some rows of the group, and prefetches the next bytesPerTile bytes of
-// this memory.
+// address. A kernel multiplies a tile, which is some rows of the group, and prefetches about the next bytesPerTile
+// bytes of this memory.
 //
 // If there is only one group of rows, the memory has the weights of the next n inputs. If there are several groups,
 // they prefetch the next panel's weights for the inputs [k, k+n). These weights are divided into as many equal parts as

@@ -4,7 +4,8 @@ package matrix
 
 import "unsafe"
 
-// maxWideRows is the largest number of rows of a packed group. No kernel multiplies more rows at a time.
+// maxWideRows is the largest number of rows of a packed group. No kernel for packed rows multiplies more rows at a
+// time.
 const maxWideRows = 24
 
 // maxWideBlockRows is the largest number of rows that a kernel multiplies by weights in blocks. Such a kernel for 24
@@ -88,8 +89,9 @@ func (m *Matrix) wide(sums []float32, x *words, p, start, end int, s *Scratch) {
 //
 // If there is one group, the kernel prefetches the weights at nextWeights, which are multiplied next. If there are two
 // groups, the kernel of each group prefetches half of these weights. If there are more groups, the kernel prefetches
-// the values of the next group. The weights then need no prefetches: they are few compared with the values, and they
-// are read sequentially, so the processor prefetches them by itself.
+// the values of the next group; for the last group, these are the values of the first. The weights then need no
+// prefetches: they are few compared with the values, and they are read sequentially, so the processor prefetches them
+// by itself.
 func (m *Matrix) prefetch(x *words, nextWeights uintptr, g, k, n int) (prefetchAddr, prefetchStep uintptr) {
 	size, groups := x.size(g), x.groups()
 	if groups > 2 {

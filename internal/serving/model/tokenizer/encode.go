@@ -138,9 +138,9 @@ func (e *encoder) stopped() bool {
 type sizes struct {
 	mergeable int // bytes of the longest token that merging makes
 
-	// maxBytes is the largest number of bytes of text in one token. If strips is true, it does not count white space
-	// beside added tokens. maxBytes is 0 if there is no limit. There is no limit if the vocabulary lacks some characters,
-	// because a long run of such characters can become a single unknown token, or no token at all.
+	// maxBytes is an upper bound of the bytes of text in one token. If strips is true, it does not count white space.
+	// maxBytes is 0 if there is no limit. There is no limit if some bytes have no token, because a long run of such bytes
+	// can become a single unknown token, or no token at all.
 	maxBytes int
 	strips   bool // added tokens include adjacent white space
 }

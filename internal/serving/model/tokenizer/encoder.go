@@ -103,7 +103,7 @@ func (e *encoder) word(text string) {
 //
 // The last symbol could also be merged with text after these bytes. If the order of such a pair is the smallest of all,
 // the tokens of the last symbol depend on that text. The last symbol is then left out, and the same rule is applied to
-// the symbol before it. The next call begins with the symbols that are left out.
+// the symbol before it. The next call begins with the symbols that are left out. If all are left out, merge returns 0.
 func (e *encoder) merge(size int) int {
 	e.symbols, e.queue = e.symbols[:0], e.queue[:0]
 	e.begin(size)
@@ -209,9 +209,9 @@ func (e *encoder) offer(left, right int) {
 	}
 }
 
-// tokens appends the tokens of the symbols up to last. A symbol that is not in the vocabulary becomes the tokens of
-// its bytes. A byte without a token becomes the unknown token. If several consecutive bytes have no token, they become
-// a single unknown token.
+// tokens appends the tokens of the symbols up to last. A symbol that is not in the vocabulary becomes the tokens of its
+// bytes. A byte without a token becomes the unknown token, or nothing if there is no unknown token. If several
+// consecutive bytes have no token, they become a single unknown token.
 func (e *encoder) tokens(last int) {
 	for i := 0; i >= 0 && i <= last; i = e.symbols[i].next {
 		s := e.symbols[i]

@@ -99,7 +99,7 @@ func TestTheTokenThatEndsAnAnswerOfAFolder(t *testing.T) {
 }
 
 // guarded returns a tokenizer with the pre-tokenizer pre. <|end|> and <|im_end|> are special tokens. <t> is an added
-// token that is not special. The other tokens are letters and parts of these names.
+// token that is not special. The other tokens are letters, signs, <e and <|.
 func guarded(t *testing.T, pre string) *Tokenizer {
 	tok, err := FromGGUF(meta(t, map[string]any{
 		"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": pre,

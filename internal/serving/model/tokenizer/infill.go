@@ -117,9 +117,9 @@ func (t *Tokenizer) find(text string, id *int32) (ok bool) {
 	return ok
 }
 
-// readInfill sets t.infill from the keys of a GGUF file, if they name a prefix, a suffix and a middle token. A key
-// may have its current name or its earlier name. The padding, repository and separator tokens are added to ends,
-// because the model ends the generated text with one of them.
+// readInfill sets t.infill from the keys of a GGUF file, if they name a prefix, a suffix and a middle token. A key may
+// have its current name or its earlier name. The padding, repository and separator tokens are added to ends, because
+// the model may end the generated text with one of them.
 func (t *Tokenizer) readInfill(meta map[string]weights.Value) {
 	key := func(names ...string) int32 {
 		for _, name := range names {

@@ -194,9 +194,9 @@ func (t *Tokenizer) setPreTokenizer(s *step, spaces bool) error {
 	return nil
 }
 
-// matchesAll reports whether every character of every text is in a match of the pattern. A pre-tokenizer that drops
-// the gaps between matches then drops nothing. matchesAll checks that the pattern has alternatives for white space,
-// letters, numbers and all other characters.
+// matchesAll reports whether a pattern has the usual alternatives for white space, letters, numbers and all other
+// characters. Every character of a text is then in a match of the pattern, so a pre-tokenizer that drops the gaps
+// between matches drops nothing.
 func matchesAll(pattern string) bool {
 	return strings.HasSuffix(pattern, `|\s+`) && strings.Contains(pattern, `?\p{L}+|`) &&
 		strings.Contains(pattern, `|\p{N}`) && strings.Contains(pattern, `| ?[^\s\p{L}\p{N}]+`)

@@ -124,7 +124,9 @@ func (s *scheme) reader() (read combiner, suffix string, err error) {
 }
 
 // compressed returns the function that reads the quantized matrices of a scheme of compressed-tensors. A matrix is
-// quantized if it has a tensor whose name ends in suffix. All groups of the scheme must have the same format.
+// quantized if it has a tensor whose name ends in suffix; a tensor whose name ends in .weight must also be FP8. The
+// groups of the scheme must not differ in suffix. The sizes in the last group, in the order of the names, count for
+// all.
 func (s *scheme) compressed() (read combiner, suffix string, err error) {
 	for _, name := range sortedKeys(s.Groups) {
 		g := s.Groups[name]

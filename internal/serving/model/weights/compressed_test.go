@@ -88,7 +88,7 @@ func TestSettingsThatChangeNoWeight(t *testing.T) {
 }
 
 // Ensure that the fingerprint depends on the zero points and on how they are read. Tensors.Names does not contain the
-// zero points, because OpenSafetensors makes one tensor from the integers, scales and zero points of a matrix.
+// zero points, because they are not floats.
 func TestTheFingerprintKnowsAllPartsOfAQuantizedMatrix(t *testing.T) {
 	fingerprint := func(file, old, replacement string) string {
 		return openChanged(t, "gptq", file, old, replacement).Fingerprint()

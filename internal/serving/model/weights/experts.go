@@ -9,14 +9,15 @@ import (
 	"llmmemory/internal/serving/model/matrix"
 )
 
-// In gpt-oss, one parameter has the matrices of all experts of a layer. Below, NAME is the name of this parameter, such
-// as model.layers.0.mlp.experts.down_proj. A file has the parameter in one of two forms:
+// In gpt-oss, a parameter has a matrix of each expert of a layer. Below, NAME is the name of this parameter, such as
+// model.layers.0.mlp.experts.down_proj. A file has the parameter in one of two forms:
 //
 //   - the tensors NAME_blocks and NAME_scales, in MXFP4
 //   - the tensor NAME, which has the shape [experts, inputs, outputs]
 //
 // The tensor NAME_bias has the bias. This package makes one tensor NAME.weight from either form, and renames NAME_bias
-// to NAME.bias. Other models use these names too. NAME.weight has the matrices of the experts one after the other.
+// to NAME.bias, because the names in other models end in .weight and .bias. NAME.weight has the matrices of the experts
+// one after the other.
 
 // readMXFP4 reads blocks of the shape [..., outputs, groups, 16] and scales of the shape [..., outputs, groups]. The 16
 // bytes of a group are 32 numbers of 4 bits; even inputs are in the low halves. The scale of a group is an exponent
@@ -54,7 +55,7 @@ func (s *scheme) readMXFP4(t *Tensors, base string) (*Tensor, error) {
 	return m.tensor(base+".weight", blocks.data), nil
 }
 
-// renameExperts makes the names of tensors of gpt-oss's experts the same as in other models: NAME.weight and NAME.bias.
+// renameExperts makes the names of the tensors of gpt-oss's experts end as in other models: NAME.weight and NAME.bias.
 // If a parameter has floats, renameExperts makes NAME.weight from its tensor NAME. If a parameter is in MXFP4,
 // readMXFP4 has already made NAME.weight.
 func (t *Tensors) renameExperts() error {

@@ -244,7 +244,7 @@ func (g *GGUF) addParts(path string, n int64) error {
 }
 
 // join adds the tensors of part, a file of the same model. number is the expected number of the file, from 0; count is
-// the expected number of files. join returns an error if the file has other numbers.
+// the expected number of files. join returns an error if the file has other numbers, or a tensor that g has already.
 func (g *GGUF) join(part *GGUF, number, count int64) error {
 	haveNo, _ := part.Meta["split.no"].Int()
 	haveN, _ := part.Meta["split.count"].Int()

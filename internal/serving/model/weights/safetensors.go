@@ -167,8 +167,8 @@ func (t *Tensors) parseSafetensors(file []byte) error {
 
 var floatTypes = map[string]DType{"F32": F32, "F16": F16, "BF16": BF16}
 
-// enter adds a tensor. It adds a vector or matrix of floats to byName. It adds all other tensors, such as masks and
-// counters, to others.
+// enter adds a tensor. It adds a vector or matrix of F32, F16 or BF16 to byName. It adds all other tensors, such as
+// masks, counters and parts of quantized matrices, to others.
 func (t *Tensors) enter(name string, e entry, data []byte) error {
 	if len(e.Offsets) == 2 && e.Offsets[1] > uint64(len(data)) {
 		return damaged("the file, which has %d bytes of data, ends before tensor %q does: was it downloaded in full?",

@@ -2,10 +2,10 @@ package automaton
 
 import "slices"
 
-// Free returns the automaton of free text that contains none of the texts in excluded. An accepted text ends
-// with the first occurrence of a text in ends, and its tag is the index of that text. If several texts in
-// ends end at the same character, the tag is that of the longest one. A text that contains no text of ends is
-// accepted with the tag len(ends). The texts in ends must not be empty.
+// Free returns the automaton of free text, which may be followed by one of the texts in ends. The free text contains
+// none of the texts in excluded. A text in ends that is complete ends the accepted text, whose tag is the index of that
+// text. If several texts in ends end at the same character, the tag is that of the longest one. Free text without a
+// text of ends is accepted with the tag len(ends). The texts in ends must not be empty.
 func Free(ends, excluded []string, budget *Budget) (*DFA, error) {
 	first, err := freeUntil(ends, budget)
 	if err != nil || len(excluded) == 0 {

@@ -72,8 +72,8 @@ func (b *Builder) Repeat(source, target int32, minimum, maximum int, part func(s
 	return nil
 }
 
-// Embed adds the states of d, and transitions that read no character: one from source to the start of d, and one from
-// each accepting state of d to target.
+// Embed adds the states and transitions of d. It also adds transitions that read no character: one from source to the
+// start of d, and one from each accepting state of d to target. If d is empty, Embed adds nothing.
 func (b *Builder) Embed(d *DFA, source, target int32) {
 	if d.Empty() {
 		return

@@ -15,9 +15,9 @@ func Combine(x, y *DFA, tag func(x, y int32) int32, budget *Budget) (*DFA, error
 	if !y.Empty() {
 		start.y = 0
 	}
-	// deadX means that the combination rejects every text that only y accepts. If x has no state after a text, x
-	// rejects every text that begins with it. The combination then rejects them too, so it needs no state. deadY is the
-	// same with x and y exchanged.
+	// deadX means that the combination rejects every text that only y accepts. Whether it does must not depend on the tag
+	// in y, because only the tag 0 is tried. If x has no state after a text, x rejects every text that begins with it. The
+	// combination then rejects them too, so it needs no state. deadY is the same with x and y exchanged.
 	deadX, deadY := tag(None, 0) == None, tag(0, None) == None
 	accept := func(p pair) int32 { return tag(x.tagOrNone(p.x), y.tagOrNone(p.y)) }
 	return d, explore(d, start, func(p pair, class int) (pair, bool) {

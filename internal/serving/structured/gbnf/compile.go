@@ -72,9 +72,9 @@ const (
 )
 
 // size returns about the number of characters in a part of the grammar. For a reference, it is the size of the rule.
-// For a repeat, it is the size of the contents times the maximum number of repetitions. If there is no maximum, the
-// factor is the minimum number of repetitions, but at least 1. size returns tooLarge if the size is above maxLexeme, or
-// if the part contains itself.
+// For a repeat, it is the size of the contents times the maximum number of repetitions, or times the minimum if there
+// is no maximum. This factor is at least 1. size returns tooLarge if the size is above maxLexeme, or if the part
+// contains itself.
 func (b *builder) size(n *node) int {
 	switch n.kind {
 	case chars:

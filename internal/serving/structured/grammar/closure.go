@@ -90,8 +90,9 @@ func (w *closing) push(k kernel) {
 	}
 }
 
-// visit adds an item to the closure for each edge of the kernel's node that reads a lexeme. It also pushes onto w.work
-// all kernels that can be reached without reading a character, so that close visits them too:
+// visit adds an item to the closure for each edge of the kernel's node that reads a lexeme. At the end of the rule at
+// node 0, it notes that the text may end. It also pushes onto w.work the kernels that can be reached in one step
+// without reading a character, so that close visits them too:
 //
 //   - the kernel after an edge that reads nothing
 //   - the kernel after an edge whose lexeme may be empty

@@ -101,9 +101,9 @@ func (g *Grammar) Embed(other *Grammar) Node {
 func NewTerminal(l *lexeme.Lexeme) *Terminal { return &Terminal{lexeme: l} }
 
 // LazyTerminal returns a terminal whose lexeme does not exist yet. When the lexeme is first needed, the terminal calls
-// make. The argument of make is a function: alive(tag) reports whether the rule can still end after the lexeme has
-// ended with this tag. The lexeme that make returns should have only tags for which alive returns true; there is at
-// least one.
+// make. The argument of make is a function, which Trim provides: alive(tag) reports whether the rule can still end
+// after the lexeme has ended with this tag. The lexeme that make returns should have only tags for which alive returns
+// true; there is at least one.
 //
 // If the lexeme has several tags, only one edge may read the terminal. For each tag, alive looks at the node to which
 // the edge leads. A second edge could lead to other nodes, but the terminal has only one lexeme for both edges.

@@ -90,8 +90,9 @@ func newUnpacking(p packing, width width) *unpacking {
 	return u
 }
 
-// expand emits the code that completes the weights of a quad in register z. Before, each byte of z has the low 4 bits
-// of a weight. Afterwards, each byte has a whole weight. Register high has the high bits of all weights of the group.
+// expand emits the code that completes the weights of a quad in register z. Before, the low half of each byte of z has
+// the low 4 bits of a weight; the high half is ignored. Afterwards, each byte has a whole weight, or the number of the
+// table if the packing has one. Register high has the high bits of all weights of the group for the same outputs as z.
 // quad is the index of the quad in the group.
 func (u *unpacking) expand(z, high VecVirtual, quad int) {
 	u.bitAnd(u.low, z, z)
