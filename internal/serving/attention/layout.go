@@ -6,15 +6,14 @@ import "unsafe"
 type Layout uint8
 
 const (
-	// LayoutTile is the layout that this package reads fastest. A block is
+	// LayoutTile is the layout that this package reads fastest if the block size is a multiple of 16. A block is
 	//
 	//	for each KV head: keys [block size / w, head size, w], then values [block size, head size]
 	//
 	// The width w is the largest power of 2, up to 16, that divides the block size. The keys of w tokens are stored
-	// together: first element 0 of each of these keys, then element 1 of each, and so on. The kernels load the same
-	// element of w keys into the lanes of one register, compute the logits of w tokens there, and never add the lanes
-	// of a register. With Int8, the values of each head are followed by the float32 scales of its keys, then of its
-	// values.
+	// together: first element 0 of each of these keys, then element 1 of each, and so on. If w is 16, the kernels
+	// compute the logits of 16 tokens in the lanes of one register, and need not add the lanes. With Int8, the values
+	// of each head are followed by the float32 scales of its keys, then of its values.
 	LayoutTile Layout = iota
 
 	// LayoutVLLM is vLLM's layout. x is the number of elements in 16 bytes:
@@ -167,7 +166,7 @@ func (c *Cache) StoreTile(block, head, offset int, keys, scratch []float32) {
 
 // CopyKeys copies the keys of 16 tokens, rows [row, row+16) of t, to a tile. t must have the same type as the cache,
 // and the type must have 4 or 2 bytes. offset is the index of the tile's first token in the block. If bypass is true,
-// CopyKeys bypasses the processor's caches. This is faster for keys that are not read again soon.
+// CopyKeys may bypass the processor's caches. This is faster for keys that are not read again soon.
 func (c *Cache) CopyKeys(block, head, offset int, t *Tensor, row int, bypass bool) {
 	bytes := c.DType.Size()
 	out := unsafe.Pointer(&c.Key[c.KeyOffset(block, head, offset, 0)])

@@ -6,8 +6,8 @@ var negInf = float32(math.Inf(-1))
 
 // initState sets the record state (see recordSize) to the result of a row before its first partition. If the plan has a
 // common prefix and the item is of kind itemWhole, this is the result of the prefix. Otherwise, if heads have sinks, it
-// is the result of the head's sink: a sink counts as a token with a logit but without a value. Without sinks, the
-// largest logit is -inf, and the sum of the weights and the output are 0.
+// is the result of the head's sink: a sink counts as a token with a logit but without a value. If there is neither a
+// prefix nor a sink, the largest logit is -inf, and the sum of the weights and the output are 0.
 func (r *Runner) initState(state []float32, row *row, it *item) {
 	if it.kind == itemWhole && r.plan.prefixParts > 0 {
 		copy(state, r.prefixRecord(row, len(state)))

@@ -3,7 +3,8 @@ package attention
 import "unsafe"
 
 // attendPanel computes the results of rows [r0, r1) in one partition. It works for any layout, type and number of rows.
-// It converts the keys and values of the partition to float32 once, and then multiplies them by 48 rows at a time.
+// It converts the keys and values of the partition once: to float32 or, for keys in Int8, to pairs of integers. Then it
+// multiplies them by up to 48 rows at a time.
 func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 	r.unpack(w, seq, kvHead, part)
 	for row := r0; row < r1; row += rowBlock {
@@ -12,9 +13,9 @@ func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 }
 
 // listPrefetches sets w.prefetchList to addresses in the blocks of the item's next partition. The list is empty if
-// there is no next partition, or if the blocks do not consist of whole tiles. Each time the kernels multiply some rows
-// of queries by one or two tiles, they take one address from the list and prefetch 16·queryWidth bytes there.
-// Prefetching everything at once would delay other reads.
+// there is no next partition, if the blocks do not consist of whole tiles, or if the head size is not a multiple of 16.
+// Each time the kernels multiply some rows of queries by one or two tiles, they take one address from the list and
+// prefetch 16·queryWidth bytes there. Prefetching everything at once would delay other reads.
 func (r *Runner) listPrefetches(w *scratch, it *item, head, part int) {
 	c, n := r.cache, 0
 	piece, bytes := TileTokens*r.queryWidth(), TileTokens*c.HeadSize*c.DType.Size()

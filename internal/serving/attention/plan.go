@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A plan divides a batch into items of work. It determines in which order and on which cores they are computed, but has
-// no effect on the results.
+// A plan divides a batch into items of work. It determines in which order the items begin, but has no effect on the
+// results.
 type plan struct {
 	prefixParts int // partitions of the common prefix; they are read once for all sequences
 	records     int // results to save for the reductions
@@ -20,7 +20,7 @@ type plan struct {
 // An item is a piece of work. It is the attention of some query tokens, in the query heads of some KV heads, over some
 // partitions of the context. An item of several query tokens has one KV head. An item of a single query token can have
 // several KV heads. A core computes all KV heads of an item before it goes on to the next partition. It therefore reads
-// all heads of a block at about the same time.
+// these heads of a block at about the same time.
 type item struct {
 	kind         itemKind
 	seq          int // or -1 if the query tokens belong to several sequences
@@ -123,12 +123,13 @@ func cost(c *Cache, tokens, rows int) int {
 }
 
 // split cuts items into smaller ones if workers would otherwise be idle. With V2, it cuts all items that have several
-// partitions. Usually it cuts an item into runs of partitions. In two cases it also divides the KV heads of an item:
+// partitions, up to the limit maxRecords. It cuts an item into runs of partitions, or divides its KV heads, or both. It
+// divides the KV heads in two cases:
 //
 //   - The partitions must stay together, as in V1.
 //
-//   - The item has few partitions, so that the runs would be unequal. For example, a context of 513 tokens has two
-//     partitions, and the second has one token.
+//   - The item has few partitions, so that a run of one partition would be too large. For example, a context of 513
+//     tokens has two partitions, and the first has 512 tokens.
 //
 // group is the number of query heads per KV head, and total is the sum of all costs. maxRecords is the largest number
 // of results that all runs together may save.

@@ -32,8 +32,8 @@ func TestFewPartitionsAreSharedOutByHeads(t *testing.T) {
 }
 
 // Ensure that the plan keeps at most maxSavedBytes of intermediate results. An item whose results do not fit is not cut
-// into runs. If the last 4,096 tokens of a prompt of 32,768 tokens are computed, V2 would keep 4.6 GB: a result for
-// each row and partition.
+// into runs. Without the limit, V2 would keep 4.6 GB for the last 4,096 tokens of a prompt of 32,768 tokens: a result
+// for each row and partition.
 func TestThePlanKeepsNoMoreResultsThanItMay(t *testing.T) {
 	c := &Cache{Shape: Shape{BlockSize: 16, NumKVHeads: 8, HeadSize: 128, DType: F16}}
 	for _, tc := range []struct {
@@ -118,9 +118,9 @@ func TestTheAssemblyKnowsTheFieldsOfArgs(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// Ensure that Forward allocates nothing. A worker allocates its scratch memory when it computes its first item, and
-// this can happen in any call of Forward. So the test measures up to ten times, and passes if one measurement has no
-// allocation.
+// Ensure that Forward allocates nothing. A worker allocates scratch memory when it computes an item that is larger than
+// its earlier items, and this can happen in any call of Forward. So the test measures up to ten times, and passes if
+// one measurement has no allocation.
 func TestForwardAllocatesNothing(t *testing.T) {
 	for _, d := range []DType{F32, F16, E4M3, Int8} {
 		p := smallProblem(d)

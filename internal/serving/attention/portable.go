@@ -116,7 +116,7 @@ func (portable) softmaxPairs(_ *args, x, low []float32, factor float32) (m, l fl
 }
 
 // largestLogit returns m, the largest logit, and base, which the caller subtracts from each logit before exp. A logit
-// is an element of x times factor. base is m, or 0 if m is -inf.
+// is an element of x times factor. base is m, or 0 if m is -inf. If a logit is NaN, m is NaN.
 func largestLogit(x []float32, factor float32) (m, base float32) {
 	m = negInf
 	for _, s := range x {

@@ -36,8 +36,9 @@ type scratch struct {
 	row        [TileTokens * MaxHeadSize]float32 // a temporary copy
 
 	// tiles has the addresses of the partition's tiles: first the tiles of keys, then, from index firstValue on, the
-	// tiles of values, then the next tiles of keys, which the kernels prefetch. tileScores needs an even number of tiles
-	// of keys. If the number is odd, the address of the last of these tiles is in the list twice.
+	// tiles of values, then the next tiles of keys, which the kernels prefetch. tileScores needs an even number of
+	// tiles of keys. If the number is odd, the address of the last of these tiles is in the list twice. For keys in
+	// float32, attendRows lists the tiles of the field keys here instead.
 	tiles      [2*tiles + tilesAhead]unsafe.Pointer
 	firstValue int
 

@@ -55,7 +55,7 @@ func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 
 // findTiles sets w.tiles to the addresses of n tiles of a partition, beginning with tile tile0. It also appends the
 // next tiles of keys, which the kernels prefetch. These belong to the item's next head or, after the last head, to the
-// next partition.
+// next partition. If there are too few, findTiles repeats the address of the last tile of values.
 func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
 	seq, kvHead := max(0, it.seq), it.kvHead+head
 	w.firstValue = (n + 1) &^ 1

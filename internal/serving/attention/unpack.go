@@ -77,7 +77,7 @@ func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, start, end int) b
 //
 // The kernels convert whole chunks. A single value ends with half a chunk, but the values of two tokens together are
 // whole chunks. So unpackTails converts two values at a time. If the number of tokens is odd, the last value remains.
-// unpackTails reads it from the block and converts one number at a time.
+// unpackTails reads it from the block with loadAll.
 func (r *Runner) unpackTails(w *scratch, value, readable unsafe.Pointer, bytes, start, end int) {
 	c := r.cache
 	size, n := c.HeadSize, end-start

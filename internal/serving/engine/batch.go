@@ -67,9 +67,10 @@ func (e *Engine) layOut(s *step, b *model.Blocks, group int) {
 	}
 }
 
-// commonPrefix returns the number of leading tokens that all rows share. Each row has already computed these tokens,
-// and the block tables of all rows have the same blocks for them. Attention reads these tokens once for all rows.
-// (vLLM's num_common_prefix_blocks considers all running requests, including those without a row in the step.)
+// commonPrefix returns the number of leading tokens that all rows share, in whole blocks. Each row has already computed
+// these tokens, and the block tables of all rows have the same blocks for them. Attention reads these tokens once for
+// all rows. commonPrefix returns 0 if there is one row, or if the layers have a window. (vLLM's
+// num_common_prefix_blocks considers all running requests, including those without a row in the step.)
 func (e *Engine) commonPrefix(rows []row, group int) int {
 	size := e.config.BlockSize
 	if len(rows) < 2 || e.config.groups[group].Kind != kvcache.Full {
@@ -148,8 +149,9 @@ func (e *Engine) addRow(s *step, i int, now time.Time) {
 // logits, it adds a draw to s.draws. The row has n tokens, which begin at index first of the batch.
 //
 // A row that computes the last token of its sequence needs the logits of the next token. If the row has drafts, it also
-// needs the logits of the token after each draft. If the request wants the log probabilities of its prompt, the row
-// also needs the logits of the prompt's tokens, except those that were computed before a preemption.
+// needs the logits of the token after each draft. If the request wants the log probabilities of its prompt, the rows of
+// its first answer also need the logits of the prompt's tokens, except the first token and those that were scored
+// before a preemption.
 func (s *step) requestLogits(r *row, first, n int) {
 	b, q := &s.input.batch, r.q
 	add := func(start, end, position int) {

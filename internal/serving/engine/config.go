@@ -97,7 +97,7 @@ func (c Config) Check(m *model.Config, workers int) (maxModelLen int, err error)
 
 // MinKVCacheBytes returns the smallest KVCacheBytes that Check accepts for the model m with one worker. If MaxModelLen
 // is not given, these bytes are enough for a short sequence. MinKVCacheBytes also returns the size of a token's keys
-// and values.
+// and values in one group of layers.
 func (c Config) MinKVCacheBytes(m *model.Config) (bytes int64, token int, err error) {
 	const limit = math.MaxInt32 << 16
 	storeOf := func(bytes int) (kvstore.Config, error) {

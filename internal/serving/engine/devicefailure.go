@@ -15,8 +15,8 @@ func (f *DeviceFailure) Error() string { return f.Cause.Error() }
 
 func (f *DeviceFailure) Unwrap() error { return f.Cause }
 
-// GiveUp ends all requests because a step of the Device does not end. The requests end with a DeviceFailure whose Cause
-// is the parameter cause.
+// GiveUp ends all requests because a step of the Device does not end. The requests end with a DeviceFailure. Its Cause
+// is the parameter cause, unless the Device has failed before.
 func (e *Engine) GiveUp(cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

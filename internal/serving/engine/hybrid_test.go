@@ -103,8 +103,8 @@ func TestAModelWithSomeWindowsAnswersAsIfNothingWereFreed(t *testing.T) {
 	}
 }
 
-// Ensure that several answers to one prompt share the prompt's blocks in all groups of layers. Each answer must be
-// the same as if it were generated alone.
+// Ensure that each of several answers to one prompt is the same as if it were generated alone. The answers share the
+// prompt's blocks in all groups of layers.
 func TestSeveralAnswersOfAModelWithSomeWindows(t *testing.T) {
 	open := func(pool *parallel.Pool, p model.Part) *model.Model { return hybridLlama(t, pool, p) }
 	e := startParts(t, 1, open, func(c *engine.Config) { c.BlockSize = 8 }, nil)

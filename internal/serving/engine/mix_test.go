@@ -196,9 +196,9 @@ func transcript(t *testing.T, e *engine.Engine, r engine.Request) string {
 	return all
 }
 
-// cancelled submits a request, reads more than n events, and cancels the request. The parameter reference is the text
-// of all events of the same request when it runs alone. If the request has one answer, the events that were read must
-// be the beginning of reference.
+// cancelled submits a request, reads more than n events, or all if there are fewer, and cancels the request. The
+// parameter reference is the text of all events of the same request when it runs alone. If the request has one answer,
+// the events that were read must be the beginning of reference.
 func cancelled(t *testing.T, e *engine.Engine, r engine.Request, reference string, n int) {
 	s, err := e.Submit(r)
 	if err != nil {

@@ -23,9 +23,9 @@ type StepReport struct {
 	Accepted                   [maxSpeculative]int // accepted drafts, by their index in the proposal
 	CacheQueries, CacheHits    int                 // tokens
 
-	// ExternalQueries is the number of tokens that were searched in the tiers, because the prefix cache did not have
-	// them. ExternalHits is the number of those tokens for which a load began. ExternalTokens is the number of tokens
-	// that were loaded. CachedTokens includes ExternalTokens.
+	// ExternalQueries is the number of tokens of new requests that the prefix cache did not have, if blocks are loaded
+	// from tiers. ExternalHits is the number of those tokens for which a load began. ExternalTokens is the number of
+	// tokens that were loaded. CachedTokens includes ExternalTokens.
 	ExternalQueries, ExternalHits, ExternalTokens int
 
 	Model time.Duration // to compute the logits

@@ -60,7 +60,7 @@ type operand struct {
 	address cuda.Pointer
 }
 
-// addresses requires that each address is a multiple of align and is not 0.
+// addresses requires that each address is a multiple of align and is not 0, unless the launch is empty.
 func (c *checker) addresses(align int, operands ...operand) {
 	for _, o := range operands {
 		c.require(o.address != 0 || c.empty, ": %s is 0: it must be an address", o.field)
@@ -68,7 +68,7 @@ func (c *checker) addresses(align int, operands ...operand) {
 	}
 }
 
-// optional requires that each address is 0 or another multiple of align.
+// optional requires that each address is 0 or another multiple of align, unless the launch is empty.
 func (c *checker) optional(align int, operands ...operand) {
 	for _, o := range operands {
 		c.require(o.address%cuda.Pointer(align) == 0 || c.empty, ": %s is %#x: the address must be a multiple of %d", o.field, uintptr(o.address), align)

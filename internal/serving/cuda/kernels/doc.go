@@ -1,6 +1,6 @@
-// Package kernels contains the kernels for GPUs and launches them. Their source is CUDA C++ (.cu). The command
-// "make kernels" compiles the source to PTX, which is part of the package, too. Each type, such as RMSNorm, is a kernel
-// with its arguments. Its method Launch adds the kernel to a stream.
+// Package kernels contains the kernels for GPUs and launches them. Their source is CUDA C++ (.cu). The command "make
+// kernels" compiles the source to PTX, which is part of the package, too. A type such as RMSNorm has the arguments of
+// an operation. Its method Launch adds the kernels of the operation to a stream.
 //
 // device.h describes which operations a kernel may use, how they are rounded, and the layout of blocks of keys and
 // values. Kernels have vLLM's names where vLLM has such a kernel.

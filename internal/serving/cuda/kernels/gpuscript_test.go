@@ -25,8 +25,9 @@ const rivals = "# a note of compare.py\n" + "a note of a library\n" +
 	"3 requests of 4 to 40 tokens, 4 new\ttransformers\t1e6\n" +
 	"1 request of 22 tokens, 4 new\ttransformers\t1e-9\n"
 
-// Ensure that the programs that .ci/gpu builds into a folder need no files outside this folder. The program run of
-// the folder must measure and check every case of the kernels and of the server. The test uses the emulator.
+// Ensure that the programs that .ci/gpu builds into a folder need no files outside this folder except the driver. The
+// program run of the folder must measure and check every case of the kernels and of the server. The test uses the
+// emulator.
 func TestTheScriptForAGPUMeasuresAndChecks(t *testing.T) {
 	level.SkipQuick(t)
 	driver, folder := cudatest.Library(t), filepath.Join(t.TempDir(), "carried")
@@ -137,9 +138,9 @@ func requireComparisonOfCases(t *testing.T, folder string) {
 }
 
 // requireServerTable requires that the output has every row of the server's table. It also compares systems with each
-// other. A system that reserves less memory must need fewer steps. A prompt with more answers must save more memory by
-// sharing blocks. These results do not depend on time, and the paper reports the same order. The program itself checks
-// that all systems generate the same tokens.
+// other. Of the paper's systems, one that reserves less memory must need fewer steps. llmserve must need fewer steps
+// than Orca (Max). A prompt with more answers must save more memory by sharing blocks. These results do not depend on
+// time, and the paper reports the same order. The program itself checks that all systems generate the same tokens.
 func requireServerTable(t *testing.T, out string) {
 	t.Helper()
 	const verdict = `: (yes|NO)`

@@ -84,8 +84,8 @@ func (w Weights) Plan(device cuda.Device, rows int) (ProductPlan, error) {
 //   - The shared memory is large enough for a block that computes all parts of its sums.
 //
 // If a number meets these conditions, each block computes all parts of its sums. If no number meets these conditions,
-// many chooses 128 for more than 64 rows, and 64 for fewer rows. If sums have several parts, many then also sets
-// p.separate, so that a block computes only one part of its sums.
+// many chooses 128 for more than 64 rows, and 64 otherwise. If sums have several parts, many then also sets p.separate,
+// so that a block computes only one part of its sums.
 func (p *ProductPlan) many(device cuda.Device, parts int) {
 	for p.threads = 256; p.threads >= 64; p.threads /= 2 {
 		if p.threads/2 < p.rows && p.blocks(p.threads) >= device.Multiprocessors && p.manyMemory(parts)+productShared <= device.SharedMemory {
@@ -98,7 +98,8 @@ func (p *ProductPlan) many(device cuda.Device, parts int) {
 	}
 }
 
-// blocks returns the number of tiles. A tile has 128 outputs, and as many rows as a block has threads.
+// blocks returns the number of tiles of a chunk of outputs. A tile has 128 outputs, and as many rows as a block has
+// threads.
 func (p *ProductPlan) blocks(threads int) int { return ceil(p.rows, threads) * ceil(p.chunk, 128) }
 
 func (p *ProductPlan) fewMemory() int {
@@ -106,9 +107,9 @@ func (p *ProductPlan) fewMemory() int {
 	return f.stages * (p.threads/32*f.slab + ceil(p.rows, 8)*8*256)
 }
 
-// manyMemory returns the bytes of shared memory that a block needs. The block loads inputs and weights in steps. The
-// memory of one step is a stage, and the block has productStages of them. Sums may consist of several parts. If the
-// same block adds these parts, it also needs memory for their total.
+// manyMemory returns the bytes of dynamic shared memory that a block needs. The block loads inputs and weights in
+// steps. The memory of one step is a stage, and the block has productStages of them. Sums may consist of several parts.
+// If the same block adds these parts, it also needs memory for their total.
 func (p *ProductPlan) manyMemory(parts int) int {
 	stage := (128 + p.threads) * productColumns * 2
 	if parts == 1 || p.separate {

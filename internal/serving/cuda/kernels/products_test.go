@@ -122,7 +122,8 @@ func (m packedWeights) multiply(g *gpu, w workspace, inputs []float64, multiproc
 // in the file.
 //
 // The output may differ from y by u |y| and a little more. This allows for the rounding of the output, and for the
-// rounding errors of float32.
+// rounding errors of float32. With scales, it may differ more, because the kernel rounds a few weights to the other
+// neighbour.
 //
 // The output may differ from z by u |z| and about 7 standard deviations of the effect that the rounded weights have
 // on a sum. The rounding errors of the weights are independent, so this standard deviation is below

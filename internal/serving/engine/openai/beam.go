@@ -22,8 +22,8 @@ import (
 // twice as many as there are beams.
 const maxBeams = sampling.MaxLogprobs / 2
 
-// maxLengthPenalty limits length_penalty. For the score of a beam, its log probability is divided by its length to the
-// power of length_penalty. The limit keeps this power finite.
+// maxLengthPenalty limits the magnitude of length_penalty. For the score of a beam, its log probability is divided by
+// its length to the power of length_penalty. The limit keeps this power finite.
 const maxLengthPenalty = 10
 
 // A beamField is a field of engine.Request for which beam search supports only certain values.

@@ -100,8 +100,8 @@ func (s *served) logprob(t *testing.T, prompt, answer []int32) (sum float64) {
 	return sum
 }
 
-// Ensure that beams with a form are the most likely answers of this form, in order, by the log probabilities of the
-// model. Answers without this form may be more likely.
+// Ensure that a search with a form finds the answers of this form, in the order of their scores. The scores come from
+// the log probabilities of the model without the form. Answers without this form may be more likely.
 func TestBeamsWithAFormAreTheMostLikelyAnswersOfTheForm(t *testing.T) {
 	s := start(t, nil)
 	prompt := []int32{1, 97, 98, 97, 99, 97}

@@ -125,8 +125,9 @@ func (s *Server) countValues(data []byte) error {
 	return nil
 }
 
-// values counts the values of a JSON object. The result tokens is the number of values in the fields prompt and tokens,
-// which take little memory when they are decoded. The result others is the number of all other values.
+// values estimates the number of values in a JSON object by its commas. The result tokens is the number of commas in
+// the values of the fields prompt and tokens, which take little memory when they are decoded. The result others is the
+// number of all other commas. Commas in strings do not count.
 func values(data []byte) (tokens, others int) {
 	depth, key, begin := 0, true, 0 // key means that the next string at depth 1 is the name of a field
 	var field []byte

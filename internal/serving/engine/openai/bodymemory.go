@@ -139,8 +139,8 @@ func (m *bodyMemory) grant(h *share) bool {
 	return true
 }
 
-// endSlow stops the body that has received nothing for the longest time, unless this time is less than pieceTime. It
-// considers only bodies whose memory the waiting body could use.
+// endSlow stops the body that took its last piece the longest time ago, unless that was less than pieceTime ago. It
+// considers only bodies that do not wait for a piece and whose memory the waiting body could use.
 func (m *bodyMemory) endSlow(waiting *share) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -86,9 +86,9 @@ func TestAClientHasHalfOfTheMemoryOfBodies(t *testing.T) {
 	})
 }
 
-// Ensure that the server stops a slow body if another body waits for memory. The server stops the body of which no
-// bytes have arrived for the longest time. If the client of the waiting body already has half of the memory, the
-// server stops only a body of this client.
+// Ensure that the server stops a slow body if another body waits for memory. The server stops the body that took its
+// last piece of memory the longest time ago. If the client of the waiting body already has half of the memory, the
+// server stops only a body of this client, or the body that exceeds the limit.
 func TestSlowBodiesAreEndedIfOthersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newBodyMemory(tested)

@@ -42,8 +42,9 @@ func (c *Chat) parserOptions(known func(string) bool, p *prompt) toolparser.Opti
 	return toolparser.Options{Known: known, Prompt: p.end, ParameterKind: c.parameterKind}
 }
 
-// checkCalls returns an error if a message is the result of a call, but no earlier message has this call. As in vLLM,
-// calls and results may lack ids, because some messages are written for chat templates, which need no ids.
+// checkCalls returns an error if a message is the result of a call, but no earlier message has a call with this id. As
+// in vLLM, ids may be missing, because some messages are written for chat templates, which need no ids. If an earlier
+// call has no id, any result is accepted. If there is no earlier call, a result without an id is accepted.
 func (c *Chat) checkCalls() error {
 	var ids []string
 	for _, m := range c.Messages {

@@ -26,9 +26,10 @@ const (
 // smallWork limits the work of the first attempt to compile a form, which suffices for most forms.
 const smallWork = structured.CompileWork / 25
 
-// constraints compiles the forms of answers, and keeps the constraints used last. The first attempt to compile a form
-// is limited to smallWork. If this limit is too small, a second attempt is limited to structured.CompileWork. At most
-// one first attempt and one second attempt run at a time, so a large form does not delay small forms.
+// constraints compiles the forms of answers, and keeps the constraints and the refusals used last. The first attempt to
+// compile a form is limited to smallWork. If this limit is too small, a second attempt is limited to
+// structured.CompileWork. At most one first attempt and one second attempt run at a time, so a large form does not
+// delay small forms.
 type constraints struct {
 	config     engine.Config
 	small      chan struct{} // has an element while a form is compiled with little work
@@ -137,8 +138,8 @@ func shorten(err error) error {
 // may take. If a schema of a tool cannot be obeyed and shape.loosen allows it, compileLoose tries again without that
 // schema.
 //
-// The largest limit is structured.CompileWork. If the limit is lower and the form needs more work, compileLoose
-// returns structured.ErrTooLarge at once. The caller can then try again with a higher limit.
+// The largest limit is structured.CompileWork. If the limit is lower and the form needs more work, compileLoose returns
+// an error that wraps structured.ErrTooLarge at once. The caller can then try again with a higher limit.
 func compileLoose(
 	ctx context.Context, v *structured.Vocabulary, shape *shape, p *prompt, work int,
 ) (*structured.Constraint, error) {

@@ -175,9 +175,9 @@ func isJSON(r *http.Request) error {
 	return nil
 }
 
-// fieldsWithElements are the fields whose values are lists or objects. If an element of such a value has the wrong
-// type, the error says that the field "contains" a value of this type. For other fields, the error says that the
-// field "is" a value of this type.
+// fieldsWithElements are some fields whose values are lists or objects. If an element of such a value has the wrong
+// type, the error says that the field "contains" a value of this type. For other fields, the error says that the field
+// "is" a value of this type.
 var fieldsWithElements = []string{"messages", "stop_token_ids", "logit_bias"}
 
 // unmarshal decodes JSON. Its errors name the field.

@@ -42,7 +42,8 @@ func allInterfaces() []openai.Interface {
 }
 
 // bodyOf returns the body of a request to the interface with the given path. It leaves out the closing brace, so that
-// the caller can add fields. The body contains the text, and limits the answer to maxTokens tokens.
+// the caller can add fields. The body contains the text. Except for countMessages, it also limits the answer to
+// maxTokens tokens.
 func bodyOf(path, text string, maxTokens int) string {
 	quoted, _ := json.Marshal(text)
 	switch path {

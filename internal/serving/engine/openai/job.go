@@ -127,9 +127,9 @@ func (s *Server) submit(w http.ResponseWriter, req *http.Request, r engine.Reque
 	return nil
 }
 
-// admit makes the prompts of job j and checks request r with each prompt. Then it counts the request against the
-// limits of the client's API key. A request that admit refuses is not counted. If the engine refuses the request
-// later, the caller must call giveBack.
+// admit makes the prompts of job j and checks request r with each prompt. Then it counts the request against the limits
+// of the client's API key. A request that admit refuses is not counted. If the request is refused later, the caller
+// must call giveBack.
 func (s *Server) admit(
 	w http.ResponseWriter, req *http.Request, j *job, r engine.Request,
 ) (giveBack func(), err error) {

@@ -17,8 +17,9 @@ type Limits struct {
 	Tokens   int // of prompts, and of answers as long as max_tokens allows
 }
 
-// An allowance is the number of requests and tokens that a key may use now. Each request reduces the allowance. It
-// grows again at a constant rate, but not above the number that the key may use in a minute.
+// An allowance is the number of requests and tokens that a key may use now. Without keys, there is one allowance for
+// all requests. Each accepted request reduces the allowance. The allowance grows again at a constant rate, but not
+// above the limit for a minute.
 type allowance struct{ requests, tokens limiter }
 
 type limiter struct {

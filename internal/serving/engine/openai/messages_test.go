@@ -162,7 +162,7 @@ func TestMessagesHaveTheCallsThatMustCome(t *testing.T) {
 }
 
 // Ensure that count_tokens counts the tokens of the prompt that /v1/messages makes for the same request. If the
-// template shows tools, their tokens count. count_tokens must refuse the same requests as /v1/messages.
+// template shows tools, their tokens count. count_tokens must refuse the tools that /v1/messages refuses.
 func TestTheTokensThatAreCountedAreThoseOfThePrompt(t *testing.T) {
 	for _, test := range []struct{ name, template, fields, says string }{
 		{"the template shows tools", "{{ tools }}{{ messages[0].content }}", messageTools, ""},

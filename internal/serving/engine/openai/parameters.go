@@ -67,8 +67,9 @@ func (t *tool) taggedArguments(tags *toolparser.Tagged) structured.Form {
 	return structured.Form{Separated: all}
 }
 
-// allowedTypes reports which values a schema inside s allows: text is true for strings, null for null, and other for
-// all other values. It follows each reference only once.
+// allowedTypes reports which values a schema inside s allows: text is true if it allows strings, null if it allows
+// null, and other if it allows other values. allowedTypes reads $ref, type, enum, anyOf and oneOf, and follows each
+// reference only once. If schemas are nested too deep, other is true.
 func (s *argumentSchema) allowedTypes(schema json.RawMessage, depth int) (text, null, other bool) {
 	var given struct {
 		Ref          string `json:"$ref"`

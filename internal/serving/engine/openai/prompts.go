@@ -69,9 +69,9 @@ func (l *limit) cut(tokens []int32) []int32 {
 }
 
 // limit returns the limit for each prompt of a request. The parameter truncate is the request's field
-// truncate_prompt_tokens. If truncate is nil, the result is promptLimit. Otherwise longer prompts are accepted, and
-// only their last tokens are kept:
-//   - If the value is 1 or more, it is the number of tokens that are kept.
+// truncate_prompt_tokens. If truncate is nil, the result is promptLimit. Otherwise longer prompts are accepted, up to
+// the limit of countable, and only their last tokens are kept:
+//   - If the value is from 1 to MaxModelLen-1, it is the number of tokens that are kept.
 //   - If the value is -1, the tokens that are kept leave space for an answer of maxTokens tokens. If maxTokens is 0
 //     or too large, they leave space for one token.
 func (s *Server) limit(truncate *int, maxTokens int) (limit, error) {
@@ -122,8 +122,8 @@ func (l *limit) kept(tokens []int32, err error) ([]int32, error) {
 	return l.cut(tokens), nil
 }
 
-// maxEnd is the length of prompt.end in bytes. The markers of reasoning are shorter, so prompt.end shows whether the
-// prompt ends with one of them.
+// maxEnd is the largest length of prompt.end in bytes. The markers of reasoning are shorter, so prompt.end shows
+// whether the prompt ends with one of them.
 const maxEnd = 64
 
 // chatPrompt renders messages with the chat template and tokenizes the result. Templates get the arguments of calls as

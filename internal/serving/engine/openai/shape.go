@@ -54,7 +54,8 @@ func (s *shape) form(p *prompt) *structured.Form {
 	return &form
 }
 
-// contentForm returns the form of an answer without calls. The parameter content is the form of the answer's content.
+// contentForm returns the form of an answer without reasoning and calls. The parameter content is the form of the
+// answer's content.
 func (s *shape) contentForm(content structured.Form) structured.Form {
 	if !s.format.Harmony() {
 		return content
@@ -130,7 +131,9 @@ func (s *shape) marked() structured.Form {
 // the model's format, and then text of the given form.
 //
 // The answer may begin with the text of the given form at once, unless the prompt has already begun the reasoning. If
-// the prompt has already ended the reasoning, or the model's format has no reasoning, the result is the given form.
+// the prompt has already ended the reasoning, or the model's format has no reasoning, the result is the given form. If
+// the prompt has begun the reasoning, and neither calls nor a form of the content are required, the answer may end
+// within the reasoning. In the format Harmony, the answer may have several texts of reasoning, whatever the prompt is.
 func (s *shape) afterReasoning(p *prompt, form structured.Form) structured.Form {
 	r := s.format.Reasoning
 	if s.format.Harmony() {
