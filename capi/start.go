@@ -34,8 +34,8 @@ func llm_rest() {}
 func llm_deepen() { course.Deepen() }
 
 // setGCPercent calls a function of package runtime, which debug.SetGCPercent calls, too. Package runtime/debug itself
-// cannot be used, because it imports fmt, os and internal/godebug. The initialization of these packages grows the main
-// goroutine's stack. Memcheck reports this in every program linked with the library.
+// cannot be used, because it imports fmt, os and, through package time, internal/godebug. The initialization of these
+// packages grows the main goroutine's stack. Memcheck reports this in every program linked with the library.
 //
 //go:linkname setGCPercent runtime/debug.setGCPercent
 func setGCPercent(percent int32) (before int32)

@@ -242,7 +242,7 @@ func llm_attention_convert(dstCache, srcCache *C.llm_attention_cache_in) C.int {
 }
 
 // cachesOf converts the two caches of a call that reads srcCache and writes to dstCache. It returns an error if the
-// blocks of dstCache overlap with a range in s. So all other ranges that the call reads must be added to s before
+// blocks of dstCache overlap with a range in s. So the ranges of the other parameters must be added to s before
 // cachesOf is called.
 func cachesOf(s *spans, dstCache, srcCache *C.llm_attention_cache_in) (dst, src attention.Cache, err error) {
 	if dst, err = cacheOf(s, dstCache); err != nil {

@@ -28,8 +28,8 @@ type object[T any] struct {
 	broken     bool // a call panicked
 }
 
-// use runs f on the object of a handle and returns the error of f as a code. While f runs, no other call can use the
-// object. After a panic of f, the object can only be closed.
+// use runs f on the object of a handle. It returns the error of f as a code, or the code of an error about the handle.
+// While f runs, no other call can use the object. After a panic of f, the object can only be closed.
 func (o *objects[T]) use(h C.uint64_t, f func(*T) error) C.int {
 	return status(o.find(h, f))
 }

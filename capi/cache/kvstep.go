@@ -92,8 +92,8 @@ func (k *store) copy(copies []C.llm_cache_copy) error {
 	return nil
 }
 
-// rowsOf sets k.rows to the rows of a step. It returns an error if the total number of tokens in the rows differs from
-// tokens.
+// rowsOf sets k.rows to the rows of a step. It returns an error if the kind of a row is unknown, or if the total number
+// of tokens in the rows differs from tokens.
 func (k *store) rowsOf(rows []C.llm_cache_row, tokens int) error {
 	k.rows = k.rows[:0]
 	remaining := tokens

@@ -26,7 +26,7 @@ type span struct {
 }
 
 // spans is the list of memory ranges that a call reads and writes. The first error about a range is kept until
-// checkOverlaps returns it. Before checkOverlaps, the call must not read or write the memory.
+// checkOverlaps returns it. If there are several ranges, the call must not write to them before checkOverlaps.
 type spans struct {
 	n     int
 	first [fewSpans]span
@@ -145,7 +145,7 @@ func size[T any](s *spans, name string, p *T, minimum uintptr) (uintptr, error) 
 
 // readStruct copies a struct of the caller to out: the fields that both the caller's header and this library have.
 // Other fields of out stay 0. The caller's header may be newer than this library and define more fields. readStruct
-// returns an error if one of these additional fields is not 0.
+// returns the error of size, or an error if one of these additional fields is not 0.
 func readStruct[T any](s *spans, name string, p *T, minimum uintptr, out *T) error {
 	n, err := size(s, name, p, minimum)
 	if err != nil {
@@ -162,8 +162,8 @@ func readStruct[T any](s *spans, name string, p *T, minimum uintptr, out *T) err
 	return nil
 }
 
-// insideField returns the name of the field of struct t that begins before byte n and ends after it. found is false if
-// byte n is at the border of two fields.
+// insideField returns the name of the field of struct t that begins before byte n and ends after it. If this field is
+// itself a struct, the name of its inner field follows after a dot. found is false if there is no such field.
 func insideField(t reflect.Type, n uintptr) (name string, found bool) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -223,7 +223,8 @@ func readOutStruct[T any](o *outputs, name string, p *T, minimum uintptr, out *T
 var errSmall = fail(C.LLM_CACHE_E_SMALL, "an output array is too small: each len is what is needed")
 
 // fill writes the arrays and sets their lengths. put is the function that lists the arrays of the call. If an array is
-// too small, fill only sets the lengths, and returns an error.
+// too small, fill only sets the lengths, and returns an error. If C's struct ends before an array that is needed, fill
+// changes nothing and returns an error.
 func (o *outputs) fill(put func()) error {
 	o.pass = counting
 	if put(); o.err != nil {

@@ -81,9 +81,8 @@ var (
 // library is linked into the program.
 func someWays() []way { return level.Pick(linked, everyWay) }
 
-// checked reports whether a program that is linked in the way w also runs under Valgrind or with sanitizers. Such runs
-// take longer than all other tests. So make test does them for only one way of linking each program, checkedWay, which
-// runs.golden lists. make test-long does them for all ways.
+// checked reports whether a program that is linked in the way w also runs under Valgrind. Such a run takes long. So in
+// make test, only the program linked in the way checkedWay does. In make test-long, the programs linked in all ways do.
 func (w way) checked(checkedWay way) bool { return w == checkedWay || level.Long() }
 
 func source(name string) string { return filepath.Join(root, "testdata", "guest", name) }

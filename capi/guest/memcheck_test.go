@@ -27,7 +27,8 @@ func memcheck(t *testing.T, env []string, command ...string) result {
 
 // underValgrind runs Valgrind with options that make it faster. They do not change which errors it finds.
 // --read-inline-info=no removes details from stack traces. --expensive-definedness-checks=no and plainLibc are used on
-// amd64 only, because on arm64 the two together made Memcheck report false errors in the C library.
+// amd64 only, because on arm64 the two together made Memcheck report false errors in the C library. shortTranslations
+// is used on amd64 only, too.
 func underValgrind(t *testing.T, env []string, arguments ...string) result {
 	t.Helper()
 	need(t, "valgrind")
@@ -96,8 +97,8 @@ func TestNothingIsLeftUnderValgrind(t *testing.T) {
 	}
 }
 
-// Ensure that Memcheck reports the same blocks in use at the end of a program, whether the program is linked with the
-// library or with a llm_memory.c in plain C. Each case ends the program in another way.
+// Ensure that Memcheck reports the same numbers of unfreed blocks at the end of a program, whether the program is
+// linked with the library or with a llm_memory.c in plain C. Each case ends the program in another way.
 func TestAProgramLeavesUnderValgrindWhatItLeavesWithPlainC(t *testing.T) {
 	for _, c := range []struct {
 		name      string

@@ -96,10 +96,10 @@ func checkDamaged(t *testing.T, before offloaded, r result) {
 	require.Equal(t, 4, after.written)
 }
 
-// damage restores the folder from whole, and then changes the file of the first block of each system prompt. It damages
-// four of these files. It replaces the fifth by a copy of the first one's file, which is undamaged but belongs to
-// another prefix. damage returns the contents that the files must have after the next run: that run must rewrite the
-// damaged files and must leave the fifth as it is.
+// damage changes the file of the first block of each system prompt. The parameter whole has the undamaged contents of
+// all files. damage damages four of the five files. It replaces the fifth by a copy of the first one's undamaged
+// contents, which belong to another prefix. damage returns the contents that the files must have after the next run:
+// that run must rewrite the damaged files and must leave the fifth as it is.
 func damage(t *testing.T, folder string, whole map[string][]byte) map[string][]byte {
 	t.Helper()
 	first := firstBlocks(whole)

@@ -52,8 +52,10 @@ func note(command []string) {
 var golden = filepath.Join("testdata", "runs.golden")
 
 // compareRuns compares the list of all programs that the tests have run with runs.golden, so that a missing program is
-// noticed. The list says how each program was linked with the library, and under which tool it ran. compareRuns
-// compares nothing if only some tests ran. It also compares nothing in make test-long, because that runs more.
+// noticed. The list says how each program was linked with the library, and under which tool it ran. With -update,
+// compareRuns writes the list to runs.golden instead. It does nothing if only some tests ran, if a tool is not
+// installed, or if the tests ran several times (-count). It also does nothing in make test-long, because that runs
+// more.
 func compareRuns() error {
 	for _, name := range []string{"run", "skip", "fuzz", "list"} {
 		if flag.Lookup("test."+name).Value.String() != "" {

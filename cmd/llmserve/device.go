@@ -137,8 +137,8 @@ func (l *loaded) planEngine(o *modelOptions, weightBytes int) (c engine.Config, 
 // that the GPU has enough memory.
 const unknownWeights = -1
 
-// kvGiven reports whether a flag, or the demo, sets the memory for keys and values. Without such a setting, keys and
-// values get the memory that --gpu-memory-utilization leaves.
+// kvGiven reports whether --kv-cache-gb, or the demo, sets the memory for keys and values. Without such a setting, keys
+// and values on a GPU get the memory that --gpu-memory-utilization leaves.
 func (o *modelOptions) kvGiven() bool { return o.kvFixed || o.device.given.Changed("kv-cache-gb") }
 
 // kernels names the kind of processor or GPU. Answers computed on another kind can differ in their last bits.

@@ -51,9 +51,8 @@ func (p *gpuPlan) kvCacheBytes() (int64, error) {
 	return max(minBytes, int64(p.budget.KVCacheBytes(p.left(), token))), nil
 }
 
-// missing returns how many bytes are missing for weights, batches, keys and values. If the flags do not say how much
-// memory keys and values get, missing counts the keys and values of one sequence. The result is not positive if the
-// memory is enough.
+// missing returns how many bytes are missing for weights, batches, keys and values. For keys and values it counts
+// KVCacheBytes, but at least the minimum of MinKVCacheBytes. The result is not positive if the memory is enough.
 func (p *gpuPlan) missing() int {
 	minBytes, token, err := p.engine.MinKVCacheBytes(p.model)
 	if err != nil {

@@ -193,7 +193,7 @@ func (l *loaded) open(path string, o *modelOptions) error {
 }
 
 // oneOfMany returns an error if the path is only a part of a model, such as one file of a model's folder. It also
-// returns an error for a folder of GGUF files, because each of these files is a model.
+// returns an error for a folder that has GGUF files but no config.json, because each of these files is a model.
 func oneOfMany(path string, info os.FileInfo) error {
 	if info.IsDir() {
 		files, _ := filepath.Glob(filepath.Join(path, "*.gguf"))

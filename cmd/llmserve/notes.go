@@ -10,8 +10,8 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// deviceText describes the device that computes the model and the type of the activations. For a GPU it also says how
-// much memory the weights, the batches, and the keys and values use.
+// deviceText describes the device that computes the model and the type of the activations. For a GPU that has not
+// failed, it also says how much memory the weights, the batches, and the keys and values use, and how much is free.
 func (l *loaded) deviceText(o *modelOptions, e *engine.Engine) string {
 	if l.device == nil {
 		return fmt.Sprintf("device: CPU (%s); activations: %s", l.kernels(), l.activationType(o))

@@ -130,9 +130,9 @@ func (o *offloadOptions) open(space kvoffload.Space) error {
 	return nil
 }
 
-// openOffload opens the tiers that the flags name. If the flags name a tier, openOffload reads all weights of the
-// model to compute their hash. The tier stores blocks under this hash, so that a model with other weights cannot load
-// them.
+// openOffload opens the tiers that the flags name. If the flags name a tier, openOffload reads all weights of the model
+// to compute their hash, unless the model is the demo. The key of a stored block depends on this hash, so that a model
+// with other weights cannot load the block.
 func (l *loaded) openOffload(o *modelOptions, out io.Writer) error {
 	if !o.offload.used() {
 		return nil

@@ -123,8 +123,9 @@ func (o *modelOptions) processes() int {
 	return 1
 }
 
-// follow computes this process's part of rank 0's steps, until rank 0 ends. It ignores signals: a signal that is sent
-// to a job reaches all ranks, but rank 0 still needs the other ranks until its running requests have ended.
+// follow computes this process's part of rank 0's steps, until rank 0 ends. It ignores SIGINT and SIGTERM: a signal
+// that is sent to a job reaches all ranks, but rank 0 still needs the other ranks until its running requests have
+// ended.
 func follow(path string, o *modelOptions) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
 	l, err := prepare(path, o)

@@ -1,14 +1,16 @@
 package course
 
-// A lookupCache finds sequences by id. It has no entries for the first nodes of a list. Each core has a cache.
+// A lookupCache finds sequences by id. It adds no entry for a sequence among the first nodes of a list. Each core has a
+// cache.
 //
-// An entry has a sequence and the neighbours that the sequence had when it was linked or found. The entry is valid if
-// it agrees with the visible memory: the sequence has the id, and the sequence and its two neighbours are linked to
-// each other. An invalid entry is not used. An entry is invalid after an outside writer renames the node, unlinks it,
-// or links it elsewhere, even into another engine's list. llm_memory.h says which writes this check cannot detect.
+// An entry has a sequence and the neighbours that the sequence had when it was linked or found. If a call of the
+// library changes a neighbour, it also changes the entry. The entry is valid if it agrees with the visible memory: the
+// sequence has the id, and the sequence and its two neighbours are linked to each other. An invalid entry is not used.
+// An entry is invalid after an outside writer renames the node, unlinks it, or links it elsewhere, even into another
+// engine's list. llm_memory.h says which writes this check cannot detect.
 //
-// The check reads three sequences. To prevent it from reading freed memory, all entries that refer to a sequence are
-// removed before the sequence is freed. The index finds these entries (index.go).
+// The check reads the sequence and its neighbours. To prevent it from reading freed memory, all entries that refer to a
+// sequence are removed, or become outdated, before the sequence is freed. The index finds these entries (index.go).
 type lookupCache struct {
 	core    uint64 // number of the core
 	entries table[entry]

@@ -24,8 +24,8 @@ func newBenchIn(t *testing.T, arena *testArena) *bench {
 	return &bench{T: t, arena: arena, library: &Library{Memory: arena}, pool: make([]int32, 256*KVPerBlock)}
 }
 
-// engine makes an engine with the sequences 0 to n-1 and looks up each of them once. This adds a cache entry for each
-// sequence, except for the sequences near the head of the list, which never have one.
+// engine makes an engine with the sequences 0 to n-1 and looks up each of them once. Each sequence then has a cache
+// entry, except for the sequences near the head of the list.
 func (b *bench) engine(n int) (*Engine, []*Sequence) {
 	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
 	require.NoError(b, err)

@@ -99,7 +99,7 @@ func (m *model) clone() *model {
 	return c
 }
 
-// key returns a hash of the state. States that differ only in ids have the same key.
+// key returns a hash of the state. States that differ only in the ids of sequences have the same key.
 func (m *model) key() [16]byte {
 	var data []byte
 	put := func(n int32) { data = binary.LittleEndian.AppendUint32(data, uint32(n)) }
@@ -139,9 +139,9 @@ type useCase struct {
 	// path leads to the state. It consists of start and of as few further calls as possible.
 	path  []trace.Op
 	state *model
-	// refused has the calls that fail in this state. Some of them are invalid. The others are accepted calls in which one
-	// allocation fails: such a call is in refused once for each of its allocations. A failing call changes nothing, so all
-	// of them can be made one after the other.
+	// refused has the calls that fail in this state. Some of them fail although no allocation fails. The others are
+	// accepted calls in which one allocation fails: such a call is in refused once for each of its allocations. A
+	// failing call changes nothing, so all of them can be made one after the other.
 	refused  []trace.Op
 	accepted []trace.Op // the calls that succeed; each is played in the same state
 }

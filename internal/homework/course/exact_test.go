@@ -80,8 +80,8 @@ func play(t *rapid.T, k kind) {
 	g.end()
 }
 
-// begin makes two engines for the library and two for the yardstick. llm_init makes the library's first engine. begin
-// itself builds the library's second engine, so that the library has never seen it.
+// begin makes two engines for the library and two for the yardstick. Library.Init makes the library's first engine.
+// begin itself builds the library's second engine, so that the library has never seen it.
 func (g *game) begin() {
 	for _, w := range []*world{&g.ours, &g.theirs} {
 		for i := range 2 {

@@ -14,8 +14,9 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// deepest returns the number of calls after llm_init in the longest series that the tests try for a pool of this size.
-// With 6 calls they detect each broken rule of one_rule_test.go. The make target exhaustive tries longer series.
+// deepest returns the number of calls after llm_init in the longest series that TestEveryShortUseIsTheHandouts tries
+// for a pool of this size. With 6 calls, the test detects each broken rule that one_rule_test.go assigns to it. make
+// exhaustive and make test-long try longer series.
 func deepest(blocks int) int {
 	if blocks < 4 {
 		return level.Pick(6, 10)
@@ -146,6 +147,7 @@ func (x *explorer) changes(c useCase, op trace.Op) {
 
 // checkAppends runs call, which must append data[i] to the sequence ids[i] for each i. If the same appends, made one by
 // one, would all succeed, call must have the same effect. If one of them would fail, call must fail and change nothing.
+// The same is required if one of the allocations of call fails.
 func (x *explorer) checkAppends(c useCase, ids, data []int32, call func() error) {
 	want := c.state.clone()
 	all := true
@@ -225,9 +227,9 @@ func (x *explorer) batches(c useCase) {
 	}
 }
 
-// Ensure that every call does what the handout of the course says. The lists of sequences are just long enough for the
-// library to use its cache. Because of the cache, an earlier call could influence a later one. So the test plays every
-// series of calls, even if several series lead to the same state.
+// Ensure that every call does what the handout of the course says. The lengths of the lists of sequences are near the
+// length from which the library uses its cache. Because of the cache, an earlier call could influence a later one. So
+// the test plays every series of calls, even if several series lead to the same state.
 func TestEveryShortUseOfALongListIsTheHandouts(t *testing.T) {
 	level.SkipQuick(t)
 	x := &explorer{T: t, s: newSubject()}

@@ -1,15 +1,15 @@
 package course
 
-// plainNodes is the number of nodes at the beginning of the list that a search always reads. The cache has no entries
+// plainNodes is the number of nodes at the beginning of the list that a search always reads. The cache gets no entries
 // for them.
 const plainNodes = 16
 
-// nearNodes is the number of nodes, after the first plainNodes, for which there are no cache entries either. Reading
+// nearNodes is the number of nodes, after the first plainNodes, for which the cache gets no entries either. Reading
 // these nodes costs less than a cache entry.
 const nearNodes = 8
 
-// find returns the first sequence of the list with the id, or nil if there is none. The list ends at the node whose
-// Next is the head or NULL.
+// find returns the first sequence of the list with the id, or nil if there is none. If several sequences have the id, a
+// cache entry may lead to a later one. The list ends at the node whose Next is the head or NULL.
 func (c *core) find(e *Engine, id int32) *Sequence {
 	n, found := walkFirst(e, id)
 	if found || n == nil {
@@ -57,7 +57,8 @@ func walkFirst(e *Engine, id int32) (n *Node, found bool) {
 }
 
 // walkRest searches the list from n on. If it finds the id, it returns the sequence. It also adds a cache entry for the
-// sequence, unless the library is strict or the sequence is near the head of the list.
+// sequence. It adds none if the library is strict, if the sequence is near the head of the list, or if an outside write
+// has broken the sequence's links.
 //
 // If walkRest does not find the id, it returns the last node of the list as last. If the library is strict or the list
 // is short, last is nil instead, because a sequence that is added at the end of such a list needs no cache entry.

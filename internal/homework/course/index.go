@@ -5,16 +5,18 @@ import (
 	"sync/atomic"
 )
 
-// An index finds the cache entries that refer to a sequence. Before a sequence is freed, these entries are removed, so
-// that no entry refers to freed memory. The caches of all cores share one index, because an outside writer can move a
-// sequence from one engine's list to another's.
+// An index finds the cache entries that refer to a sequence. Before a sequence is freed, these entries are removed or
+// become outdated, so that no entry in use refers to freed memory. The caches of all cores share one index, because an
+// outside writer can move a sequence from one engine's list to another's.
 //
 // A sequence has at most one entry of its own, even if its id or its engine changes. Any number of entries may refer to
 // it as a neighbour. An entry may be in the cache of another core, which the caller cannot change. If such an entry
-// must be removed, reset starts a new epoch. Each cache removes all its entries when it sees the new epoch. This
-// happens only after outside writes, and then costs each core a few searches.
+// must be removed, reset starts a new epoch. A cache does not use entries of an older epoch, and removes them when it
+// adds its next entry. A reset happens only after outside writes, or if there is no memory, and then costs each core a
+// few searches.
 //
-// Only lookupCache uses the index. A caller of a method must hold mu, except for nonEmpty.
+// Only lookupCache uses the index, except that Library.Init calls nonEmpty. A caller of a method must hold mu, except
+// for nonEmpty.
 type index struct {
 	mu    sync.Mutex
 	table table[named]
@@ -36,7 +38,7 @@ func (n named) empty() bool          { return n.seq == nil }
 func (n named) sameKey(o named) bool { return n.seq == o.seq }
 func (n named) hash() uint64         { return address(n.seq) * 0x9e3779b97f4a7c15 }
 
-// nonEmpty reports whether there is any entry. A program with few sequences never has one.
+// nonEmpty reports whether there is any entry that is not outdated. A program whose lists are short never has one.
 func (x *index) nonEmpty() bool { return x.used.Load() != 0 }
 
 // keyOf returns the key of the cache entry for s: its engine and its id. ok is false if s has no entry.

@@ -18,7 +18,7 @@ type Library struct {
 	index index
 }
 
-// With 64 cores, the probability that two of 8 engines share one is 0.37. The array of 64 cores takes 104 KiB of
+// With 64 cores, the probability that two of 8 engines share one is 0.37. The array of 64 cores takes about 107 KiB of
 // address space, but the library touches only the memory of cores in use.
 const (
 	coreBits = 6

@@ -140,7 +140,8 @@ func (f firsts) write(t *testing.T) {
 //
 // With -matrix, or in make test-long, every mutant goes through every stage. In make test, only the mutants that
 // typicalOf returns are graded. A wrong mutant is first graded with only the directed traces of its task. If one of
-// these traces detects the mutant, the test skips the other stages to save time.
+// these traces detects the mutant, the test skips the other stages to save time. It then checks the quoted sentence
+// only for the mutants in the variable showing.
 func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)

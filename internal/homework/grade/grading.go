@@ -266,9 +266,10 @@ func (g *grading) finding(c candidate) (Finding, error) {
 //   - the calls of the failing function,
 //   - the same calls as in the finding's trace.
 //
-// start returns the first version whose first difference shows the finding's mistake. It stores this difference in the
-// finding, and isFirst is true. If there is no such version, start returns the finding's trace, and isFirst is false.
-// worksAfterInit reports whether the second version was played and showed no difference.
+// start takes the first version whose first difference shows the finding's mistake, and returns its steps up to this
+// difference. It stores this difference in the finding, and isFirst is true. If there is no such version, start returns
+// the finding's trace, and isFirst is false. worksAfterInit reports whether the second version was played and showed no
+// difference.
 func (g *grading) start(f *Finding) (ops []trace.Op, isFirst, worksAfterInit bool, err error) {
 	kind := f.Op.Kind.Single()
 	for i, ops := range [][]trace.Op{trace.Isolate(f.Ops, six...), g.isolate(f.Ops, kind, trace.Init), g.isolate(f.Ops, kind), f.Ops} {

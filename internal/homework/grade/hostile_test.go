@@ -132,8 +132,9 @@ func honestOnes(t *testing.T) (all []attack) {
 	return append(all, attack{id: "C5", source: corpus.Source(t, "C5")})
 }
 
-// gradeAll grades a class, four submissions at a time. To save time, gradeAtOnce omits the sweeps, and for most attacks
-// also most other traces. In make test-long and with -loaded it omits nothing.
+// gradeAll grades a class, four submissions at a time. To save time, gradeAtOnce omits the sweeps. For honest
+// submissions, and for attacks that must lose points (less), it plays only directed traces. For attacks that must hang,
+// it plays only one trace. In make test-long and with -loaded it omits nothing.
 func gradeAll(t *testing.T, g *grade.Grader, dir string, class []attack) (reports []*grade.Report) {
 	t.Helper()
 	for i, r := range gradeAtOnce(g, dir, class, 4) {

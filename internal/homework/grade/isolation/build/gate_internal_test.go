@@ -37,9 +37,9 @@ func SharedKit(t testing.TB) *Kit {
 	return &shared
 }
 
-// compiled compiles a source with the given flags instead of the course's flags. The gate does not check the source.
-// compiled returns the path of the object file. It also returns a text, because checkObject needs one: the text of the
-// correct submission, in which the gate finds nothing.
+// compiled compiles a source with the given flags, -O2 and -ggdb instead of the course's flags. The gate does not check
+// the source. compiled returns the path of the object file. It also returns a text, because checkObject needs one: the
+// text of the correct submission, in which the gate finds nothing.
 func compiled(t *testing.T, k *Kit, source string, flags ...string) (string, *text) {
 	t.Helper()
 	read, err := readText([]byte(corpus.Correct(t)), &verdicts{}) // the lines of whatever is harmless

@@ -13,7 +13,7 @@ import (
 )
 
 // Ensure that the code names exactly the rules of gate.txt. The code names a rule as the second argument of the method
-// broken, and in Refusals.
+// broken, and in the variable words.
 func TestEveryRuleThatTheCodeNamesExists(t *testing.T) {
 	used := map[string]bool{}
 	name := func(set *gotoken.FileSet, rule ast.Expr) {

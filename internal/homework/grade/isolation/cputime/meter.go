@@ -50,8 +50,9 @@ type Limit struct {
 //   - If it used the whole multiplied limit, it fails (ErrTime).
 //   - Otherwise, it is too slow to be judged (ErrSlow).
 //
-// If a call is accepted in one run, it fails in another only if the slowness was measured wrongly by more than a factor
-// of four.
+// If the processor time of a call is accepted in one run, it exceeds the limit in another only if the slowness was
+// measured wrongly by more than a factor of four. The number of page faults is judged in the same way, but its limit
+// (maxFaults) does not depend on the slowness.
 type Meter struct {
 	Usage    func() (Usage, error)
 	Slowness func() (float64, error) // 1 or more
@@ -154,7 +155,7 @@ func (m *Meter) sample() bool {
 
 // judge returns ErrTime if the process has reached the limit. ended means that the process or the call has ended. If
 // ended is set, judge returns ErrSlow if a fourth of the limit was used, because the slowness of the machine may be
-// wrong by a factor of four.
+// wrong by a factor of four. judge also returns the error of Slowness.
 func (m *Meter) judge(l *Limit, ended bool) error {
 	used := m.last.since(l.start)
 	if l.Max == 0 {

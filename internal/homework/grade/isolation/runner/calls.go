@@ -31,9 +31,9 @@ func (p *Process) attacked(number uint64) error {
 	return fmt.Errorf("%w: it makes the system call %s", ErrAttack, CallName(call))
 }
 
-// Refused returns the numbers of the system calls that have failed in the sandbox so far because they are forbidden. A
-// call that only an attack makes is not among them, because it ends the process. The process can write these numbers,
-// so they are not reliable.
+// Refused returns the numbers of the system calls that have failed in the sandbox so far because they are forbidden: at
+// most maxReported different ones. A call that only an attack makes is not among them, because it ends the process. The
+// process can write these numbers, so they are not reliable.
 func (m *memory) Refused() (calls []uint32) {
 	text := m.bytes[PoolsSize+HeapSize+uint64(eventsSize):]
 	for i := range min(maxReported, binary.NativeEndian.Uint32(text)) {

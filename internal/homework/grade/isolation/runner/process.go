@@ -230,8 +230,8 @@ func (p *Process) GiveBack(addresses []uint64) error {
 	return nil
 }
 
-// Alias maps size bytes of the pools' region a second time. src is their address in the region, and dst is the address
-// where a large pool ends. The error wraps ErrAlias if the system refuses.
+// Alias maps size bytes of the pools' region a second time, as the end of a large pool. src is their address in the
+// region, and dst is the second address. The error wraps ErrAlias if the system refuses.
 func (p *Process) Alias(src, dst, size uint64) error {
 	r, err := p.Do(Request{Call: alias, Engine: src, A: int32(uint32(dst)), B: int32(uint32(dst >> 32)), Size: size})
 	if err == nil && r.Returned != 1 {
@@ -265,8 +265,9 @@ func (p *Process) transfer(bytes []byte, minimum int, move func([]byte, time.Tim
 // Slow returns an error that wraps cputime.ErrSlow if all calls of the process together were too slow to be judged.
 func (p *Process) Slow() error { return p.meter.Close() }
 
-// cause returns an error that says how the process ended. err is the error of a read or write of a pipe. If the process
-// is still running, cause ends it.
+// cause returns the error for an error of a read or write of a pipe. If the process has closed its end of the pipe, the
+// returned error says how the process ended. Otherwise, it wraps err. If the process is still running, cause waits for
+// it at most until its limit, and ends it.
 func (p *Process) cause(err error) error {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.EPIPE) {
 		p.end()

@@ -19,8 +19,12 @@ type Steps struct {
 }
 
 // File writes the steps to a new file in a folder, and opens the file for reading. Each trace begins with new engines.
-// Calls with a failing allocation are omitted. In a step that writes to the engine's memory, the process must make the
-// changes that File has computed, because it does not know the correct state itself.
+// Calls with a failing allocation are omitted. If a step makes many calls, only the first maxOfMany are written. In a
+// step that writes to the engine's memory, the process must make the changes that File has computed, because it does
+// not know the correct state itself.
+//
+// File omits traces with a large pool. If Own is set, it also omits traces in which the grader would free or move an
+// allocation, or make a pool of more than 1 MiB.
 func (s Steps) File(dir string) (*os.File, error) {
 	var text stepText
 	if err := s.each(&text, func(int, int, int) {}); err != nil {
