@@ -128,7 +128,7 @@ func (n *names) missing(comment string) (list []string) {
 	return list
 }
 
-// eachSource calls visit with the name of each file of the repository, without what was built.
+// eachSource calls visit with the name of each file of the repository, except files in folders named build or .git.
 func eachSource(t *testing.T, visit func(name string)) {
 	require.NoError(t, filepath.WalkDir("..", func(name string, entry fs.DirEntry, err error) error {
 		switch {
@@ -184,8 +184,8 @@ func TestNamesInCommentsExist(t *testing.T) {
 var notNouns = strings.Fields("again ahead alone at by from in into inside is least like more most not of off on over own some than then to until " +
 	"what when where why with within")
 
-// Ensure that parameters, results, receivers, fields, functions, types and package-level variables have nouns as names,
-// such as start, end, source, offset and limit.
+// Ensure that no parameter, result, receiver, field, function, type, package-level variable or package-level constant
+// has a name in notNouns.
 func TestNamesAreNouns(t *testing.T) {
 	positions := token.NewFileSet()
 	check := func(names ...*ast.Ident) {

@@ -15,8 +15,9 @@ const Tasks = 5
 // Points are what can be earned. Staff may edit them.
 type Points struct {
 	Tasks [Tasks]float64 `json:"tasks"` // points of each task
-	// The parts of a task's points, in percent. A task earns its Hidden points if it has no mistake. Its Memory points
-	// depend on its directed tests: if only half of these pass, it can earn only half of the Memory points.
+	// The parts of a task's points, in percent. A task earns its Hidden points if all its directed tests pass and the
+	// hidden traces show no mistake. Its Memory points depend on its directed tests: if only half of these pass, it can
+	// earn only half of the Memory points.
 	Directed float64 `json:"directed"`
 	Hidden   float64 `json:"hidden"`
 	Memory   float64 `json:"memory"`

@@ -115,8 +115,8 @@ func TestACorrectFileGetsEveryPoint(t *testing.T) {
 	}
 }
 
-// Ensure that each finding in testdata/findings.json.gz quotes the sentence of the handout that the submission
-// violates. The file also states this sentence.
+// Ensure that for the difference of each finding in testdata/findings.json.gz, the grader chooses the sentence of the
+// handout that the file states.
 func TestTheSentenceIsTheOneThatWasBroken(t *testing.T) {
 	f, err := os.Open("testdata/findings.json.gz") // make test-long checks and, with -update, writes them
 	require.NoError(t, err)

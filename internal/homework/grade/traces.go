@@ -91,8 +91,9 @@ func (g *grading) test(c traces.Case) (Test, *compare.Difference, error) {
 
 // decides returns the difference that makes a directed trace fail, or nil. This is the first difference in a call of a
 // function that the trace tests (c.Real), or in a call whose engine is NULL. But if the trace tests how memory is
-// allocated (c.Shape) and an allocation has the wrong shape, decides returns the difference for this allocation, even
-// if another difference is earlier. A write outside an allocation does not count, because the stage Heap reports it.
+// allocated (c.Shape) and an allocation of such a function has the wrong shape, decides returns the difference for this
+// allocation, even if another difference is earlier. A write outside an allocation does not count, because the stage
+// Heap reports it.
 func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
 	if c.Shape {
 		for _, kind := range c.Real {

@@ -33,8 +33,9 @@ func calls(ops []trace.Op, condition func(op trace.Op) bool) bool {
 }
 
 // tracesWithout returns the traces in which the grader does the work of one function. It does not change a trace
-// without calls of the function. A trace with such calls is omitted if the submission would then make no call in it, or
-// if the grader cannot create the submission's states.
+// without calls of the function. From other traces it removes the calls of the function whose engine is NULL. Such a
+// trace is omitted if the submission would then make no call in it, or if the grader cannot create the submission's
+// states.
 func (g *grading) tracesWithout(function string, traces [][]trace.Op) (remaining [][]trace.Op) {
 	matches := func(op trace.Op) bool { return op.Kind.Function() == function }
 	for _, ops := range traces {
@@ -117,12 +118,13 @@ func (g *grading) memcheck() error {
 }
 
 // replayFindings takes the findings in which a call crashes or misuses memory. It replays their short traces under
-// Memcheck or with the sanitizers. A complaint of the tool becomes a line of the finding, and the task fails the stage.
-// If the finding is a memory error and the tool has no complaint, the stage counts as not run for the task.
+// Memcheck or with the sanitizers. If the tool complains, the task fails the stage. The first complaint that names a
+// line becomes a line of the finding. Leaks after a crash do not count. If the finding is a memory error and the tool
+// has no complaint, the stage counts as not run for the task.
 //
-// On a slow machine the replay may take too long. The stage then counts as not run. A bad access costs the memory
-// points even without the replay, because the tool would have complained about it on a faster machine. So no score
-// depends on time.
+// On a slow machine the replay may take too long. The stage then counts as not run, unless the task has failed it. A
+// bad access costs the memory points even without the replay, because the tool would have complained about it on a
+// faster machine. So no score depends on time.
 func (g *grading) replayFindings(stage StageName, play func(supervise.Steps) ([]watch.Finding, error)) error {
 	for i := range g.report.Findings {
 		f := &g.report.Findings[i]

@@ -74,8 +74,10 @@ const (
 
 const maxOfMany = 40 // calls of one step, because each is slow
 
-// each appends the steps of the traces to all. After each step of a trace it calls afterStep with the index of the
-// trace, the index of the step in the trace, and the offset in all at which the step begins.
+// each appends the steps of the traces to all. It leaves out traces with a large pool. If s.Own is set, it also leaves
+// out traces that make a pool of more than 1 MiB, and traces in which the grader must free or move an allocation. After
+// each step of a trace it calls afterStep with the index of the trace, the index of the step in the trace, and the
+// offset in all at which the step begins.
 func (s Steps) each(all *stepText, afterStep func(i, step, offset int)) error {
 	free := int32(0)
 	if s.Own {
@@ -126,8 +128,8 @@ func (t *stepText) add(call uint32, engine int, numbers ...int32) {
 	*t = text
 }
 
-// play appends the steps of one trace to the text. defined is Steps.Defined. After each step, play calls afterStep with
-// the index of the step and the offset in the text at which the step begins.
+// play appends the steps of one trace to the text, except calls with a failing allocation. defined is Steps.Defined.
+// After each step, play calls afterStep with the index of the step and the offset in the text at which the step begins.
 func (t *stepText) play(ops []trace.Op, defined bool, afterStep func(step, offset int)) error {
 	w, err := oracle.New()
 	if err != nil {

@@ -37,9 +37,9 @@ func (f Finding) String() string {
 // Leak reports whether the finding is about memory that was not freed.
 func (f Finding) Leak() bool { return strings.HasPrefix(f.Kind, "Leak_") }
 
-// blameLastCall sets the function of a finding that has none, because its error ended the program while the grader's
-// code was running. The function becomes the one that the submission ran last, because it may have caused the error.
-// ops are the steps before the error. In some of them the grader did the work itself, and these do not count.
+// blameLastCall sets the function of a finding that has none, because its error arose in the grader's code. It does not
+// change a leak. The function becomes the one that the submission ran last, because it may have caused the error. ops
+// are the steps before the error. In some of them the grader did the work itself, and these do not count.
 func (f *Finding) blameLastCall(ops []trace.Op) {
 	for _, op := range slices.Backward(ops) {
 		if f.Function == "" && !f.Leak() && !op.Given && !op.Kind.Outside() {

@@ -79,7 +79,7 @@ func (p *player) read(i int, keep func([]oracle.SequenceState, int32) bool) (sta
 }
 
 // values copies a sequence from the submission's memory. It copies the L2 tables only if withTables is set. whole is
-// false if a pointer to a table leads to no allocation.
+// false if a table is not inside one live allocation.
 func (p *player) values(seq *sequenceStruct, withTables bool) (s oracle.SequenceState, whole bool) {
 	s.ID, s.KVCount = seq.id, seq.kvCount
 	l1 := checked[l1Table](p, seq.blockTable)

@@ -11,7 +11,7 @@ import (
 )
 
 // A Fact is a circumstance of the call that showed a difference. Given a difference and its facts, the table mistakes
-// says which sentence of the handout the submission violates.
+// says which sentence of the handout the submission violates, if any.
 type Fact string
 
 // Facts about the state before the call.
@@ -121,7 +121,8 @@ func (d *Difference) refusal() Fact {
 	return ""
 }
 
-// A moment has data about the expected state before a call. The facts of a difference are computed from these data.
+// A moment has data about the expected state before a call. All facts about this state, and some facts about the state
+// after the call, are computed from these data.
 type moment struct {
 	op              trace.Op
 	engine          *course.Engine

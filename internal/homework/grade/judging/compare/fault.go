@@ -43,8 +43,8 @@ func (p *player) soFar(events []runner.Event) (fresh []uint64) {
 	return slices.DeleteFunc(fresh, func(address uint64) bool { _, live := p.live[address]; return !live })
 }
 
-// describeAccess describes what the call did when it used an address where there is no memory. The description begins
-// with a verb, and is "" if nothing is known. fresh are the allocations of the call.
+// describeAccess describes what the call did when it used a bad address. The description begins with a verb, and is ""
+// if nothing is known. fresh has the allocations that the call made and did not free.
 func (p *player) describeAccess(op trace.Op, m *moment, address uint64, d *Difference, fresh []uint64) (string, Fact) {
 	const near = 4096
 	b, _ := fillOf(address)
@@ -69,11 +69,11 @@ func (p *player) describeAccess(op trace.Op, m *moment, address uint64, d *Diffe
 }
 
 // null describes the use of a NULL pointer. offset is the address that was used. As the pointer is NULL, offset is also
-// the distance from the pointer. The description names an entry of block_table if this entry is NULL and a call that
-// does not check it would use memory at the same offset.
+// the distance from the pointer. The description names an entry of block_table only if this entry is NULL and a call
+// that does not check it would use memory at the same offset.
 //
-// If the grader made the engine by writing to memory, the description never names an entry. llm_init was not called
-// then, so the pointer may also be a global variable that only llm_init sets.
+// If the submission's llm_init has made no engine, the description never names an entry: the pointer may also be a
+// global variable that only llm_init sets.
 func (p *player) null(op trace.Op, m *moment, offset uint64, d *Difference, fresh []uint64) (string, Fact) {
 	if d.Has(UnknownID) && offset < sequenceSize {
 		return "uses a sequence that it has not found: NULL", ""

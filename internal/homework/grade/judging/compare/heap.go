@@ -39,7 +39,7 @@ const (
 //   - the call allocates memory, although its arguments or the state of the engine require that it fails,
 //   - the call makes more allocations than any call may make.
 //
-// If no event is wrong, the difference shows a write after the end of an allocation.
+// If no event is wrong, the difference shows a write after the end of an allocation, if there was one.
 func (p *player) account(op trace.Op, want oracle.Outcome, going []part, events []runner.Event) []*Difference {
 	var bad *Difference
 	freedHere := map[uint64]bool{} // addresses that this call has freed

@@ -41,9 +41,9 @@ func checked[T any](p *player, address uint64) *T {
 	return (*T)(unsafe.Pointer(unsafe.SliceData(bytes)))
 }
 
-// view returns the T at an address of the submission's memory. The address must have been checked before. Callers often
-// read the address from the submission's memory again, and the process may have changed it there since the check. If
-// the address is no longer valid, view returns a zero T, and the next comparison reports a difference.
+// view returns the T at an address of the submission's memory. Most callers have checked the address before. But they
+// often read it from the submission's memory again, and the process may have changed it there since the check. If the
+// address is not valid, view returns a zero T.
 func view[T any](p *player, address uint64) *T {
 	if bytes := p.subject.At(address, uint64(unsafe.Sizeof(*new(T)))); bytes != nil {
 		return (*T)(unsafe.Pointer(&bytes[0]))

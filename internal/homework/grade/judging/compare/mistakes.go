@@ -50,7 +50,8 @@ var mistakes = []mistake{
 	{call: "create_sequence", seen: hang, facts: allOf(NoSequences), sentence: handout.InitList},
 	{seen: hang, sentence: noSentence, words: "{call} does not come back{known}{why}"},
 
-	// Calls that end the process. The state before the call decides which sentence of the handout they violate.
+	// Calls that end the process. Facts about the bad access, or about the state before the call, decide which sentence
+	// of the handout they violate.
 	{call: "create_sequence", seen: Death, facts: allOf(UnwrittenTable), sentence: handout.CreateL1},
 	{call: "create_sequence", seen: Death, facts: allOf(NullTable), sentence: handout.CreateMaps},
 	{call: "fork_sequence", seen: Death, facts: allOf(UnwrittenTable), sentence: handout.CreateL1},

@@ -22,8 +22,9 @@ import (
 // before they play a trace.
 var Patience = runner.Patience{Call: 2 * time.Second, Process: 8 * time.Second}
 
-// PatienceWith returns the Patience for a trace. It adds time for each step that consists of many calls. The n calls of
-// such a step search a list of up to n sequences, so the added time grows with the square of n.
+// PatienceWith returns the Patience for a trace. It adds time for each step that consists of many calls. The added time
+// grows with the square of n, which is at least the number of calls: each call searches a list that may have about n
+// sequences.
 func PatienceWith(ops []trace.Op) runner.Patience {
 	p := Patience
 	for _, op := range ops {

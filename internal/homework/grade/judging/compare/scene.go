@@ -42,8 +42,8 @@ type State struct {
 const MaxSequences = 64
 
 // Look plays a trace again up to the step with the difference d, and returns the memory before and after that step. It
-// returns nil in four cases: the call has no engine, the call did not return, the trace has a large pool, or the
-// submission behaves differently this time.
+// returns nil in four cases: the call has no engine, the call did not come back (Hangs), the trace has a large pool, or
+// the submission now behaves differently before that step, so that the trace cannot go on.
 func Look(program string, ops []trace.Op, d *Difference) (*Scene, error) {
 	if d.Op.Engine == trace.None || d.Hangs || hasLarge(ops) {
 		return nil, nil
@@ -108,7 +108,7 @@ func (p *player) actualState(op trace.Op, block int) *State {
 }
 
 // newState returns the State of an engine for the call op. The State has the sequences that selector(op) selects. It
-// has the records of a block, unless block is -1.
+// has the records of a block if the pool has this block; block -1 means none.
 func newState(engine oracle.EngineState, op trace.Op, block int) *State {
 	s := &State{Total: engine.Total, Free: engine.Free, RefCount: engine.RefCount}
 	keep := selector(op)

@@ -77,7 +77,7 @@ func (s *shrinker) try(candidate []trace.Op) bool {
 	return true
 }
 
-// cost returns how much time a trace takes, as a multiple of the time of an ordinary trace.
+// cost estimates how much time a trace takes, as a multiple of the time of an ordinary trace.
 func cost(ops []trace.Op) int {
 	sum := 1
 	for _, op := range ops {

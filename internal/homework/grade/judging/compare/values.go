@@ -15,8 +15,8 @@ const (
 )
 
 // Value returns a text for a student about a number that the submission's memory contains. Usually the text is the
-// number in decimal. If the number consists of bytes with which the runner fills memory, the text says that the memory
-// was never written or was freed.
+// number in decimal. If the number consists of bytes with which the runner fills new or freed memory, or is at most
+// 4096 more or less, the text says that the memory was never written or was freed.
 func Value(n int32) string {
 	switch b, exact := fillOf(uint32(n)); {
 	case b == unwrittenByte && exact:

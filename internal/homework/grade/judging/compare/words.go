@@ -31,8 +31,8 @@ func (d *Difference) says(words string) string {
 		"{why}", d.reason(), "{where}", d.place(), "{several}", d.successes(), "{made}", made, "{known}", known, "{is}", verb, "{are}", are).Replace(words)
 }
 
-// reason returns the end of the message if the call must fail. It says that the call must fail and for which reason. If
-// the call must succeed, reason returns "".
+// reason returns the end of the message if the call must fail. It says that the call must fail and, if known, for which
+// reason. If the call must succeed, or if the step is not a single call, reason returns "".
 func (d *Difference) reason() string {
 	if d.Op.Kind.Outside() || d.Op.Kind.Many() {
 		return ""

@@ -265,8 +265,8 @@ func (p *player) relocated(c oracle.Change, s *sequenceStruct, l1 *l1Table) erro
 }
 
 // made has the address of the sequence that the grader has created last by writing to memory. With it, the next change
-// of the same sequence needs no search of the list. The address is valid until the end of the step, or until a sequence
-// is removed or renamed.
+// of the same sequence needs no search of the list. The address is valid until the end of the step, or until the grader
+// removes an engine, or removes, unlinks or renames a sequence.
 type made struct {
 	engine   int
 	id       int32

@@ -10,7 +10,8 @@ import (
 
 // loops checks the rule about traversal in task 2: a loop must not end at the first empty slot. The handout states it
 // for free_sequence. If fork_sequence or llm_destroy breaks the rule, the student gets advice and loses no points. The
-// same holds for a loop that ends at an unmapped block or at kv_count.
+// same holds for a loop of any of the three that ends at an unmapped block, and for a loop of free_sequence that ends
+// at kv_count.
 func (p *program) loops() {
 	for _, api := range []struct {
 		name   string

@@ -102,9 +102,9 @@ func (r *poolReader) function(f *ctree.Function) *summary {
 // function. Besides, stmts treats the effects of two groups of statements as optional:
 //
 //   - statements in an if or a switch,
-//   - statements after an if or a switch whose body may leave the function with success.
+//   - statements after an if or a switch whose body, apart from an else, has a goto or returns success.
 //
-// An if that only tests for NULL does not count.
+// An if does not count if its condition calls no function and names only pointers, as a test for NULL does.
 func (r *poolReader) stmts(f *ctree.Function, s *summary, body []*ctree.Stmt, optional bool) {
 	for _, st := range body {
 		for _, e := range []*ctree.Expr{st.Cond, st.Step, st.Expr} {

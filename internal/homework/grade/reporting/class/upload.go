@@ -106,8 +106,9 @@ func having(names []string, suffix string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.HasSuffix(strings.ToLower(n), suffix) })
 }
 
-// pick chooses the file to grade: the llm_memory.c nearest to the root, otherwise the only .c file. If the names are
-// from an archive, prefix is the name of the archive. Error messages have prefix before each name.
+// pick chooses the file to grade: the llm_memory.c nearest to the root or, if no file has this name, the only .c file.
+// It returns an error if the choice is not clear. If the names are from an archive, prefix is the name of the archive
+// and a slash. Error messages have prefix before each name.
 func pick(names []string, prefix string) (string, error) {
 	named := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return path.Base(n) != Wanted })
 	nearest := len(named) == 1 || len(named) > 1 && depth(named[0]) < depth(named[1])

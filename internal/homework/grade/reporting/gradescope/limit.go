@@ -47,8 +47,9 @@ func (l Limit) String() string {
 	return fmt.Sprintf("%d within %s", l.Count, duration)
 }
 
-// reached reports whether the limit refuses a submission, and when the next submission will be graded. submitted is the
-// time of the submission. counted has the times of the earlier submissions that count, in order.
+// reached reports whether the limit refuses a submission. If so, next is the time from which a submission will be
+// graded. submitted is the time of the submission. counted has the times of the earlier submissions that count, in
+// order.
 func (l Limit) reached(submitted time.Time, counted []time.Time) (next time.Time, refused bool) {
 	if l.Count == 0 || len(counted) < l.Count {
 		return time.Time{}, false

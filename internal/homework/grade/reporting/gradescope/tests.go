@@ -59,8 +59,8 @@ func (s *sheet) test(t grade.Test) Test {
 }
 
 // secret reports whether a memory test was not run because of a mistake that only a hidden test shows. This is so if
-// all visible tests of the task passed and no visible finding explains why the memory test was not run. Such a memory
-// test is shown as passed. Any other status would reveal that there is a hidden mistake.
+// all visible tests of the task passed and no visible finding of the directed traces explains why the memory test was
+// not run. Such a memory test is shown as passed. Any other status would reveal that there is a hidden mistake.
 func (s *sheet) secret(t grade.Test) bool {
 	if t.Part != grade.PartMemory || t.Status != grade.NotRun {
 		return false

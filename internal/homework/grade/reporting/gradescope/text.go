@@ -16,9 +16,11 @@ const (
 	maxSteps = 40       // last steps of a trace
 )
 
-// finding writes a finding: first what is wrong, the violated sentence of the handout, the steps, and the difference,
-// and then the lines of the student's file and a program that shows the mistake. written is the sentence that the text
-// already quotes above the finding. finding does not write this sentence again.
+// finding writes a finding: what is wrong, the violated sentence of the handout, the steps, the difference, a drawing,
+// the lines of the finding, the points that a correction gives back, the other traces with the same mistake, and a
+// program that shows the mistake. It leaves out parts that the finding does not have, and the program if there are more
+// than maxSteps steps. written is the sentence that the text already quotes above the finding. finding does not write
+// this sentence again.
 func (s *sheet) finding(b *strings.Builder, f *grade.Finding, written string) {
 	fmt.Fprintf(b, "\n%s.\n", f.Headline())
 	if f.Sentence != "" && f.Sentence != written {

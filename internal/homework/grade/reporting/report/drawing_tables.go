@@ -83,8 +83,8 @@ func (v *view) written() strip {
 	return all
 }
 
-// record formats a record of a block. A small number is written in decimal, because calls append small numbers. A large
-// number may consist of the pool's fill bytes, so it is written in hexadecimal.
+// record formats a record of a block. A number with at most six digits is written in decimal. A larger number may
+// consist of the pool's fill bytes, so it is written in hexadecimal.
 func record(n int32) string {
 	if -1_000_000 < n && n < 1_000_000 {
 		return fmt.Sprint(n)

@@ -191,8 +191,8 @@ func centre(s string, width int, fill string) string {
 }
 
 // picked formats some columns of a strip. The function pick chooses columns that together are not longer than limit, in
-// characters. picked formats a column's label and value by format. In the place of columns that are left out, it writes
-// placeholder.
+// characters. picked formats a column's label and value by format, and leaves out a chosen column that has no value at
+// this moment. In the place of columns that were not chosen, it writes placeholder.
 func (c *canvas) picked(s strip, limit int, format, placeholder string) (pieces []piece) {
 	show := func(i, moment int) piece {
 		cell := s[i].cells[moment]

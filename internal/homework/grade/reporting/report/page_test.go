@@ -122,7 +122,7 @@ func entry(name, file string, r *grade.Report) report.Entry {
 // A document has what the tests check of an HTML page. The function parse makes it, and requires that the page is
 // well-formed XML.
 type document struct {
-	text  string // without what is in <style>
+	text  string // without what is in <style> and <script>
 	ids   []string
 	links []string
 	tags  map[string]int

@@ -22,8 +22,8 @@ const probe = `    void *volatile one = malloc(1);
 //go:embed c/signals.c
 var deathHandler string
 
-// watching is C code at the beginning of main. It installs deathHandler for SIGSEGV, SIGABRT and the other signals that
-// end a call without a return.
+// watching is C code at the beginning of main. Without AddressSanitizer, it installs the handler in deathHandler for
+// SIGSEGV, SIGABRT and the other signals that end a call without a return.
 const watching = `#ifndef __SANITIZE_ADDRESS__
     signal(SIGSEGV, died);
     signal(SIGBUS, died);

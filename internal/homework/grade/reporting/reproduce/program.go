@@ -132,8 +132,8 @@ func pools(ops []trace.Op, watched bool) string {
 	return b.String()
 }
 
-// fills returns C code that fills the pools and the slack around them with the same bytes as the grader. If watched is
-// not set, fills returns "".
+// fills returns C code that fills the pools and the slack around them with the same bytes as the grader. It leaves out
+// large pools. If watched is not set, fills returns "".
 func fills(ops []trace.Op, watched bool) string {
 	var b strings.Builder
 	for engine, size := range sizes(ops) {
