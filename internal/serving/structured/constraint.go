@@ -150,8 +150,8 @@ func (c *Constraint) itemTokens(item grammar.Item) *stateTokens {
 
 // newItemTokens computes the tokens that can follow in the state of an item's lexeme. A lexeme made by lexeme.Others
 // accepts all names of members except the names in a list. For such a lexeme, newItemTokens begins with the tokens of
-// the lexeme that accepts all names. All constraints of the vocabulary share these tokens. It then sets the field
-// excluded to the tokens that complete a name of the list.
+// the lexeme that accepts all names. All constraints of the vocabulary share these tokens, unless the tokens take too
+// much memory to be cached. It then sets the field excluded to the tokens that complete a name of the list.
 func (c *Constraint) newItemTokens(item grammar.Item, ignoredTag int32) *stateTokens {
 	v := c.vocabulary
 	if anyState, ok := item.Lexeme.AnyNameState(item.State); ok {

@@ -13,8 +13,8 @@ const inputBlock = 32
 // Otherwise 127 divided by the largest magnitude is finite.
 const minActivation = 1.0 / (1 << 100)
 
-// A step has the scale of a block of rounded activations. negSum is the negated sum of the block's integers; kernels
-// use it to correct for the offset of weights. scaledNegSum is negSum × scale.
+// A step has the scale of a block of rounded activations. negSum is the negated sum of the block's integers; some
+// kernels use it to correct for the offset of weights. scaledNegSum is negSum × scale.
 type step struct {
 	scale        float32
 	negSum       int32
