@@ -20,7 +20,7 @@ func readAll(f *Form, text string) (begins, answer bool) {
 }
 
 // read finds the texts of the form that begin at the position pos. After such a text, one of the texts in ends must
-// follow. If ends is empty, anything may follow. read calls next with the position after each text.
+// follow. If ends is empty, anything may follow. read calls next with the position after the text and its end.
 func (r *naiveReader) read(f *Form, pos int, ends []string, next func(int)) {
 	switch {
 	case f.Free != nil:

@@ -99,8 +99,8 @@ func (v *Vocabulary) computeTokens(l *lexeme.Lexeme, state, ignoredTag int32) *s
 	return w.f
 }
 
-// walk finds the tokens that can follow in a state of a lexeme. It visits a node of the vocabulary's trie only if the
-// lexeme allows the bytes on the path to this node.
+// walk finds the tokens that can follow in a state of a lexeme. It visits the nodes below a node of the vocabulary's
+// trie only if the lexeme allows the bytes on the path to this node.
 type walk struct {
 	v          *Vocabulary
 	l          *lexeme.Lexeme

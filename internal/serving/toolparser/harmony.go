@@ -36,7 +36,8 @@ var (
 	functions    = "functions."
 )
 
-// maxHeader is the largest length of a header in bytes. The parser treats a longer text as content of the answer.
+// maxHeader limits the length of a header. If more than maxHeader bytes have no markMessage at their end, the parser
+// treats them as content of the answer.
 const maxHeader = 1024
 
 // harmony parses an answer in the harmony format.

@@ -183,7 +183,7 @@ func completes(text []byte, markers []string) string {
 	return ""
 }
 
-// partialMarker returns the length of the longest suffix of text that is a prefix of a marker, but not a whole marker.
+// partialMarker returns the length of the longest suffix of text with which a longer marker begins.
 func partialMarker(text []byte, markers []string) int {
 	longest := 0
 	for _, m := range markers {

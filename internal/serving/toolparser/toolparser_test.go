@@ -199,7 +199,8 @@ func cut(f *toolparser.Format, prompt, text string) string {
 }
 
 // Ensure that the events of an answer that max_tokens cuts off are the first events of the whole answer. No part of a
-// marker or of a call is reported as content. A call has only the arguments that the model wrote.
+// marker or of a call is reported as content, but a text that cannot become a call is. A call has only the arguments
+// that the model wrote.
 func TestACutAnswerShowsABeginningOfTheAnswer(t *testing.T) {
 	for _, test := range texts {
 		f := format(t, test.tools, test.reasoning)

@@ -90,8 +90,9 @@ func number(text string, separator rune) (float64, error) {
 const minTrace = 200
 
 // merge combines the iterations of a trace with about the same work into one point. Their numbers of sequences are
-// equal. Their numbers of context tokens and of prompt tokens differ by at most a factor of √2. Without merge, the
-// thousands of small batches in a trace would determine the line.
+// equal. Their numbers of context tokens and of prompt tokens differ by at most a factor of √2. A list of fewer than
+// minTrace points is returned unchanged. Without merge, the thousands of small batches in a trace would determine the
+// line.
 func merge(points []Point) []Point {
 	if len(points) < minTrace {
 		return points

@@ -135,8 +135,8 @@ func predict(x [4]float64, p Point) float64 {
 }
 
 // solve fits a line to the points in several rounds. In each round it minimizes the sum of the squares of relative
-// errors. The error of a point is the difference between its time on the line and its measured time. The relative error
-// is the error divided by another time of the same point:
+// errors, with the weights of the points. The error of a point is the difference between its time on the line and its
+// measured time. The relative error is the error divided by another time of the same point:
 //
 //   - In the first round, this is the measured time.
 //   - In a further round, it is the time on the line of the previous round.
@@ -161,10 +161,10 @@ func solve(points []Point) (best [4]float64, ok bool) {
 // rounds is how often solve fits the line. Four times give three correct digits.
 const rounds = 4
 
-// nearest returns the line for which the squares of the relative errors have the smallest sum, among the lines without
-// negative coefficients. The relative error of points[i] is its error divided by divisors[i].Seconds. nearest fits a
-// line with every subset of the coefficients that contains the base. This finds the best line, and is faster than an
-// active-set method.
+// nearest returns the line for which the squares of the relative errors, with the weights of the points, have the
+// smallest sum. It considers only lines whose base is above 0 and that have no negative coefficient. The relative error
+// of points[i] is its error divided by divisors[i].Seconds. nearest fits a line with every subset of the coefficients
+// that contains the base. This finds the best line.
 func nearest(points, divisors []Point) (best [4]float64, ok bool) {
 	leastSum := math.Inf(1)
 	for set := 1; set < 16; set += 2 {
@@ -191,7 +191,8 @@ func nearest(points, divisors []Point) (best [4]float64, ok bool) {
 }
 
 // leastSquares solves the normal equations for the coefficients whose indexes are in parts. The other coefficients are
-// 0. The error of points[i] is divided by divisors[i].Seconds.
+// 0. The error of points[i] is divided by divisors[i].Seconds, and its square is multiplied by the weight of points[i].
+// If the points do not determine the coefficients, leastSquares returns false.
 func leastSquares(points, divisors []Point, parts []int) (x [4]float64, ok bool) {
 	n := len(parts)
 	if n > len(points) {

@@ -163,11 +163,12 @@ func (r record) llama() ([]Point, error) {
 }
 
 // serve returns the points of a benchmark of a server. The first point is the mean iteration. By Little's law, it has
-// as many sequences as there are requests in the server on average. Its numbers of prompt tokens and of generated
-// tokens have the same ratio as in the whole benchmark.
+// as many sequences as there are requests that decode on average, but at least one and at most the benchmark's
+// concurrency. Its numbers of prompt tokens and of generated tokens have the same ratio as in the whole benchmark.
 //
-// If requests hardly overlap, serve also returns a point for the prompt alone, whose time is the mean time to the first
-// token. If requests overlap, the time to the first token includes waiting, so serve does not use it.
+// If requests hardly overlap, the first point has no prompt tokens. serve then also returns a point for the prompt
+// alone, whose time is the mean time to the first token. If requests overlap, the time to the first token includes
+// waiting, so serve does not use it.
 func (r record) serve() ([]Point, error) {
 	if r.Completed < 1 || r.Duration <= 0 || r.TotalInput < 1 || r.TotalOutput <= r.Completed || *r.MeanTPOT <= 0 {
 		return nil, fmt.Errorf("vllm bench serve: %v completed in %v s, %v and %v tokens: want numbers above 0", r.Completed,

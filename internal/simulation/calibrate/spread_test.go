@@ -13,7 +13,8 @@ import (
 
 // trace returns a CSV of n iterations of a server. Batches without prompts take the same time if they have the same
 // size. One in ten iterations with prompts takes three times as long as the others with the same work. A straight line
-// cannot fit all times, because batches of four take 1.5 times as long as a line through the smaller batches predicts.
+// cannot fit all times, because batches of four without prompts take 1.5 times as long as a line through the smaller
+// batches predicts.
 func trace(n int) string {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var b strings.Builder

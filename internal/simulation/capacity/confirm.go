@@ -17,10 +17,10 @@ const (
 	maxDown     = 40
 )
 
-// Confirm simulates a rate under the seeds of the search and under at least minOthers other seeds. At a low rate, few
-// requests arrive in an hour. The results then differ more between seeds, and their median needs more seeds. Confirm
-// therefore adds other seeds until the requests of one hour, summed over all seeds, are about confirmRequests. It adds
-// none if there are already maxOthers + 1 seeds.
+// Confirm takes the seeds of the search and at least minOthers other seeds. At a low rate, few requests arrive in an
+// hour. The results then differ more between seeds, and their median needs more seeds. Confirm therefore takes so many
+// other seeds that the requests of one hour, summed over all seeds, are about confirmRequests. Beyond minOthers, it
+// adds other seeds only up to maxOthers + 1 seeds in all. For a trace, it takes no other seeds.
 const (
 	confirmRequests = 30_000
 	minOthers       = 4
@@ -31,12 +31,12 @@ const (
 // DefaultHorizon). Confirm lengthens the horizon if its time is shorter than the scenario's Duration, or if it has
 // fewer requests than the scenario's Requests.
 //
-// Confirm simulates each rate under the seeds that Find used, and under further seeds. It first finds the highest rate
-// of a grid that meets the objective under more than half of all seeds, and sets c.Most to it. It then begins one step
-// of the grid below c.Most and lowers the rate until the objective is met under every seed that Find used, and missed
-// under few of the further seeds: at most a sixteenth of the number of all seeds. So the more the results differ
-// between seeds, for example because of bursts, the lower the final rate. A trace has only one seed, and Confirm begins
-// at c.Most.
+// Confirm takes the seeds that Find used, and further seeds. It first finds the highest rate of a grid that meets the
+// objective under more than half of all seeds, and sets c.Most to it. It then begins one step of the grid below c.Most
+// and lowers the rate until the objective is met under every seed that Find used, and missed under few of the further
+// seeds: at most a sixteenth of the number of all seeds. So the more the results differ between seeds, for example
+// because of bursts, the lower the final rate. A trace has only one seed, and Confirm begins at c.Most. If it would
+// take too many steps, Confirm returns an error that wraps ErrShort.
 func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon, pool Pool, c *Capacity) error {
 	if h == (Horizon{}) {
 		h = DefaultHorizon
@@ -72,7 +72,7 @@ func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, h Horizon
 // A confirmation has the results of runs up to the horizon under several seeds. It assumes that latencies grow with the
 // rate. So it need not simulate a rate under a seed that met the objective at a higher rate: the seed counts as meeting
 // it. A seed that missed the objective at a lower rate counts as missing it. The method searchRuns checks this
-// assumption, but only at the final rate and for the seeds of the search.
+// assumption, but only at rates that nearlyAll accepts, and for the seeds of the search.
 type confirmation struct {
 	runAt       func(i int, rate float64, e effort) (Point, error) // simulates a rate under the i-th seed
 	searchSeeds int                                                // number of seeds of the search, the last ones

@@ -50,14 +50,14 @@ func (p Pool) Give() {
 
 // A Capacity is the highest rate that meets the objective, in requests a second.
 type Capacity struct {
-	// Find sets Rate to the median over the seeds of the search. It is 0 if even a request that runs alone misses the
-	// objective.
+	// Find sets Rate to the median over the seeds of the search. The rate of a seed is 0 if even a request that runs
+	// alone misses the objective.
 	//
 	// Confirm replaces Rate with a rate that meets the objective for the whole horizon under every seed of the search.
-	// Confirm also runs other seeds. Of all its seeds, at most a sixteenth miss the objective at Rate.
+	// For a workload, Confirm also takes other seeds. Of all its seeds, at most a sixteenth miss the objective at Rate.
 	//
-	// Confirm also sets the field Most, and lowers the rate from there. If the requests come from a workload, the first
-	// rate that it tries is Most divided by 1.03. With a trace, the first rate is Most itself.
+	// Confirm also sets the field Most, and lowers the rate from there. If the requests come from a workload, it begins
+	// at Most divided by 1.03. With a trace, it begins at Most itself.
 	Rate      float64 `json:"rate"`
 	Low       float64 `json:"low"`  // lowest of the seeds
 	High      float64 `json:"high"` // highest of the seeds

@@ -24,7 +24,8 @@ type statistic struct {
 //
 //	1 - qⁿ
 //
-// For an objective on a quantile, minRequests takes the smallest n for which this probability is at least 97.5 %.
+// For an objective on a quantile other than the maximum, minRequests takes the smallest n for which this probability is
+// at least 97.5 %.
 func (s SLO) minRequests() int {
 	n := 100
 	for _, o := range s {
@@ -94,7 +95,8 @@ func estimateOf(values []float64, level float64) statistic {
 //   - Of n values, fewer than minAbove are expected above the quantile.
 //   - Of n values, fewer than minAbove are expected below the quantile.
 //
-// With these numbers, at most 5 % of all runs have an interval that is not rough and does not contain the true value.
+// With these numbers, about 5 % of the tested runs, or fewer, have an interval that is not rough and does not contain
+// the true value (see TestIntervalsContainTheTruthAsOftenAsTheySay).
 const (
 	minIndependent = 40
 	minAbove       = 5
@@ -110,9 +112,11 @@ var batchings = []struct {
 	student float64
 }{{5, 2.776}, {10, 2.262}, {20, 2.093}}
 
-// halfWidth returns half the width of the confidence interval of the mean, by the method of batch means. It multiplies
-// the variance by (1+r)/(1-r), where r is the correlation of consecutive batches (Tafazzoli and Wilson, Skart, IIE
-// Transactions 43, 2011). rough is true if the effective sample size, which correlation reduces, is below minEffective.
+// halfWidth returns half the width of the 95 % confidence interval of the mean, by the method of batch means. It
+// multiplies the variance by (1+r)/(1-r), where r is the correlation of consecutive batches, corrected for its bias and
+// limited to 0 to 0.8 (Tafazzoli and Wilson, Skart, IIE Transactions 43, 2011). rough is true if the effective sample
+// size, which correlation reduces, is below minEffective. If there are too few values for the largest number of
+// batches, half is infinite and rough is true.
 func halfWidth(values []float64, mean, minEffective float64) (half float64, rough bool) {
 	if len(values) < 2*batchings[len(batchings)-1].n {
 		return math.Inf(1), true

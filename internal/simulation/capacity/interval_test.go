@@ -95,8 +95,9 @@ func cover(p process, n, runs int) []coverage {
 	return all
 }
 
-// Ensure that 95 % intervals contain the true value in 95 % of the runs. In at most 8 % of the runs, an interval that
-// is not marked as rough may miss the true value. For 200 runs, 8 % is two standard deviations above 5 %.
+// Ensure that 95 % intervals of enough values contain the true value in at least 95 % of the runs. In at most 8 % of
+// the runs, an interval that is not marked as rough may miss the true value. For 200 runs, 8 % is two standard
+// deviations above 5 %.
 //
 // Intervals that are marked as rough may miss the true value more often. estimateOf marks an interval as rough if there
 // are too few values, as for the 99th percentile at a high load.

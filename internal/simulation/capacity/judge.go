@@ -74,7 +74,8 @@ func (w *run) judgeEarly(now float64) verdict {
 
 // lost reports whether a run in progress must miss the objective o, a limit for a quantile. This is so if more requests
 // in [start, end) already exceed the limit than the quantile allows over the whole run. The number of requests of the
-// whole run is not known yet, so lost takes a number that is very probably too high.
+// whole run is not known yet, so lost takes a number that is very probably too high. For a mean, and for a trace, lost
+// returns false.
 func (w *run) lost(o Objective, start, end int) bool {
 	if !w.set.steady() || o.Level == 0 {
 		return false
@@ -140,8 +141,9 @@ func (w *run) judge(p *Point) {
 //
 // A run must last as long as 16 answers. By Little's law, the number of requests that arrive during one answer equals
 // the number of requests in the system. The run therefore needs 16 times as many requests as there are in the system.
-// At the final rate, which is not known yet, the system may have more requests than in this run. The text therefore
-// also says how many requests the run needs if the system is full.
+// At the final rate, which is not known yet, the system may have more requests than in this run. If the system is full,
+// the run needs 16 * margin requests for each sequence that can run at once. The text also says this number if it is
+// the larger one.
 func (w *run) tooShort(end, answer float64, measured, afterWarmUp int) string {
 	minimum := w.slo.minRequests()
 	text := fmt.Sprintf("%d requests come within %.3g s at %.3g requests/s; it takes arrivals over %d answers of %.3g s",
@@ -223,9 +225,9 @@ func (w *run) grows(end float64) bool {
 // growsFor is the number of checks in a row that must find a growing queue before keepsGrowing returns true.
 const growsFor = 3
 
-// keepsGrowing reports whether the queue still grows in a run that enoughArrived has extended. While the queue grows,
-// the answers take longer and longer, and so enoughArrived extends the run again. Without this check, it would do so up
-// to maxSeconds.
+// keepsGrowing reports whether the queue has grown at the last growsFor checks of a run that enoughArrived may have
+// extended. While the queue grows, the answers take longer and longer, and so enoughArrived extends the run again.
+// Without this check, it would do so up to maxSeconds. For a trace, keepsGrowing returns false.
 func (w *run) keepsGrowing(now float64) bool {
 	if !w.set.steady() || now < w.minSeconds() || !w.grows(now) {
 		w.grew = 0

@@ -13,9 +13,9 @@ import (
 const kneePrecision = 0.01
 
 // Knee finds the highest rate that meets the objective for requests that arrive within the scenario's Duration. Unlike
-// Find, it does not check that the rate would meet the objective for longer. Knee then simulates further rates: for
-// each factor in factors, the highest rate multiplied by the factor. The PagedAttention paper, too, compares systems by
-// their latencies at several rates.
+// the runs of Find, its runs have no horizon. Knee also simulates further rates: for each factor in factors, the
+// highest rate multiplied by the factor. The PagedAttention paper, too, compares systems by their latencies at several
+// rates. Knee refuses a trace.
 func (l *Load) Knee(ctx context.Context, p *scenario.Plan, slo SLO, factors []float64, pool Pool) (Capacity, error) {
 	if !l.sets[0].steady() {
 		return Capacity{}, fmt.Errorf("%w: a trace may end before the time of a run does; name a workload", ErrLoad)

@@ -33,8 +33,8 @@ type Point struct {
 	Span      float64    `json:"span,omitempty"`      // s of arrivals
 
 	// Values has one measured latency for each objective of the SLO: the mean or the quantile that the objective
-	// limits, over the requests after the warm-up. Refused requests are ignored if they are at most 1 % of these
-	// requests. If more are refused, the value is +Inf, written as -1 in JSON.
+	// limits. It is over the requests after the warm-up, or over all requests in a run of Knee. Refused requests are
+	// ignored if they are at most 1 % of these requests. If more are refused, the value is +Inf, written as -1 in JSON.
 	Values []Seconds   `json:"values,omitempty"`
 	Result *sim.Result `json:"result,omitempty"`
 }
@@ -60,7 +60,8 @@ func (s *Seconds) UnmarshalJSON(text []byte) error {
 }
 
 // A Horizon says how long requests must arrive in a run, so that the latencies are those of a server in steady state.
-// Each of its fields is a minimum, and a run must reach all of them.
+// Each of its fields is a minimum. Arrivals end when all of them are reached, or at the limits maxSeconds and
+// maxRequests. A trace is not cut.
 type Horizon struct {
 	Seconds  float64 // of arrivals
 	Answers  float64 // of arrivals, as a multiple of the mean time of an answer
@@ -217,7 +218,8 @@ func (w *run) minSeconds() float64 {
 
 func (w *run) measured() int { return max(w.horizon.Requests, w.slo.minRequests()) }
 
-// Next implements workload.Source. It ends the arrivals when enoughArrived returns true, or when a trace ends.
+// Next implements workload.Source. It ends the arrivals when enoughArrived returns true, and when a trace or the
+// requests of a run without a horizon end. If too many requests wait, Next returns errDecided.
 func (w *run) Next(r *workload.Request) error {
 	if w.next == len(w.requests) && !w.fixed() {
 		var err error
@@ -251,7 +253,7 @@ func (w *run) Next(r *workload.Request) error {
 // maxRequests requests, or if both of these conditions are met:
 //
 //   - arrival is not before w.lastArrival. If the answers so far take longer than expected, enoughArrived first
-//     increases w.lastArrival.
+//     increases w.lastArrival, but only up to maxSeconds.
 //   - So many requests have arrived as the horizon and the confidence intervals need. Arrivals are random, so these may
 //     be fewer at w.lastArrival than expected.
 func (w *run) enoughArrived(arrival float64) bool {

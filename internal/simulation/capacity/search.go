@@ -35,9 +35,9 @@ func (l *Load) searches(p *scenario.Plan, slo SLO, o Options) []*search {
 // result in these cases, and simulates nothing:
 //
 //   - e is brief: any result is enough.
-//   - The earlier run was not cut before its end, so its result is complete.
-//   - The earlier run missed the objective, and runs have a horizon. A new run would be cut, too, because with a
-//     horizon even a whole run ends when the rate fails.
+//   - The earlier run was not cut before its end.
+//   - The earlier run missed the objective, and runs have a horizon. A new whole run would be cut, too, because with a
+//     horizon a whole run ends when the rate fails.
 func (s *search) try(ctx context.Context, rate float64, e effort) error {
 	i, found := slices.BinarySearchFunc(s.points, rate, func(p Point, rate float64) int { return cmp.Compare(p.Rate, rate) })
 	if found && (e == brief || !s.points[i].Cut || !s.points[i].Holds && !s.fixed()) {
@@ -73,7 +73,7 @@ func (s *search) monotone() bool {
 	return !slices.ContainsFunc(s.points, func(p Point) bool { return p.Holds && p.Rate > high })
 }
 
-// lowestRate returns a rate that is so low that requests do not overlap. Only requests of a trace with the same arrival
+// lowestRate returns a rate that is so low that requests hardly ever overlap. Requests of a trace with the same arrival
 // time overlap even at this rate.
 func (s *search) lowestRate() float64 { return s.estimate * 1e-6 }
 
@@ -95,10 +95,11 @@ func (s *search) shortError(high float64) error {
 // settle narrows the bracket until it is as small as the precision. The first rate is start. As long as all rates meet
 // the objective, the next rate is the highest rate multiplied by step. As long as all rates miss the objective, the
 // next rate is the lowest rate divided by step. After each multiplication or division, settle squares step, but step
-// stays at most 2. When one rate has met the objective and another has missed it, settle bisects.
+// stays at most 2. When one rate has met the objective and another has missed it, settle bisects. At the end, it
+// repeats the run at the lower rate of the bracket if this run was cut.
 //
-// When a rate at or below a fiftieth of the estimate has missed the objective, settle next tries lowestRate. If even
-// lowestRate misses the objective, the capacity is 0.
+// When no rate has met the objective, and a rate at or below a fiftieth of the estimate has missed it, settle next
+// tries lowestRate. If even lowestRate misses the objective, the capacity is 0.
 func (s *search) settle(ctx context.Context, start, step float64) error {
 	lowest, limit := s.lowestRate(), s.estimate*1e5
 	for range 200 {

@@ -117,9 +117,9 @@ func (o outcome) String() string {
 	return fmt.Sprintf("%d of 5 seeds hold, %d fail, %d open", o.held, o.failed, 5-o.held-o.failed)
 }
 
-// hours simulates requests that arrive at a rate for an hour, under up to five seeds that the plan has not used. It
-// stops when quorum seeds have met the objective, when quorum seeds have missed it, or when neither number can be
-// reached with the remaining seeds.
+// hours simulates requests that arrive at a rate for lasting() seconds, under up to five seeds that the plan has not
+// used. It stops when quorum seeds have met the objective, when quorum seeds have missed it, or when neither number can
+// be reached with the remaining seeds.
 func hours(t *testing.T, s scenario.Scenario, rate float64, objective SLO, quorum int) (o outcome) {
 	s.Rate, s.Duration, s.Requests = rate, float64(lasting()), 0
 	for seed := uint64(1000); seed < 1005; seed++ {
@@ -146,8 +146,8 @@ func hourHolds(t *testing.T, s scenario.Scenario, objective SLO) bool {
 	return held
 }
 
-// runHour reports whether a run meets the objective. It ends the run early when so many requests have exceeded a limit
-// that the run cannot meet the objective any more.
+// runHour reports whether a run meets the objective. It ends the run as soon as the run cannot meet the objective any
+// more.
 func runHour(t *testing.T, s scenario.Scenario, objective SLO, ample bool) (held bool, err error) {
 	p, err := scenario.Open(s)
 	require.NoError(t, err)

@@ -93,9 +93,9 @@ func (s Setup) roofline(m *Model) {
 	m.rounded = e.Rounded
 }
 
-// allReduce adds the times of all-reduces to m. With tensor parallelism, each worker has a part of each token's state.
-// The parts are summed twice in a layer, after attention and after the feed-forward part, or once if the model runs
-// both in parallel. In a ring of w workers, each sends 2(w-1)/w of the state.
+// allReduce adds the times of all-reduces to m. With tensor parallelism, each worker computes a part of the sum that is
+// a token's state. The parts are added up twice in a layer, after attention and after the feed-forward part, or once if
+// the model runs both in parallel. In a ring of w workers, each sends 2(w-1)/w of the state.
 //
 // With GPU.ThroughHost, all workers send over the link to the CPU's memory, and share its bandwidth. The bandwidth
 // suffices for two workers that each send at the full rate, GPU.WorkerLink. If there are w workers, each sends at 2/w

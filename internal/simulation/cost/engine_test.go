@@ -72,9 +72,9 @@ func withoutEach(t *testing.T) map[string]Fit {
 }
 
 // For a GPU without published points, the library takes constants that were fitted to other GPUs. vllm.json says how
-// exact such constants are. It lists errors for each GPU with points: the constants were fitted to the points of the
-// other GPUs, and then predicted the points of this GPU. Ensure that withoutEach computes the same errors, and that
-// published/README.md has them.
+// exact such constants are. It lists errors for each GPU with points: the constants were fitted to half of the points
+// of the other GPUs, and then predicted all points of this GPU. Ensure that withoutEach computes the same errors, and
+// that published/README.md has them.
 func TestV1IsPredictedOnGPUsItWasNotFittedTo(t *testing.T) {
 	leftOut, stated := withoutEach(t), openVLLM().Elsewhere.LeftOut
 	require.Len(t, stated, len(leftOut))

@@ -76,7 +76,7 @@ func (l LLM) layerMatrices(workers int) float64 {
 }
 
 // sharedMatrices returns how many parameters one worker has in the matrices by which every token is multiplied. These
-// are the matrices of all layers, except those of experts.
+// are the matrices of all layers, except those of experts and the small ones that choose experts.
 func (l LLM) sharedMatrices(workers int) float64 {
 	query := float64(l.Heads*l.HeadSize) / float64(workers) // the output has as many
 	keys := float64(l.workerKVHeads(workers) * l.HeadSize)
@@ -139,7 +139,7 @@ func (l LLM) outerBytes() float64 { return cmp.Or(l.OuterBytes, l.ParameterBytes
 
 // activationElements returns the largest number of elements that the activations of tokens have at any time, as the
 // paper's artifact estimates it. This is the larger of two numbers: the elements of the logits and their normalized
-// form, or the elements of the input, output and residual of a layer's widest matrix.
+// form, or twice the sum of the elements of the residual and of the output of a layer's widest matrix.
 func (l LLM) activationElements(tokens, workers int) float64 {
 	n, wide := float64(tokens), float64(l.FFN)
 	if l.Gated {

@@ -23,7 +23,7 @@ func TestWithinAMarginAllTimesAreMultiplied(t *testing.T) {
 }
 
 // Ensure that the text of a margin contains the GPU's name if the margin was computed from points of this GPU. A GPU
-// without points has the margin of all GPUs, which must be wider.
+// with too few points has the margin of all GPUs, which must be wider.
 func TestTheMarginIsWiderWhereNobodyElsePublished(t *testing.T) {
 	marginOf := func(gpu string) *Margin { return roofline(t, "llama-3-8b", gpu, 1).On(engineOn(t, gpu)).Margin() }
 	own, none := marginOf("h100-80gb"), marginOf("b200-180gb")

@@ -72,8 +72,9 @@ func (m *Model) unscaled(w Work) float64 {
 }
 
 // larger returns how long two simultaneous activities take. If m.rounded is 0, this is the longer of their times. If
-// m.rounded is 1, it is the fourth root of the sum of the fourth powers of their times. The fourth root is at most 19 %
-// more than the longer time. It is 19 % more if both times are equal: the engine then reaches neither peak rate.
+// m.rounded is 1, it is the fourth root of the sum of the fourth powers of their times. Other values of m.rounded
+// interpolate between the two. The fourth root is at most 19 % more than the longer time. It is 19 % more if both times
+// are equal: the engine then reaches neither peak rate.
 func (m *Model) larger(a, b float64) float64 {
 	longer, shorter := max(a, b), min(a, b)
 	if m.rounded == 0 || longer == 0 {

@@ -83,8 +83,8 @@ func (s Setup) stageWeights() float64 {
 // n batches, one after another. Each batch reads all weights, as without stages. Engine.Base counts once for each
 // stage. Times that grow with the number of tokens are divided by n. Between stages, the states of all tokens are sent.
 //
-// The times are a lower bound: they assume equally long stages without waits. The time of the head is divided by n,
-// although only the last stage has the head.
+// The times are a lower bound: they assume equally long stages without waits. The time to compute the logits is divided
+// by n, although only the last stage has the head.
 func (s Setup) pipeline(m *Model) {
 	if s.stages() == 1 {
 		return
@@ -133,8 +133,10 @@ func (s Setup) experts(bandwidth, flops float64) experts {
 //
 //	1 - unusedⁿ
 //
-// With expert parallelism, all workers wait for the worker with the most tokens. If n tokens are divided among w
-// workers at random, this worker has about
+// With several stages, each batch has n/x.batches tokens, which take the place of n here.
+//
+// With expert parallelism, all workers wait for the worker with the most tokens. A token counts once for each of its
+// experts. If n tokens are divided among w workers at random, this worker has about
 //
 //	n/w + √(2 n/w ln w)
 //

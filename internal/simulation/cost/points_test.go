@@ -127,7 +127,8 @@ func (p measurement) setup(e Engine) (Setup, error) {
 }
 
 // predicted returns the time that a model predicts for the point. For every iteration of an answer, it takes the time
-// of an iteration in the middle of the answer. Times are nearly linear in the context, so this is about the mean.
+// of an iteration in the middle of the answer. Times are nearly linear in the context, so this is about the mean. For a
+// first token, it takes the iterations that compute the prompt.
 func (p measurement) predicted(m *Model) float64 {
 	switch p.Metric {
 	case "token_ms":

@@ -27,8 +27,8 @@ const (
 )
 
 // The logs of vLLM V1 in published/memory.json, which say how large the pool of blocks was, are divided into two
-// halves. Each constant is a median over the first half. TestPoolsOfVLLMV1 prints these medians, and tests the
-// constants with both halves.
+// halves. Each constant is near a median over the first half. TestPoolsOfVLLMV1 compares the constants with these
+// medians, and the computed pools with both halves.
 const (
 	workspaceV1  = 348 << 20 // bytes of libraries, in addition to activationsV1
 	sortedLogits = 9.4       // copies of all logits in fp32 that a sorting sampler needs
@@ -85,9 +85,10 @@ func (s Setup) tooLarge(block int) error {
 		float64(s.GPU.MemoryBytes)/1e9, s.GPU.Name, advice)
 }
 
-// minWorkers returns the smallest number of workers with enough memory for the model. Besides the weights, their memory
-// must have space for one block, and for a sequence of the model's greatest length. minWorkers tries only numbers above
-// s.Workers. It returns 0 if none is large enough.
+// minWorkers returns the smallest number of workers with enough memory for the model. Besides the weights and
+// activations, their memory must have space for one block and for a sequence of the model's greatest length, whichever
+// is larger. minWorkers tries only numbers above s.Workers for which splits returns no error. It returns 0 if none is
+// large enough.
 func (s Setup) minWorkers(block int) int {
 	for s.Workers++; s.Workers <= s.LLM.Heads; s.Workers++ {
 		if s.LLM.splits(s.Workers) != nil {

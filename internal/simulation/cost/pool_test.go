@@ -108,8 +108,8 @@ func TestTheErrorForAModelThatDoesNotFitStatesTheMissingBytes(t *testing.T) {
 	require.ErrorIs(t, err, ErrMemory)
 	require.ErrorContains(t, err, "4 workers would do")
 
-	// The error says how many bytes are missing. If the memory is larger by this number, and the utilization is 1,
-	// exactly one block fits.
+	// The error says how many bytes are missing. If the GPU had the usable memory and this number of bytes more, and
+	// the utilization were 1, exactly one block would fit.
 	text := err.Error()
 	missing, err := strconv.ParseInt(text[strings.Index(text, "GB (")+4:strings.Index(text, " bytes) more")], 10, 64)
 	require.NoError(t, err)

@@ -111,9 +111,8 @@ func LazyTerminal(make func(alive func(tag int32) bool) *lexeme.Lexeme) *Termina
 	return &Terminal{make: make}
 }
 
-// Trim removes the edges that no text can use. There are two kinds of such edges: an edge that calls a rule that cannot
-// end, and an edge after which the rule that contains the edge cannot end. Trim reports whether the grammar derives any
-// text.
+// Trim removes two kinds of edges that no text can use: an edge that calls a rule that cannot end, and an edge after
+// which the rule that contains the edge cannot end. Trim reports whether the grammar derives any text.
 func (g *Grammar) Trim() bool {
 	users := make([][]int32, len(g.nodes)) // the edges that need each node
 	sources := make([]Node, len(g.edges))

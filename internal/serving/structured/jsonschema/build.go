@@ -15,8 +15,9 @@ const (
 )
 
 // unsupportedLimit returns the error for a limit n that is larger than supported. The error names minKeyword if the
-// schema gives it the value n or has only this keyword of the two, and otherwise maxKeyword. If schema is nil, no keyword sets a limit, but a
-// list in the schema, such as prefixItems, is too long. The error is then automaton.ErrTooLarge.
+// schema gives it the value n or has only this keyword of the two, and otherwise maxKeyword. If schema is nil, no
+// keyword states the limit. For example, prefixItems is too long, or minItems is negated. The error is then
+// automaton.ErrTooLarge.
 func unsupportedLimit(schema *value, minKeyword, maxKeyword string, n, supported int) error {
 	if schema == nil {
 		return automaton.ErrTooLarge
@@ -88,11 +89,10 @@ func (b *builder) nodes(n int) []grammar.Node {
 }
 
 // elements adds the edges that read element i. They lead from the nodes in starts to the nodes in ends. A node's index
-// in these slices says which schemas of a.contains the elements so far satisfy: bit j of the index is set if one of
-// these elements satisfies a.contains[j].
+// in these slices is a set of bits: if bit j is set, one of the elements so far satisfies a.contains[j].
 //
-// From each node in starts, one edge leads to the node in ends with the same index. For each bit j that is not set,
-// another edge reads an element that satisfies a.contains[j]. It leads to the node in ends whose index has bit j too.
+// From each node in starts, edges lead to the node in ends with the same index. For each bit j that is not set, other
+// edges read an element that satisfies a.contains[j]. They lead to the node in ends whose index has bit j too.
 func (b *builder) elements(a *arrays, i int, starts, ends []grammar.Node) {
 	item := b.element(a, i)
 	for satisfied := range starts {
@@ -182,8 +182,9 @@ func (m *members) nextRequired(i int) int {
 func (m *members) grow(first grammar.Node, minimum, top int) {
 	n := len(m.listed)
 	kinds := len(m.unlistedNames.kinds)
-	// At nameNodes[i], one of the names from index i on may come next. At valueNodes[i], the value of the listed name
-	// i comes next. At valueNodes[n+k], the value of an unlisted name of kind k comes next.
+	// At nameNodes[i], a listed name from index i on or an unlisted name may come next (see names). At valueNodes[i],
+	// the value of the listed name i comes next. At valueNodes[n+k], the value of an unlisted name of kind k comes
+	// next.
 	nameNodes := []grammar.Node{first}
 	for count := 0; count != m.o.max && m.err == nil; count++ {
 		last := m.o.max == unlimited && count >= top

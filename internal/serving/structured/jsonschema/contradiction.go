@@ -10,8 +10,9 @@ import (
 	"llmmemory/internal/serving/structured/automaton"
 )
 
-// Contradiction returns the reason why no value satisfies a schema: the place, and the keywords that contradict each
-// other. The caller must know that Compile accepts the schema and that no value satisfies the schema.
+// Contradiction returns an error that says why no value satisfies a schema. It names the place, and the keywords that
+// contradict each other. If the search for the reason exceeds the budget, the error is automaton.ErrTooLarge instead.
+// The caller must know that Compile accepts the schema and that no value satisfies the schema.
 func Contradiction(source []byte, budget *automaton.Budget) error {
 	root, err := read(source)
 	if err != nil {

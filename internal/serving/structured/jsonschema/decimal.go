@@ -74,6 +74,7 @@ type comparison struct {
 }
 
 // remainder is the state of a division by a step of multipleOf: its value so far, and the number of decimals read.
+// Decimals after the last one of the step are not counted.
 type remainder struct {
 	value  int32
 	places int16

@@ -94,8 +94,9 @@ func notShape(c *compiler, schema *value, name string, v *value) (*shape, error)
 	return c.termShape(term{v, true})
 }
 
-// ifShape returns two alternatives. The values of the first satisfy the schemas of the keywords "if" and "then". The
-// values of the second do not satisfy the schema of "if", but satisfy that of "else".
+// ifShape returns the union of two shapes. The values of the first satisfy the schemas of the keywords "if" and "then".
+// The values of the second do not satisfy the schema of "if", but satisfy that of "else". A missing schema is satisfied
+// by every value. If both "then" and "else" are missing, or the draft is below 7, ifShape returns nil.
 func ifShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
 	thenSchema, elseSchema := schema.get("then"), schema.get("else")
 	if thenSchema == nil && elseSchema == nil || c.doc.draft < 7 {

@@ -139,8 +139,8 @@ func dfa(t *testing.T, set automaton.Set) *automaton.DFA {
 	return d
 }
 
-// Ensure that the lexeme that Others returns accepts all names except the excluded ones. It must reject an excluded name
-// also if the name's characters are written with escapes.
+// Ensure that the lexeme that Others returns accepts all names except the excluded ones. It must reject an excluded
+// name also if the name's characters are written with escapes.
 func TestOtherNames(t *testing.T) {
 	l := Others([]string{"a", "é", "\x1f", "a\"b"})
 	for _, text := range []string{`"a":`, `"é":`, `"\u001f":`, `"\u001F":`, `"\u0061":`, `"a\"b":`, `"a\u0022b":`, `"b"`, `"b" , :`} {

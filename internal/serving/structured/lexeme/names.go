@@ -77,8 +77,9 @@ func newMembers(additional int32, colon bool) *members {
 	return m
 }
 
-// members is the machine of a list of names. A trie has the bytes of the listed names. If names outside the list are
-// possible, unlistedText reads the rest of such a name: the first byte that is not in the trie, and the bytes after it.
+// members is the machine of a list of names, or of a list of strings (see Strings). A trie has the bytes of the listed
+// names. If names outside the list are possible, unlistedText reads the rest of such a name: the first byte that is not
+// in the trie, and the bytes after it.
 type members struct {
 	nodes        []node
 	additional   int32 // the tag of names that are not listed, or None if they are not possible

@@ -80,11 +80,11 @@ func Name(key string, d Texts) *Lexeme {
 }
 
 // Length returns the lexeme of JSON strings with minimum to maximum characters. If maximum is below 0, there is no
-// upper limit. The parameter longest is the largest number of characters in a token.
+// upper limit. No token may have more than longest characters.
 //
-// The Identity of a state has two numbers: how many more characters are required, and how many are allowed. The next
-// token has at most longest characters, so all numbers above longest have the same effect on it. They are replaced by
-// one fixed value.
+// The Identity of a state contains two numbers: how many more characters are required, and how many are allowed. The
+// next token has at most longest characters, so all numbers above longest have the same effect on it. For each of the
+// two numbers, one fixed value replaces them.
 func Length(minimum, maximum, longest int) *Lexeme {
 	l := Text("", lengths{int32(minimum), int32(maximum)}, Free, true)
 	l.shape = func(s State) (string, State) {
