@@ -177,7 +177,8 @@ func (b *body) readChoice(c *openai.Chat) error {
 }
 
 // readThinking reads the field thinking: whether the model shall think, and whether the answer omits the reasoning. If
-// the chat template has no variable for thinking, the model decides itself whether it thinks.
+// the type is adaptive, or if the chat template has no variable for thinking, the template and the model decide whether
+// the model thinks.
 func (b *body) readThinking(c *openai.Chat) error {
 	if openai.IsNull(b.Thinking) {
 		return nil

@@ -159,10 +159,10 @@ func (p *part) message() *message {
 	return m
 }
 
-// chunks returns the choices for a new part of a streamed answer. A part of a completion becomes one choice. A part
-// of a chat becomes one choice for each event that adds something to the message. The last choice also has the log
-// probabilities, token ids and finish reason of the part. If the part of a chat has neither events nor one of these
-// fields, there is no choice.
+// chunks returns the choices for a new part of a streamed answer. A part of a completion becomes one choice. A part of
+// a chat becomes one choice for each event that adds something to the message. The last choice also has the log
+// probabilities, token ids and finish reason of the part. If the part has one of these fields but no such event, there
+// is one choice with an empty delta. If it has neither, there is no choice.
 //
 // The parameter calls points to the number of calls that the answer has so far. Each call that begins in the part
 // increases this number.

@@ -130,10 +130,11 @@ func (s *shape) marked() structured.Form {
 // afterReasoning returns the form of an answer to the prompt p. The answer has any reasoning, between the marks of
 // the model's format, and then text of the given form.
 //
-// The answer may begin with the text of the given form at once, unless the prompt has already begun the reasoning. If
-// the prompt has already ended the reasoning, or the model's format has no reasoning, the result is the given form. If
-// the prompt has begun the reasoning, and neither calls nor a form of the content are required, the answer may end
-// within the reasoning. In the format Harmony, the answer may have several texts of reasoning, whatever the prompt is.
+// The answer may begin with the text of the given form at once, unless the answer begins inside the reasoning (see
+// ReasoningParser.Opens). If the prompt has already ended the reasoning, or the model's format has no reasoning, the
+// result is the given form. If the answer begins inside the reasoning, and neither a call nor a form of the content is
+// required, it may also end there. In the format Harmony, the answer may have several texts of reasoning, whatever the
+// prompt is.
 func (s *shape) afterReasoning(p *prompt, form structured.Form) structured.Form {
 	r := s.format.Reasoning
 	if s.format.Harmony() {
