@@ -265,9 +265,9 @@ func (p *Process) transfer(bytes []byte, minimum int, move func([]byte, time.Tim
 // Slow returns an error that wraps cputime.ErrSlow if all calls of the process together were too slow to be judged.
 func (p *Process) Slow() error { return p.meter.Close() }
 
-// cause returns the error for an error of a read or write of a pipe. If the process has closed its end of the pipe, the
-// returned error says how the process ended. Otherwise, it wraps err. If the process is still running, cause waits for
-// it at most until its limit, and ends it.
+// cause ends the process and returns the error to report for err, the error of a read or write of a pipe. If err means
+// that the process has closed its end of the pipe, cause waits until the process ends or reaches its limit. The
+// returned error then says how the process ended. Any other err is wrapped, and the process is ended at once.
 func (p *Process) cause(err error) error {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.EPIPE) {
 		p.end()
