@@ -70,8 +70,9 @@ func (e *Extras) Block(start, end int, cursor *Cursor) []Key {
 	return keys
 }
 
-// items appends a key for each multimodal item that overlaps the block with the tokens [start, end). The key has the
-// item's identifier and its offset from the start of the block, which is negative if the item begins before the block.
+// items appends a key for each multimodal item, from the cursor on, that overlaps the block with the tokens [start,
+// end). The key has the item's identifier and its offset from the start of the block, which is negative if the item
+// begins before the block.
 func (e *Extras) items(keys []Key, start, end int, cursor *Cursor) []Key {
 	n := len(e.Items)
 	if n == 0 || e.Items[n-1].end() <= start {

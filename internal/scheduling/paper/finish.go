@@ -78,8 +78,9 @@ func (s *Scheduler) Queues() (waiting, running, swapped []int) {
 	return s.waiting.IDs(id), s.running.IDs(id), s.swapped.IDs(id)
 }
 
-// Check returns an error if the memory is inconsistent or a request is not in exactly one queue. The requests in the
-// queue s.swapped must have their blocks on the CPU. No other request may have blocks on the CPU.
+// Check returns an error if the memory is inconsistent, if a request is not in exactly one queue, or if waiting or
+// swapped requests are not in the order of arrival. The requests in the queue s.swapped must have their blocks on the
+// CPU. No other request may have blocks on the CPU.
 func (s *Scheduler) Check() error {
 	if n := s.waiting.Len() + s.running.Len() + s.swapped.Len(); n != s.requests.Len() {
 		return invariants.Broken("%d requests are in queues, there are %d", n, s.requests.Len())

@@ -128,7 +128,7 @@ func (q *request) length() int { return q.Seqs[0].Len }
 
 // Step implements serve.Scheduler. Its error wraps ErrNoFreeBlocks if a request must be swapped out but does not fit on
 // the CPU. (The artifact ends in this case.) After an error the model must not run. Every request is in a queue, and
-// the iteration lists the preemptions and copies from before the error.
+// the iteration lists the preemptions, swaps and copies from before the error.
 func (s *Scheduler) Step(it *serve.Iteration) error {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)

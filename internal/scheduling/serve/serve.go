@@ -50,7 +50,7 @@ type Scheduler interface {
 
 	// Finish ends the requests ids, in any order: their answers are complete, or they were aborted. It appends to
 	// answered the requests that leave the system. A scheduler that ends a batch as a whole appends all requests of the
-	// batch when the last one ends; other schedulers append all of ids.
+	// batch when the last one ends. Other requests leave the system at once.
 	Finish(answered []int, ids ...int) ([]int, error)
 
 	// Usage returns how much of the memory is in use.

@@ -185,7 +185,8 @@ func (s *Scheduler) runRunning() {
 
 // preemptFor preempts running requests, from the tail of the queue, until the request at index can append, and reports
 // whether it can. The caller has removed this request from the queue. If the request still cannot append when the queue
-// is empty, preemptFor preempts the request itself and returns false.
+// is empty, preemptFor preempts the request itself and returns false. If a preemption fails, it sets step.failed, puts
+// the requests back into the queue, and returns false.
 func (s *Scheduler) preemptFor(index int32) bool {
 	q := s.requests.At(index)
 	for !s.manager.CanAppend(0, &q.Seq) {

@@ -11,9 +11,9 @@ func (m *Manager) CanSwapOut(group ...*Seq) bool {
 	return okOrLater(m.swapNeed(group, 0), m.cpu.NumFree(), 0) == OK
 }
 
-// CanSwapIn returns whether the swapped sequences of a group fit on the GPU (vllm/v0/RULES.md §4). The result is OK if
-// at least as many blocks as the watermark says stay free after the swap. The result is Never if the sequences need
-// more blocks than the GPU has. Otherwise it is Later.
+// CanSwapIn returns whether the swapped sequences of a group fit on the GPU (vllm/v0/RULES.md §4). swapNeed counts the
+// blocks that they need. The result is OK if at least as many blocks as the watermark says stay free. The result is
+// Never if the sequences need more blocks than the GPU has. Otherwise it is Later.
 //
 // As in vLLM, the result is Later even for a group that can never be swapped in: it fits on an empty GPU, but too few
 // blocks would stay free.

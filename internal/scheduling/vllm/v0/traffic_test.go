@@ -281,8 +281,8 @@ func drawScheduler(t *rapid.T) (*Scheduler, *servetest.System) {
 		BlockSize: config.Manager.BlockSize, MaxTokens: config.MaxNumBatchedTokens, Prompts: longest, Stuck: ErrNoFreeBlocks,
 		Shared: config.Manager.EnablePrefixCaching, Window: config.Manager.SlidingWindow,
 		// With chunked prompts a request can wait for ever. The request already has blocks for its whole prompt, but
-		// CanAppend requires a free block for the next chunk. If no block is free, the request preempts itself at its
-		// second chunk, again and again.
+		// CanAppend requires a free block for the next chunk if the last block is partly filled. If no block is free,
+		// the request preempts itself at its second chunk, again and again.
 		Live: config.Mode == Recompute && config.Manager.SlidingWindow == 0 && !config.Chunked,
 	}
 }

@@ -220,8 +220,8 @@ func (s *Scheduler) sampled(q *request, i int) (int32, error) {
 	return 0, fmt.Errorf("%w %d: token %d was generated, %d are given", serve.ErrRequest, q.id, i, len(q.tokens))
 }
 
-// draft gives NumSpeculativeTokens drafts to every decoding request of the last step. All drafts are token 0. Their
-// values do not matter, because the caller of Generated decides how many of them are accepted.
+// draft gives NumSpeculativeTokens drafts to every request of the last step that decodes from now on. All drafts are
+// token 0. Their values do not matter, because the caller of Generated decides how many of them are accepted.
 func (s *Scheduler) draft() error {
 	n := s.config.NumSpeculativeTokens
 	if n == 0 {

@@ -1,8 +1,8 @@
 // Package ample schedules as vLLM V1 does if memory suffices and no two requests share a block. It is faster than
 // package sched, because the time of a step does not grow with the batch. A step does not visit the decoding requests:
 // it only updates their total numbers of tokens and blocks. When the prompt of a request is complete, the package
-// computes in which step the request will end. If a call fails with ErrAmple, memory does not suffice, and the caller
-// must repeat the run from the beginning with package sched.
+// computes in which step the request will end. If a call fails with ErrAmple, memory does not suffice, or the package
+// does not support the Config or a request. The caller must then run everything from the beginning with package sched.
 package ample
 
 import (

@@ -70,8 +70,8 @@ func (c *Cache) Reserve(r *Request, i, numPlanned int) bool {
 	return true
 }
 
-// Allocate adds the output of input i of r. The step with the given number will compute this output. Reserve must have
-// returned true.
+// Allocate adds the output of input i of r, which the step with the given number will compute, and a reference of r to
+// it. If the output is already in the cache, Allocate only adds the reference. Reserve must have returned true.
 func (c *Cache) Allocate(r *Request, i int, step uint64) {
 	input := &r.inputs[i]
 	e := c.entries[input.Hash]
@@ -197,7 +197,7 @@ func (c *Cache) Usage() (taken, referenced int) {
 }
 
 // An Input is a multimodal item. The encoder turns it into embeddings for the tokens [Offset, Offset+Length) of a
-// prompt.
+// prompt or, with a Mask, for some of these tokens.
 type Input struct {
 	Hash           string
 	Offset, Length int

@@ -112,8 +112,9 @@ func (c *Cache) grow(r *Request, a *Alloc) bool {
 	return true
 }
 
-// A demand is an Alloc with the numbers that the rules compute from it. Each of the first five fields is a number of
-// tokens, counted from the beginning of the request.
+// A demand is an Alloc with the numbers that the rules compute from it. Each field of type int is a number of tokens,
+// counted from the beginning of the request. While Allocate checks FullSequenceMustFit, main and slots are the length
+// of the whole sequence.
 type demand struct {
 	*Alloc
 	local    int // the computed tokens and the hit

@@ -99,8 +99,8 @@ func (c *Cache) setFineness() {
 	}
 }
 
-// makeSets puts groups with equal fields into one set. The sets of full attention come first, because a hit of another
-// set must not be longer than the hit of full attention (vllm/v1/RULES.md §10).
+// makeSets puts groups with equal fields, apart from Eagle, into one set. The sets of full attention come first,
+// because a hit of another set must not be longer than the hit of full attention (vllm/v1/RULES.md §10).
 func (c *Cache) makeSets() {
 	marked := slices.ContainsFunc(c.groups, func(g group) bool { return g.Eagle })
 	for i := range c.groups {

@@ -110,9 +110,9 @@ func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {
 }
 
 // unshare gives r its own copies of the shared blocks that sharedSlots has counted. The parameter blocks has the new
-// blocks. unshare replaces each shared block in the table by the next new block, and records a copy. Only the first of
-// the shared blocks has tokens of r. The others are copied, too, because the copies tell the worker which entries of
-// the table have changed.
+// blocks. unshare replaces each shared block in the table by the next new block, and records a copy. At most the first
+// of the shared blocks has computed tokens of r. The others are copied, too, because the copies tell the worker which
+// entries of the table have changed.
 func (c *Cache) unshare(r *Request, i int, d *demand, blocks []int32) {
 	g := &c.groups[i]
 	ids := r.tables[i].ids

@@ -168,7 +168,7 @@ func (c *Cache) deferFree(ids []int32, step uint64) {
 // leaveWindows frees the blocks of r that are before the windows of their groups. settled is the number of computed
 // tokens, without the tokens of steps in flight. The windows of the tokens in flight keep their blocks, because the
 // steps still read these blocks. In each group, leaveWindows frees the blocks from the last to the first
-// (vllm/v1/RULES.md §8).
+// (vllm/v1/RULES.md §8). For Mamba groups in align mode it also calls leaveState.
 func (c *Cache) leaveWindows(r *Request, settled int) {
 	if !c.recycles {
 		return

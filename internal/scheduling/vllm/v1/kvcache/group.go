@@ -57,8 +57,8 @@ func (g *Group) aligned() bool { return g.Kind == Mamba && g.Align }
 
 func (g *Group) fine() bool { return g.Kind == Full || g.Kind == Mamba }
 
-// A set has all groups that are equal in every field of Group except Eagle. A prefix is a hit of the set if it is
-// cached in all its groups.
+// A set has all groups that are equal in every field of Group except Eagle. A prefix is a hit of the set if all its
+// groups have cached the blocks that a hit of this prefix needs.
 type set struct {
 	groups []int
 	spec   *group // the first one

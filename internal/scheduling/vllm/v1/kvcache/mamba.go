@@ -17,7 +17,8 @@ import (
 // needAligned returns how many free blocks an allocation needs in a Mamba group in align mode. It counts at most one
 // block for a new running state. If this is the request's first allocation, needAligned also counts the speculative
 // blocks. If a state must be copied because the hit or the prompt ends inside a block, it also counts a block for the
-// copy.
+// copy. It also counts the free blocks of the hit. If this step computes the state of the hit, the result is more than
+// the pool has. Without Config.Exact the result can be negative.
 func (c *Cache) needAligned(g *group, t *table, d *demand) int {
 	hits := d.hit(int(g.id))
 	if n := len(hits); n > 0 && c.justStored(g, hits[n-1]) {
@@ -102,13 +103,13 @@ func (c *Cache) extendAligned(r *Request, i int, d *demand, blocks []int32) {
 	t.ids = append(t.ids, blocks...)
 }
 
-// settlePartial copies the state in entry t.partial of the table to block dst. So the state stays in the cache when the
-// request computes more tokens.
+// settlePartial records a copy of the state in entry t.partial of the table to block dst. So the state stays in the
+// cache when the request computes more tokens.
 //
 // In a first allocation, the state is that of the hit. dst replaces the hit's block in the table, and the request
 // overwrites the state in dst.
 //
-// In a later allocation, the state is the request's own state at the end of its prompt. dst gets the keys of the
+// In a later allocation, the state is the one to which registerPromptState has given a key. dst gets the keys of the
 // request's block, so a lookup finds the state in dst. The request's block stays in the table, because the worker's
 // block table cannot change.
 func (c *Cache) settlePartial(r *Request, i int, dst int32, first bool) {
@@ -157,10 +158,10 @@ func (c *Cache) leaveState(g *group, t *table, settled int) {
 // registerStates adds to justStored the keys of the states that r has just stored. These states are in the registered
 // blocks after the first oldRegistered blocks.
 //
-// In align mode, registerStates also calls registerPromptState to give a key to the running state. numTokens is the
-// number of registered tokens, and the key would be the key of these tokens. But the running state is the state after
-// the tokens that are computed when the step has run, and end is the number of these tokens. So registerStates does
-// this only if numTokens is equal to end.
+// In align mode, registerStates also calls registerPromptState to give a key to the running state, and adds this key.
+// numTokens is the number of registered tokens, and the key would be the key of these tokens. But the running state is
+// the state after the tokens that are computed when the step has run, and end is the number of these tokens. So
+// registerStates does this only if numTokens is equal to end.
 func (c *Cache) registerStates(r *Request, i, oldRegistered, numTokens, end int) {
 	g, t := &c.groups[i], &r.tables[i]
 	registered := t.registered

@@ -56,9 +56,9 @@ func TestTokensThatAGroupDoesNotReadAnyMore(t *testing.T) {
 	}
 }
 
-// Ensure that MaxBlocks returns the largest number of blocks that a request of 64 tokens can have in a group if 6 of
-// the tokens are in flight. Admission does not require more free blocks than this for the group (vllm/v1/RULES.md §6).
-// The keys of the map are the expected results.
+// Ensure that MaxBlocks returns vLLM's limit for the blocks that a request of 64 tokens has in a group if 6 of the
+// tokens are in flight. Admission does not require more free blocks than this for the group (vllm/v1/RULES.md §6). The
+// keys of the map are the expected results.
 func TestAdmissionCountsWhatAGroupCanHold(t *testing.T) {
 	for want, g := range map[int]Group{
 		4:  {Kind: SlidingWindow, BlockSize: 4, Window: 7},              // 12 tokens, and one block more
@@ -217,9 +217,9 @@ func TestTheCopyOfAHitTakesABlock(t *testing.T) {
 	c.StartStep(0)
 	r, hit := found(t, c, counting(14))
 	require.Equal(t, 12, hit.NumTokens)
-	// The allocation needs four free blocks. Two are for copies, because the hit ends inside a block of each group: a
-	// copy of the attention block, and a copy of the Mamba state. One is for the running Mamba state. One is the free
-	// block of the hit: it leaves the free queue when the request adopts it.
+	// As vLLM counts, the allocation needs four free blocks. Two are for copies, because the hit ends inside a block of
+	// each group: a copy of the attention block, and a copy of the Mamba state. One is for a new running Mamba state.
+	// One is the free block of the hit: it leaves the free queue when the request adopts it.
 	requireNeed(t, c, r, Alloc{NumNewTokens: 2, Hit: &hit}, 4)
 }
 

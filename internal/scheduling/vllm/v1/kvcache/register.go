@@ -2,9 +2,10 @@ package kvcache
 
 import "fmt"
 
-// register gives keys to the full blocks of the first numTokens tokens of a request. With several groups, it rounds
-// numTokens down to a length that a hit can have. An EAGLE group registers one block more, because its hits need the
-// block after their end (vllm/v1/RULES.md §10).
+// register gives keys to the full blocks of the first numTokens tokens of a request, except blocks that their group
+// does not retain. With several groups, unless hits may end inside a block, it rounds numTokens down to a length that a
+// hit can have. An EAGLE group then registers one block more, because its hits need the block after their end
+// (vllm/v1/RULES.md §10). Depending on the group, register also gives keys to parts of blocks and to Mamba states.
 //
 // end is the number of tokens that are computed when the step has run. If the step computes tokens that are not sampled
 // yet, end is larger than numTokens.

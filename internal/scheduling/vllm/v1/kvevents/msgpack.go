@@ -46,8 +46,8 @@ func appendInt(b []byte, v int64) []byte {
 }
 
 // appendLength appends the type and the length of a value. If n is below limit, this is one byte, which combines the
-// bits of shortType and of n. If n is larger but has at most 16 bits, it is the byte longType and 16 bits of length.
-// Otherwise it is the byte longType+1 and 32 bits of length.
+// bits of shortType and of n. Otherwise, if n has at most 16 bits, it is the byte longType and 16 bits of length. If n
+// has more, it is the byte longType+1 and 32 bits of length.
 func appendLength(b []byte, n, limit int, shortType, longType byte) []byte {
 	switch {
 	case n < limit:

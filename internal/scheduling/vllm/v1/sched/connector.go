@@ -155,7 +155,7 @@ func (c *connector) lost(r *request, reason kvcache.Release) {
 }
 
 // aborted is called before an aborted request is finished. The rows of r in flight may never be computed. If such a row
-// loads tokens, aborted removes the keys of the blocks into which they are loaded.
+// loads tokens, aborted removes the keys of the blocks into which they are loaded, except with Config.AsVLLM.
 //
 // The blocks of r's cache hit may be incomplete, too, if a step in flight must still write to them. So if any step is
 // in flight, none of r's tokens counts as computed.
@@ -169,8 +169,9 @@ func (c *connector) aborted(r *request) {
 	}
 }
 
-// keeps is called when r has finished. It reports whether r must keep its blocks because they are still being loaded or
-// sent. If keeps returns true, the method settled drops r after the blocks have been loaded or sent.
+// keeps is called when r has finished. It frees the blocks that are before r's windows. It reports whether r must keep
+// its other blocks because they are still being loaded, or are to be sent. If keeps returns true, the method settled
+// drops r after the blocks have been loaded and sent.
 func (c *connector) keeps(r *request) bool {
 	r.kv.LeaveWindows(max(0, r.kv.NumComputedTokens-r.inFlight))
 	if t := &r.transfers; !t.send && (!t.loading || t.received) {
@@ -208,7 +209,8 @@ func (c *connector) holdsBlocks() bool {
 
 // failing is called when steps have failed: the step with the given number and all later steps. The caller undoes these
 // steps after the call. A waiting request can have a cache hit on tokens that one of these steps should compute. It can
-// also load the tokens after the hit. failing undoes such hits and loads.
+// also load the tokens after the hit. failing undoes such hits and loads, or marks a load that it cannot undo yet as
+// failed.
 func (c *connector) failing(step uint64) {
 	for _, r := range c.s.allWaiting() {
 		if r.transfers.hitIn >= step && (r.transfers.loading || r.kv.NumComputedTokens > 0) {

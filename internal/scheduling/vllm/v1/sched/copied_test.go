@@ -104,7 +104,7 @@ func TestAWithdrawnCopyFreesItsBlocks(t *testing.T) {
 }
 
 // leaveState puts a Mamba state into the cache: the state after the first 12 tokens of a prompt. It runs a request
-// until these tokens are computed, and aborts it during the next step.
+// until these tokens are computed, and aborts it after the next step.
 func leaveState(h *host, prompt []int32) {
 	id := add(h.t, h.Scheduler, Spec{Tokens: prompt})
 	h.run(1)

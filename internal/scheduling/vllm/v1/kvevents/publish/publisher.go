@@ -2,8 +2,8 @@
 // messages of topic, sequence number and batch. A ROUTER socket sends buffered batches again, on request.
 //
 // All connections share one buffer of the last batches. Each connection has a goroutine that sends from the buffer as
-// fast as its peer reads. So a slow peer takes no memory and does not delay other peers. A slow peer misses the oldest
-// batches, as with a high-water mark, and recognizes this by the sequence numbers.
+// fast as its peer reads. So a slow peer takes no memory and does not delay other peers. A peer that is too slow for
+// the size of the buffer misses the oldest batches that it has not read, and recognizes this by the sequence numbers.
 package publish
 
 import (
