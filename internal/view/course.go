@@ -23,9 +23,10 @@ const (
 )
 
 // Course plays a trace (package trace) on package course and records a frame for each call. The comment lines before a
-// call and the comment behind it are shown with the call; a line "# title:" sets the title. An error in the trace wraps
-// trace.ErrSyntax and contains the number of the line. It is also an error if the trace has a step that writes to the
-// engine's memory without a call (see trace.Kind.Outside).
+// call and the comment behind it are shown with the call; a blank line ends them. A line "# title:" sets the title. An
+// error in the trace wraps trace.ErrSyntax and contains the number of the line. It is also an error if the trace has a
+// step that writes to the engine's memory without a call (see trace.Kind.Outside), or more than maxLive sequences at a
+// time.
 func Course(r io.Reader) (*Recording, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {

@@ -109,7 +109,8 @@ func (l *Live) Since(ctx context.Context, number int) ([]byte, error) {
 }
 
 // Describe returns sentences about what happened between the frames before and after: what the scheduler did, and which
-// requests finished. wasPreempted has the requests that had lost their blocks before iter.
+// requests came and finished. wasPreempted has the requests that iter computes again, because they had lost their
+// blocks before.
 func (r *Recording) Describe(before, after *Frame, iter *serve.Iteration, finished []int,
 	wasPreempted map[int]bool) []string {
 	w := words{before: before, after: after, block: r.BlockSize, wasPreempted: wasPreempted}

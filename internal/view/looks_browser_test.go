@@ -15,9 +15,9 @@ import (
 	"llmmemory/internal/view"
 )
 
-// contrast is JavaScript. It lists the texts of a page with a contrast below 4.5 : 1 (WCAG, level AA). Behind the text
-// of a block, the colour may be anything between the request's colour and the page's colour. contrast therefore checks
-// this text on both colours.
+// contrast is JavaScript: a function that lists the texts of an element with a contrast below 4.5 : 1 (WCAG, level AA).
+// Behind the text of a block, the colour may be anything between the request's colour and the page's colour, or the
+// colour of old content. contrast therefore checks this text on all of these.
 const contrast = `(root => {
   const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true })
   const known = {}, rgba = s => known[s] ||= read(s), read = s => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = s; canvas.fillRect(0, 0, 1, 1); const d = canvas.getImageData(0, 0, 1, 1).data; return [d[0], d[1], d[2], d[3] / 255] }

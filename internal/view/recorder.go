@@ -132,7 +132,7 @@ func (r *Recorder) request(id int) *progress {
 }
 
 // keep adds a frame with the current state. iter is the iteration that led to this state, or nil if no iteration did.
-// wasPreempted has the requests that had lost their blocks before iter.
+// wasPreempted has the requests that iter computes again, because they had lost their blocks before.
 func (r *Recorder) keep(now float64, iter *serve.Iteration, finished []int, wasPreempted map[int]bool) {
 	f, before := Frame{Now: now, Blocks: r.recording.NumGPUBlocks, Copies: r.copies}, &Frame{}
 	n := len(r.recording.Frames)
@@ -178,9 +178,9 @@ func (r *Recorder) sequences(before *Frame, swapped []int) []Sequence {
 	return all
 }
 
-// tables yields the block tables of a request, with the number of each sequence. It asks the scheduler for the table of
-// each possible number, from 0 on, until it has found a table for every unfinished sequence. It then stores the next
-// number in q.numbers, and later calls ask only for lower numbers.
+// tables yields the block tables of a request, with the number of each sequence. It yields nothing if the request has
+// no blocks. It asks the scheduler for the table of each possible number, from 0 on, until it has found a table for
+// every unfinished sequence. It then stores the next number in q.numbers, and later calls ask only for lower numbers.
 func (r *Recorder) tables(id int, q *progress) func(func(int, []int32) bool) {
 	return func(yield func(int, []int32) bool) {
 		end, found := maxSeqs, 0

@@ -16,7 +16,7 @@
 //
 // Course reads a text with calls of the course's engine (a trace), and records what each call does. Story plays a
 // built-in Scene. A Scene is one recording, or two side by side with the same times of frames. A frame has the block
-// tables. The page computes reference counts and filled slots from them.
+// tables. The page computes filled slots from them, and reference counts, except those in Frame.Counts.
 package view
 
 import (
@@ -66,7 +66,7 @@ type Frame struct {
 	Cached                  []int32       // free blocks that a prefix hit can find
 
 	// Counts lists reference counts of blocks. It leaves out a count if it equals the number of table entries with the
-	// block. For example, it lists vLLM's null block, which has one reference and any number of table entries.
+	// block. For example, vLLM's null block has one reference and any number of table entries.
 	Counts []Count
 
 	// Records has the records of all blocks of the course's engine, in the order of the pool. It is nil if the pool

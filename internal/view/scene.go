@@ -43,7 +43,8 @@ type clocked struct {
 }
 
 // alignTimes gives all recordings the same times. Each gets a frame for every time at which any of them has a frame. If
-// nothing happens in a recording at such a time, the new frame repeats the state before.
+// nothing happens in a recording at such a time, the new frame repeats the state before, or the first state if there is
+// none before.
 func alignTimes(all ...clocked) []*Recording {
 	var times []int
 	for _, c := range all {

@@ -146,8 +146,9 @@ func (p *storyteller) ended() bool {
 }
 
 // step makes an iteration and records its frames. The frame of iteration n has the time 10 n. If requests finish after
-// this iteration, they have a frame of their own, with the time 10 n + 5. The first frame has the time -1. If the page
-// also shows calls of the homework's engine, their times (servingStory.Homework) are on the same scale.
+// this iteration, they have a frame of their own, with the time 10 n + 5. An iteration in which nothing runs has no
+// frame. The first frame, of the empty pool, has the time -1. If the page also shows calls of the homework's engine,
+// their times (servingStory.Homework) are on the same scale.
 func (p *storyteller) step() error {
 	for ; p.next < len(p.story.Requests) && p.story.Requests[p.next].Step <= p.iteration; p.next++ {
 		q, id := p.story.Requests[p.next], p.next+1

@@ -66,8 +66,8 @@ type words struct {
 	said          []string
 }
 
-// sentences returns the sentences about an iteration and about the requests that finished after it. iter is nil if
-// there was no iteration.
+// sentences returns the sentences about an iteration, about the requests that finished after it, and about the
+// evictions and the new requests since the frame before. iter is nil if there was no iteration.
 func (w *words) sentences(iter *serve.Iteration, finished []int) []string {
 	if iter != nil && (!iter.Idle() || len(finished) == 0) {
 		w.iteration(iter)

@@ -73,9 +73,9 @@ type Engine struct {
 //     FasterTransformer's logs (simulation/PAPER.md §1, §3)
 //   - OPT-13B and OPT-66B on an A100 with 80 GB: DistServe's published profiles of vLLM and of its own engine
 //
-// For Layer and Seq the sources disagree, and the values are in between. For example, a sequence takes 0.30 ms in the
-// Linear model, and 0.06 to 0.12 ms in DistServe's profile of vLLM. HostLink, WorkerLink, Base and Copy are
-// assumptions.
+// For Layer and Seq the sources disagree, and the values are in between. For example, a sequence of OPT-13B takes
+// 0.30 ms in the Linear model, and 0.06 to 0.12 ms in DistServe's profile of vLLM. HostLink, WorkerLink, Base and Copy
+// are assumptions.
 var DefaultEngine = Engine{
 	Weights:         0.90,
 	Compute:         0.60,

@@ -10,7 +10,8 @@ import (
 
 // A Spread says how much the times of iterations with the same work differed on the measured machine. To simulate an
 // iteration, the model computes a time from the work, and multiplies it by a factor that it draws at random from one of
-// the two lists. The mean of each list is 1. Without factors, iterations with the same work take the same time.
+// the two lists. The mean of each list is 1, within 1 %. Without factors, iterations with the same work take the same
+// time.
 type Spread struct {
 	Decodes []float64 `json:"decodes,omitempty"` // of iterations without prompts
 	Prompts []float64 `json:"prompts,omitempty"` // of iterations with prompts
@@ -63,8 +64,9 @@ func (s *Spread) String() string {
 	return "nine of ten iterations take " + strings.Join(parts, ", ")
 }
 
-// Iteration returns how long iteration n of a run takes: Seconds multiplied by one of the factors in m.spread. The
-// choice of the factor depends only on n and w, so a repeated run has the same times.
+// Iteration returns how long iteration n of a run takes: Seconds multiplied by one of the factors in m.spread, or
+// Seconds if there are none for this work. For one model, the choice of the factor depends only on n and w, so a
+// repeated run has the same times.
 func (m *Model) Iteration(n int, w Work) float64 {
 	seconds := m.Seconds(w)
 	factors := m.spread.Decodes

@@ -183,7 +183,7 @@ func tooFewRequests(err error) bool {
 
 // scale converts the rates of a change, which short runs found, to the rates that long runs would probably find. Long
 // runs found the capacity of the unchanged server, s.confirmed. scale sets c.Rate, c.Low and c.High to this capacity,
-// raised or lowered by the change's gains.
+// raised or lowered by the change's gains. It does nothing if c.Trouble is set.
 func (s *sizer) scale(c *Change) {
 	if c.Trouble != "" {
 		return

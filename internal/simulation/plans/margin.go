@@ -6,8 +6,8 @@ import (
 	"llmmemory/internal/simulation/cost"
 )
 
-// A Range bounds the capacity. Its ends are the capacities with the slowest and with the fastest iterations that are
-// within the cost.Margin of the setup. Rates are in requests/s.
+// A Range bounds the capacity. Its ends are the capacities with the slowest and with the fastest times that are within
+// the cost.Margin of the setup. It always contains the report's capacity. Rates are in requests/s.
 type Range struct {
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"` // 0 if not known, because a trace is too short
@@ -32,7 +32,8 @@ func (s *sizer) bounds() []trial {
 }
 
 // rangeOf returns the range of the capacity. bounds[0] is the result of the trial with the slowest times, and bounds[1]
-// is the result of the trial with the fastest times. rangeOf returns nil if bounds is empty.
+// is the result of the trial with the fastest times. rangeOf extends the range to s.confirmed if this capacity is
+// outside. It returns nil if bounds is empty.
 func (s *sizer) rangeOf(bounds []Change) *Range {
 	if len(bounds) == 0 {
 		return nil
@@ -45,9 +46,9 @@ func (s *sizer) rangeOf(bounds []Change) *Range {
 	return r
 }
 
-// latency describes the range in which a latency lies. It begins at the latency with the shortest times of iterations
-// that are within the margin, and ends at the latency with the longest ones. v is the latency, in s, with the simulated
-// times, at the same rate of requests. isFirstToken says that v is a time to the first token.
+// latency describes the range in which a latency lies, from the latency with the shortest times within the margin to
+// the latency with the longest ones. v is the latency, in s, with the simulated times, at the same rate of requests.
+// isFirstToken says that v is a time to the first token, which includes time outside iterations.
 func (r *Range) latency(v float64, isFirstToken bool) string {
 	low, high := v*r.margin.Least, v*r.margin.Most
 	if isFirstToken {

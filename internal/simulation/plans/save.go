@@ -74,7 +74,7 @@ func (r *Report) runs() string {
 
 // seriesName returns the name of a series of values over the seeds. average says what a value is. For example,
 // seriesName("median") returns "median of the seeds". If there is only one seed, seriesName returns its name, such as
-// "seed 7".
+// "seed 7", or "one trace".
 func (r *Report) seriesName(average string) string {
 	if len(r.Load.Seeds) == 1 {
 		return r.Load.seeds()

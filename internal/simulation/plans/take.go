@@ -44,7 +44,8 @@ func policyOf(v sim.Server) policy {
 }
 
 // serverWith returns the scenario's server with another policy and block size, and as many blocks as fit in the same
-// memory. Settings that the user did not give get the new system's defaults.
+// memory. If the user gave no watermark or batch size, the server has 0 for it, so that it gets the new system's
+// default. The limits of an iteration stay the same.
 func (s *sizer) serverWith(p policy, block int) sim.Server {
 	v, asked := s.plan.Scenario.Server, s.Scenario.Server
 	v.Watermark, v.BatchSize = asked.Watermark, asked.BatchSize

@@ -203,7 +203,7 @@ func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
 
 // blocks finds Target.Blocks by bisection. If the server sustains the target, blocks searches between the number of
 // blocks that the longest request needs and the server's number. If the server does not sustain it, blocks searches
-// between the server's number and MaxBlocks.
+// between the server's number and MaxBlocks. See Target.Blocks for when it returns 0.
 func (s *sizer) blocks(ctx context.Context, t *Target) (int, error) {
 	v := s.plan.Scenario.Server
 	if s.plan.System.Memory == sim.Static {

@@ -74,8 +74,8 @@ const (
 	maxAmount = 1e9 // seconds, requests and others
 )
 
-// An amount is a number that must be from 0 to max. The error for a number outside this range begins with format, such
-// as "%v requests".
+// An amount is a number that must be from 0 to max. format, such as "%v requests", is the text about the number in the
+// error for a number outside this range.
 type amount struct {
 	format     string
 	value, max float64

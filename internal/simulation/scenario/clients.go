@@ -12,8 +12,9 @@ type Clients struct {
 	// MaxConcurrency is the highest number of requests that are sent and not yet answered. 0 means no limit.
 	MaxConcurrency int `json:"maxConcurrency,omitempty"`
 
-	// Turns is the mean number of turns of a conversation. 0 means that there are no conversations. With a trace, all
-	// other values have the same effect: the hashes in the trace show which rows are turns of a conversation.
+	// Turns is the mean number of turns of a conversation, at least 1. 0 means that there are no conversations. With a
+	// trace, all values except 0 have the same effect: the hashes in the trace show which rows are turns of a
+	// conversation.
 	Turns float64 `json:"turns,omitempty"`
 	// Think is the mean time, in seconds, from an answer to the next turn. With a trace it is the minimum time.
 	Think float64 `json:"think,omitempty"`

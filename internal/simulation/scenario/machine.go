@@ -108,7 +108,7 @@ func (p *Plan) PoolShare() float64 {
 }
 
 // SortingPool returns how many blocks would fit if the sampler sorted all logits, which needs memory (see cost.Setup).
-// It returns 0 if the scenario states the number of blocks, or if as many blocks fit with sorting as without it.
+// It returns 0 if the scenario states the number of blocks, or if as many blocks or none at all fit with sorting.
 func (p *Plan) SortingPool() int {
 	if p.PoolShare() == 0 {
 		return 0
@@ -126,12 +126,13 @@ func (p *Plan) SortingPool() int {
 // gets them (vllm-project/vllm#17073, #17885; EngineArgs.get_batch_defaults).
 const largeGPU = 70 << 30
 
-// useDefaults sets the limits of an iteration to the defaults of vllm serve, if the system is vLLM and the scenario
-// names a model and a GPU. V1's defaults are 256 sequences and 2,048 tokens. On a large GPU they are 1,024 and 8,192.
-// They have not changed since 0.8.5. V0 computes whole prompts, so its limit of tokens is at least MaxModelLen.
+// useDefaults sets the limits of an iteration that are not given to the defaults of vllm serve, if the system is vLLM
+// V0 or V1 and the scenario names a model and a GPU. The defaults are 256 sequences and 2,048 tokens. For V1 on a large
+// GPU they are 1,024 and 8,192. V1's have not changed since 0.8.5. Unless V0 chunks prompts, it computes whole ones, so
+// its limit of tokens is at least MaxModelLen.
 //
 // V1 reserves memory for the activations of the largest iteration that the limits allow. useDefaults therefore also
-// sets the limits in p.Setup, from which this memory is computed.
+// sets V1's limits in p.Setup, from which this memory is computed.
 func (p *Plan) useDefaults(v *sim.Server) {
 	if p.Scenario.Model == "" {
 		return

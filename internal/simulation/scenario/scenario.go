@@ -274,7 +274,7 @@ func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Obser
 
 // Within returns a copy of the plan with other times. The time of every iteration is multiplied by factor. firstToken
 // is the time, in seconds, that the server spends outside iterations until a first token reaches the client. A
-// cost.Margin has two such pairs of numbers: one for the fastest times and one for the slowest.
+// cost.Margin has two such pairs of numbers, one for the fastest times and one for the slowest; its times are in ms.
 func (p *Plan) Within(factor, firstToken float64) *Plan {
 	q := *p
 	q.Model = p.Model.Within(factor, firstToken)

@@ -43,8 +43,8 @@ func (c *Clients) pull() error {
 	return nil
 }
 
-// Done reports whether the clients have nothing to send now. If requests are live, Done may return false later, because
-// an answer may start another turn.
+// Done reports whether no request is left to send, now or later. If requests are live, Done may return false later,
+// because an answer may start another turn.
 func (c *Clients) Done() bool { return c.ended && len(c.turns) == 0 }
 
 // Waits reports whether the times of requests depend on answers.

@@ -52,8 +52,8 @@ func (r *run) end() error {
 	return r.finish()
 }
 
-// work returns the work of the iteration r.iter for the cost model. It also updates the lengths of requests and
-// the counts of the result.
+// work returns the work of the iteration r.iter for the cost model. It also updates which requests have memory, the
+// lengths of requests and the counts of the result.
 func (r *run) work() cost.Work {
 	iter := &r.iter
 	var w cost.Work
@@ -238,7 +238,8 @@ func (r *run) dropped(q *request) {
 	r.depart(q, false)
 }
 
-// notify tells the clients that a request of a session has left. It does nothing in a Replica, which has no clients.
+// notify tells the clients that a request has left. session is the request's session, or 0 if no turn may follow.
+// notify does nothing in a Replica, which has no clients.
 func (r *run) notify(session int64) {
 	if r.clients != nil {
 		r.clients.Answered(session, r.delivered(), r.requests.live)

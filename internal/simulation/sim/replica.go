@@ -80,7 +80,7 @@ func (p *Replica) Add(r *workload.Request, now float64) error {
 func (p *Replica) Live() int { return p.r.requests.live }
 
 // TakeEvents moves to dst the events that the prefix cache has recorded since TakeEvents was last called. It returns
-// false if the scheduler records no events. See Server.Events.
+// false if the scheduler cannot record events. Without Server.Events there are no events.
 func (p *Replica) TakeEvents(dst *pool.Events) bool {
 	s, ok := p.r.scheduler.(interface{ TakeEvents(*pool.Events) })
 	if ok {

@@ -256,8 +256,8 @@ func (r *run) add(incoming *workload.Request) error {
 	return nil
 }
 
-// tokens appends to dst the tokens of a request's prompt and of one of its answers. answer is the number of this
-// answer. Answers to one prompt differ from the first token on. index is the number of the request.
+// tokens appends to dst, which must be empty, the tokens of a request's prompt and of one of its answers. answer is the
+// number of this answer. Answers to one prompt differ from the first token on. index is the number of the request.
 func tokens(dst []int32, r *workload.Request, index, answer int) []int32 {
 	dst = workload.Tokens(dst, r, index)
 	for i := r.Prompt; i < len(dst) && answer > 0; i++ {

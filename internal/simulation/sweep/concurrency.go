@@ -8,9 +8,10 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// writeConcurrencies writes a table with a row for each system, block size and number of clients: throughput, and
-// latencies as p50, p95 and p99. Values are means over the seeds. Throughput and p50 are followed by the range in which
-// they lie if the times of iterations are within the cost model's margin.
+// writeConcurrencies writes a table with a row for each system, block size and number of clients: throughput, p50, p95
+// and p99 of the times to the first token and per token, and p50 of the times of whole answers. Values are means over
+// the seeds. If the jobs have ranges, throughput and the first two p50 are followed by the range in which they lie if
+// times are within the cost model's margin. A row without latencies says why.
 func (st *State) writeConcurrencies(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "system\tblock\tclients\trequests/s\ttokens/s of answers\tfirst token p50, p95, p99\t"+

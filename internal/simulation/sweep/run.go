@@ -102,8 +102,9 @@ func (s *Sweep) outcome(ctx context.Context, store *runs.Store, j Job) (o *Outco
 		o.Error = err.Error()
 		return o, true, nil
 	}
-	// The key depends on the contents of files, not on their names. The store adds a digest of the trace to each key.
-	// Cost and Margin were computed from the files of the setup, the model and the GPU.
+	// The key depends on the contents of files, and not on their names, except that the name of the cost file is part of
+	// the key. The store adds a digest of the trace to each key. Cost and Margin were computed from the files of the
+	// setup, the model and the GPU.
 	settings := plan.Scenario
 	settings.Trace, settings.Setup, settings.Model, settings.GPU = "", "", "", ""
 	var failed error

@@ -40,8 +40,8 @@ func (l *lines) open(r io.Reader, name string) error {
 	return nil
 }
 
-// nextLine returns the next line that is not blank, without its line end, or io.EOF. The line is valid until the next
-// call of nextLine.
+// nextLine returns the next line that is not blank, without the white space at its ends, or io.EOF. The line is valid
+// until the next call of nextLine.
 func (l *lines) nextLine() ([]byte, error) {
 	if l.repeat {
 		l.repeat = false

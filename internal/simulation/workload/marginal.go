@@ -24,8 +24,7 @@ func (m *marginal) quantile(u float64) float64 {
 	return m.interpolate(i, (u-m.levels[i])/(m.levels[i+1]-m.levels[i]))
 }
 
-// interpolate returns a length in segment i. A random length from this segment is below the returned length with the
-// probability t.
+// interpolate returns the quantile at level t of the lengths in segment i.
 func (m *marginal) interpolate(i int, t float64) float64 {
 	low, high := m.values[i], m.values[i+1]
 	if i == len(m.values)-2 {

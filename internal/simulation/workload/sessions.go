@@ -16,8 +16,9 @@ type Talk struct {
 }
 
 // Conversations returns sessions. Each begins with a request of openings. The prompt of a later turn is the
-// conversation so far and a new text; l draws the lengths of the text and of the answer. A session ends before a turn
-// whose prompt and answer would together have more tokens than limit. The error wraps ErrSetting.
+// conversation so far and a new text; l draws the lengths of the text and of the answer. The number of turns is random,
+// with the mean t.Turns, but a session ends before a turn whose prompt and answer would together have more tokens than
+// limit. The error wraps ErrSetting.
 func Conversations(openings Source, l Lengths, t Talk, seed uint64, limit int) (Sessions, error) {
 	if !(t.Turns >= 1) || math.IsInf(t.Turns, 0) || !(t.Think >= 0) || math.IsInf(t.Think, 0) {
 		return nil, fmt.Errorf("%w: conversations of %v turns with pauses of %v s: want at least 1 turn and 0 s", ErrSetting,

@@ -84,9 +84,9 @@ func (c *copula) fit(targets []float64) {
 	}
 }
 
-// fitted returns new levels for m, one of the two marginals. partner is the other marginal. With the new levels, the
-// lengths of m that Draw keeps have the quantiles m.values[i] at the levels targets[i]. This holds as long as the
-// levels of partner do not change, because whether Draw keeps a length also depends on the length from partner.
+// fitted makes one step of fit: it returns new levels for m, one of the two marginals. partner is the other marginal.
+// With the new levels, the lengths of m that Draw keeps have nearly the quantiles m.values[i] at the levels targets[i].
+// Which of them Draw keeps depends on the levels of both marginals, so fit repeats the step.
 func (c *copula) fitted(targets []float64, m, partner *marginal) []float64 {
 	const points = 16 // of a segment, where the share that is kept is measured
 	levels := make([]float64, len(targets))

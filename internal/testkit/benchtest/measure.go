@@ -11,8 +11,8 @@ import (
 // A Work does the work that is measured, once. i counts the calls, so that each call can use different memory.
 type Work func(i int)
 
-// minTime is approximately the shortest time between two readings of the clock. If a Work takes at most half of this
-// time, ByTurns calls it several times between two readings.
+// If a Work takes at most half of minTime, ByTurns calls it between two readings of the clock as often as it fits in
+// minTime.
 const minTime = 4 * time.Millisecond
 
 // ByTurns runs the works alternately, in as many rounds as b has iterations. It returns the time of one call for each

@@ -2,15 +2,15 @@
 // (libcuda.so.1). The library exports the driver functions that the product uses. It contains the kernels, compiled for
 // the host.
 //
-// The threads of a block are fibers. Only one runs at a time. Some mistakes of a kernel end its launch. Examples are an
-// access outside memory, a barrier that some threads do not reach, and a missing wait for a copy. Driver.Failure says
-// which mistake it was.
+// The threads of a block are fibers. Only one runs at a time. Some mistakes of a kernel make its launch fail. Examples
+// are an access outside memory, a barrier that some threads do not reach, and a thread that returns without waiting for
+// its copies. Driver.Failure says which mistake it was.
 //
 // The library makes other mistakes visible. Memory that a kernel must not read has all bits set, which means NaN for
 // every type of floating-point numbers. This is so for new memory, for shared memory, for the bytes around an
-// allocation, and for the destination of a copy until the kernel has waited for the copy. Work in a stream is done only
-// when something waits for it. Driver.Order changes the order of threads and blocks. If a result depends on this order,
-// the kernel lacks a barrier.
+// allocation, and for the destination of an asynchronous copy until the kernel has waited for the copy. Work in a
+// stream, except the default one, is done only when something waits for it. Driver.Order changes the order of threads
+// and blocks. If a result depends on this order, the kernel lacks a barrier.
 package cudatest
 
 import (
@@ -193,8 +193,8 @@ func (b builder) library() (string, error) {
 	return library, b.run(library, "", append([]string{"-shared"}, objects...)...)
 }
 
-// variant returns a function that builds the library with additional compiler flags, and returns the path of the
-// library. If the function is called again, it returns the same path and does not build the library again.
+// variant returns a function that returns the path of the library, built with additional compiler flags. The first call
+// builds what the cache lacks. Further calls return the same path and build nothing.
 func variant(extraFlags ...string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		if _, err := root(); err != nil {

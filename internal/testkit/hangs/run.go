@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// A program hangs if its processes together use no processor time for maxIdle, or if they have used more than maxBusy
-// of processor time.
+// A program hangs if the processes of its group together use no processor time for maxIdle, or if they have used more
+// than maxBusy of processor time.
 const (
 	maxIdle = time.Minute
 	maxBusy = 15 * time.Minute

@@ -53,10 +53,10 @@ func newPlayer(t *Trace) player {
 	})()
 }
 
-// Verify plays t and compares every field. It returns the number of lines that it has compared. In a recording of
-// vLLM V0, it stops after an operation that failed. Such an operation may have changed a part of vLLM's state, but in
-// this project a failed operation changes nothing (v0.md). The error is a *Difference, or wraps ErrTrace if an
-// operation of the recording is impossible.
+// Verify plays t and compares the fields of the results (Op.comparedFields). It returns the number of lines that it has
+// compared. In a recording of vLLM V0, it stops after an operation that failed. Such an operation may have changed a
+// part of vLLM's state, but in this project a failed operation changes nothing (v0.md). The error is a *Difference, or
+// wraps ErrTrace if the configuration or an operation of the recording is impossible.
 func Verify(t *Trace) (compared int, err error) {
 	var p player
 	if err := safely(&Op{Line: 1, Name: "configuration"}, func() { p = newPlayer(t) }); err != nil {

@@ -11,8 +11,9 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 )
 
-// A watcher adds the state of a pool to the results of operations. It adds some fields to every result. It adds the
-// fields st and dump to a result only if the recorded result of the same operation also has them.
+// A watcher adds the state of a pool to the results of operations. It adds the fields free, hm and fqh to every result.
+// It adds the field ev if there were events. It adds the fields st and dump to a result only if the recorded result of
+// the same operation also has them.
 type watcher struct {
 	pool   pool.View
 	config *Config

@@ -50,7 +50,8 @@ func (op *Op) tokens() int {
 
 // comparedFields returns the recorded fields that must be compared with the result r. In a recording of V1 these are
 // all fields of the recorded result. Other recordings do not separate the results of an operation from its arguments.
-// From these recordings, comparedFields leaves out a field in argumentNames if r does not have it.
+// From these recordings, comparedFields leaves out a field in argumentNames if r does not have it. It also leaves out
+// the field free of an operation that failed.
 func (op *Op) comparedFields(r result) map[string]json.RawMessage {
 	if op.Result != nil {
 		return op.Result
@@ -68,8 +69,8 @@ func (op *Op) comparedFields(r result) map[string]json.RawMessage {
 }
 
 // An oldPlayer performs the operations of a recording of V0, of the paper's system or of Orca. play writes the result
-// of an operation to r. free returns how many blocks are free. This count, or one count for each device, is part of
-// every result.
+// of an operation to r. free returns how many blocks are free, as one count or as one for each device. This is part of
+// every result, except those of add and of operations that failed.
 type oldPlayer interface {
 	play(op *Op, r result)
 	free() any

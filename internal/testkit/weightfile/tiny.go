@@ -15,8 +15,8 @@ type Tiny struct {
 	Tensors []Tensor
 }
 
-// The sizes of all Tinies. The window of attention has 9 tokens, and each token uses 2 of 5 experts. So a test with
-// about 50 tokens shows whether the window and the choice of experts are right.
+// The sizes of all Tinies. In models with a window, attention has a window of 9 tokens. In models with experts, each
+// token uses 2 of 5. So a test with about 50 tokens shows whether the window and the choice of experts are right.
 const (
 	TinyHidden, TinyHeads, TinyKVHeads, TinyDim   = 64, 4, 2, 16
 	TinyInter, TinyVocab, TinyLayers, TinyContext = 96, 300, 4, 256

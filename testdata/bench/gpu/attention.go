@@ -183,7 +183,7 @@ func (t *batch) chunk(sequence, tokens int) bool {
 	return bytes.Equal(before, contents(t.out, place, size))
 }
 
-// attentions returns the cases of decoding and of prefill. If small, they have fewer sequences and tokens.
+// attentions returns the cases of decoding and of prefill. If small, they have fewer heads, sequences and tokens.
 //
 // Decoding must reach a fraction of the rate of copies, and 0.98 of FlashInfer's rate. Prefill must reach 0.85 of
 // FlashInfer's rate. Cases with keys and values of 8 bits have no goal.

@@ -137,7 +137,8 @@ func (b *bench) run(k kernel) {
 }
 
 // time returns the median time of a launch, in seconds. It measures rounds of 1 to 200 launches. A round takes about
-// 3 ms if this number of launches allows it. There are 9 rounds, or fewer if 9 rounds would take more than 0.3 s.
+// 3 ms if this number of launches allows it. There are 9 rounds, or fewer if 9 rounds would take more than 0.3 s. With
+// b.small there is one round of one launch.
 func (b *bench) time(launch func() error) float64 {
 	round := func(launches int) float64 {
 		must(b.stream.Record(b.start))

@@ -1,6 +1,6 @@
 // Command tables reads the output of go test -bench, and prints tables with a row for each benchmark and the median
-// of each metric over repeated runs. With -json it also writes the measurements to a file. The command "llmsim figures"
-// draws them beside the paper's figures 18a and 19:
+// of each metric over repeated runs. With -json it also writes the measurements of the benchmarks Paged and BlockSize
+// to a file. The command "llmsim figures" draws them beside the paper's figures 18a and 19:
 //
 //	go test -run '^$' -bench 'Paged|BlockSize' ./internal/serving/kvstore | go run ./testdata/bench/tables -json FILE -machine TEXT
 package main

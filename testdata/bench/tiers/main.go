@@ -4,10 +4,10 @@
 //	go run ./testdata/bench/tiers [-redis URL] [-rounds N] LLMSERVE MODEL.gguf
 //
 // Each round has a prompt of 2,048 random tokens. A server without tiers computes it. A server with a tier computes it,
-// too, and is killed when it has stored all blocks. New servers then load the blocks from files in the page cache, from
-// files dropped from the page cache, and from Redis. After the rounds, two new replicas are started one after the
-// other, and each gets 16 concurrent requests with the same prompt. Decoding is timed alternately with and without a
-// tier.
+// too, and is killed when it has stored all blocks. New servers then load the blocks from files in the page cache and
+// from files dropped from the page cache. With -redis, the same is done with Redis. After the rounds, two new replicas
+// with the tier of files are started one after the other, and each gets 16 concurrent requests with the same prompt.
+// Decoding is timed alternately with and without this tier.
 package main
 
 import (

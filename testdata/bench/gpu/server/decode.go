@@ -186,16 +186,16 @@ func (w *watched) NewRunner(c engine.RunnerConfig) (engine.DeviceRunner, error) 
 	return w.runner, err
 }
 
-// A watchedRunner measures two durations of each decoding step that computes one token of every sequence. It sums
-// them over these steps.
+// A watchedRunner measures two durations of each decoding step that computes one token of every sequence, except of the
+// first step. It sums them over these steps.
 //
 // The field total is the sum of the times from the end of the previous step to the end of the step.
 //
 // The field idle is the sum of the longest times that the GPU can have been idle before the step:
 //   - If no step was in flight at the launch of the step, this is the time from the end of the previous step to the
 //     launch.
-//   - If the previous step was in flight, and the runner then waited for its end, this is 0: the GPU was busy at the
-//     launch.
+//   - If the previous step was in flight, and the runner then waited for its end (at least busyWait), this is 0: the
+//     GPU was busy at the launch.
 //   - If the previous step was in flight, but the runner did not have to wait for it, the previous step may have
 //     ended at any time before the launch. Then this is the time from the end of the step before the previous step to
 //     the launch.

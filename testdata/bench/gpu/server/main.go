@@ -93,7 +93,8 @@ func (b *bench) run(theirs string) (err error) {
 	return errors.Join(b.errs...)
 }
 
-// part measures one part, if at least the given seconds are left before b.deadline. It records an error of the part.
+// part measures one part, if at least the given seconds are left before b.deadline. It records and prints an error of
+// the part. A part that is not measured counts as an error.
 func (b *bench) part(name string, seconds float64, measure func() error) {
 	err := errors.New("not measured: the time is over")
 	if !b.lacksTime(seconds) {
@@ -106,7 +107,7 @@ func (b *bench) part(name string, seconds float64, measure func() error) {
 	}
 }
 
-// lacksTime reports whether fewer than the given seconds are left before b.deadline.
+// lacksTime reports whether there is a b.deadline and fewer than the given seconds are left before it.
 func (b *bench) lacksTime(seconds float64) bool {
 	return !b.deadline.IsZero() && time.Until(b.deadline).Seconds() < seconds
 }

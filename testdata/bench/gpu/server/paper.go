@@ -130,7 +130,7 @@ func (c *comparison) run(name string, requests []request, n int, slices time.Dur
 }
 
 // compareSystems compares the systems on requests with one answer each. tokens has the answers of llmserve's engine,
-// which all other systems must generate too.
+// with which the answers of all other systems must agree (check). first has this engine's measurements.
 func (c *comparison) compareSystems(requests []request, first *progress, tokens [][][]int32) error {
 	mean := 0.0
 	for _, r := range requests {

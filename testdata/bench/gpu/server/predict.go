@@ -99,8 +99,8 @@ func (b *bench) simulate(cost string, s stream) error {
 	return nil
 }
 
-// file returns a path in the folder b.dir, without an extension. The callers add extensions, such as .json, to get
-// the paths of the files with the measurements of a stream of requests.
+// file returns a path in the folder b.dir, without an extension. The callers add extensions, such as .json, to get the
+// paths of the cost file and of the files with the measurements of a stream of requests.
 func (b *bench) file(name string) string { return filepath.Join(b.dir, "load-"+name) }
 
 // output runs a program and returns what it prints.

@@ -1,8 +1,9 @@
 // Command margins computes the margins of predictions from measurements of vLLM V1 (cost/published/others.json). The
 // constants for vLLM V1 were not fitted to these measurements, except to four of them. The command simulates the
 // measured loads and divides published by simulated times. The ratios of half of the loads give the margins, which it
-// writes to cost/published/margins.json. Then it simulates the other half of the loads with both ends of the margins,
-// and prints how many of the published times are between the two results. Run it in internal/simulation/scenario:
+// writes to cost/published/margins.json. For times to the first token, it takes differences instead of ratios. Then it
+// simulates the other half of the loads with both ends of the margins, and prints how many of the published times are
+// between the two results. Run it in internal/simulation/scenario:
 //
 //	go run ./testdata/margins -o ../cost/published/margins.json ../cost/published/others.json
 package main
@@ -149,8 +150,9 @@ func (p point) quantities(requests int) (all []quantity) {
 	return all
 }
 
-// simulate simulates a point with vLLM's defaults. It multiplies the time of every iteration by factor. firstToken is
-// the server's own time until the first token, in ms.
+// simulate simulates a point with vLLM's defaults, but without prefix caching. It multiplies the time of every
+// iteration by factor. firstToken is the time, in ms, that the server spends outside iterations until the first token
+// reaches the client.
 func (p point) simulate(factor, firstToken float64) (*sim.Result, []quantity, error) {
 	n := cmp.Or(p.Requests, max(20, 8*p.Clients))
 	plan, err := scenario.Open(scenario.Scenario{Machine: scenario.Machine{Model: p.Model, GPU: p.GPU,
