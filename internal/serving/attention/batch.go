@@ -20,8 +20,8 @@ const (
 
 // A Batch describes the attention of one step in one layer. Each sequence attends to its own context. Sequence s has
 // SeqLens[s] tokens. The last of them are its query tokens: rows [QueryStart[s], QueryStart[s+1]) of Query and Out
-// belong to them. A query token attends to itself and to the tokens before it. The keys and values of all tokens must
-// have been written.
+// belong to them. A query token attends to itself and to the tokens before it, or only to the last of these
+// (SlidingWindow). The keys and values of all these tokens must have been written.
 type Batch struct {
 	NumHeads   int    // query heads: a multiple of the KV heads
 	Query, Out Tensor // [query tokens, NumHeads, head size]; may be the same memory
@@ -187,8 +187,9 @@ func (b *Batch) checkShared(c *Cache) error {
 	return nil
 }
 
-// checkCommon returns an error if the block table of sequence seq differs from that of sequence prefixSeq in the common
-// prefix. Forward reads the prefix of all sequences through the table of prefixSeq.
+// checkCommon returns an error if the block table of sequence seq differs from that of sequence prefixSeq in the part
+// of the common prefix to which seq attends. Forward can read the prefix of all sequences through the table of
+// prefixSeq.
 func (b *Batch) checkCommon(c *Cache, prefixSeq, seq int) error {
 	_, _, position := b.queries(seq)
 	token, _ := b.attended(position)

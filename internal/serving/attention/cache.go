@@ -138,9 +138,9 @@ func CheckScales(key, value float32) error {
 	return nil
 }
 
-// CheckStrides returns an error if blocks or heads share memory with each other. It accepts only two arrangements: all
-// heads of a block are together, or all blocks of a head are together. It refuses other strides even if no memory is
-// shared. Call it only after Check has succeeded.
+// CheckStrides returns an error if blocks or heads, or with Int8 their scales, share memory with each other. It accepts
+// only two arrangements: all heads of a block are together, or all blocks of a head are together. It refuses other
+// strides even if no memory is shared. Call it only after Check has succeeded.
 func (c *Cache) CheckStrides() error {
 	row, pitch := c.headSpan(), 0 // bytes of a row, and the distance in bytes from one row to the next in LayoutFlash
 	if c.Layout == LayoutFlash {
@@ -202,9 +202,10 @@ func (c *Cache) CheckApart() error {
 //	i·block + j·head
 //
 // A piece of a and a piece of b overlap if they begin less than span bytes apart. How far apart they begin depends only
-// on the difference of their heads and the difference of their blocks. overlapping tries every difference of heads. For
-// each of them, it computes the difference of blocks for which the pieces would begin at the same address. If this is
-// not an integer, the integers below and above it give the closest pieces. overlapping checks no others.
+// on the difference of their heads and the difference of their blocks. If keys and values do not alternate head by
+// head, overlapping tries every difference of heads. For each of them, it computes the difference of blocks for which
+// the pieces would begin at the same address. If this is not an integer, the integers below and above it give the
+// closest pieces. overlapping checks no others.
 func (c *Cache) overlapping(a, b []byte, block, head, heads, span int) bool {
 	distance := int(uintptr(unsafe.Pointer(&b[0])) - uintptr(unsafe.Pointer(&a[0])))
 	if distance >= span && distance+span <= head && block >= heads*head {

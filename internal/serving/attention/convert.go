@@ -4,9 +4,9 @@ import (
 	"unsafe"
 )
 
-// Convert copies all blocks of source to target. Both caches must have the same block size, heads and head size. Layout
-// and type may differ. Numbers are rounded to nearest; with the same type and scale, they keep their bits. Int8 can be
-// converted only to Int8, with its scales.
+// Convert copies all blocks of source to target. Both caches must have the same block size, heads and head size. target
+// must have at least as many blocks, in other memory. Layout and type may differ. Numbers are stored by DType.Store;
+// with the same type and scale, they keep their bits. Int8 can be converted only to Int8, with its scales.
 func Convert(target, source *Cache) error {
 	if err := source.Check(); err != nil {
 		return err
@@ -55,7 +55,7 @@ func convertHead(target, source *Cache, block, head int, keys, values float32) {
 }
 
 // convertNumber reads a number of type source.DType from src, multiplies it by factor, and stores it in dst as
-// target.DType.
+// target.DType. If the types are equal and factor is 1, the number keeps its bits.
 func convertNumber(target, source *Cache, dst, src []byte, factor float32) {
 	if target.DType == source.DType && factor == 1 {
 		copy(dst, src[:source.DType.Size()])

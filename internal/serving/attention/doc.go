@@ -14,9 +14,9 @@
 // The order of the additions is fixed, too:
 //
 //   - In q·k, products are added in the order of the elements. If keys are float32, 32 products are summed at a time,
-//     and then these sums are added. If the magnitude of the logit exceeds 8, q·k is computed again in float64, as the
-//     sum of the even elements plus the sum of the odd elements. If keys are int8, q is rounded to integers of 16 bits,
-//     of which the largest is 32512, and the sum of the integer products is exact.
+//     and then these sums are added. If the magnitude of such a logit is finite and exceeds 8, q·k is computed again
+//     in float64, as the sum of the even elements plus the sum of the odd elements. If keys are int8, q is rounded to
+//     integers of 16 bits, of which the largest is 32512, and the sum of the integer products is exact.
 //
 //   - In l, lane i of 16 lanes sums tokens i, i+16 and so on. Then the lanes are added in pairs.
 //
@@ -27,14 +27,14 @@
 // these operations for a row, on any number of cores. It does not matter whether a row is decoded or prefilled, alone
 // or in a batch, with or without a shared prefix, with V1 (partitions one after the other) or V2 (partitions
 // separately). A row's output is therefore always the same bit for bit. AVX2 and AVX-512, with or without VNNI, also
-// give the same bits, with one exception. If E4M3 blocks are read in place, sums are kept as 2^-8 of their value.
-// float32 then rounds sums below 2^-118 as denormals. The portable code, which has no fused multiply-add, rounds
-// differently.
+// give the same bits. There is one exception to both: if E4M3 blocks are read in place, sums are kept as 2^-8 of their
+// value, and float32 rounds sums below 2^-118 as denormals. Whether blocks are read in place depends on the instruction
+// set and the batch. The portable code rounds differently: it sums q·k in float64, and has no fused multiply-add.
 //
-// Some rows with keys in float32 also keep the rounding errors of their logits and of the differences of the logits
-// from m. These rows have a logit computed in float64, ALiBi, a soft cap, or a scale of at most 0. A logit near 30 is
-// rounded to float32 with an error of up to 0.95e-6. If this error were not kept, the weight exp(logit - m) would have
-// a relative error of the same size.
+// With keys in float32, some partitions of a row also keep the rounding errors of the logits and of their differences
+// from m. These partitions have a logit computed in float64, ALiBi, a soft cap, or a scale of at most 0. A logit near
+// 30 is rounded to float32 with an error of up to 0.95e-6. If this error were not kept, the weight exp(logit - m) would
+// have a relative error of the same size.
 //
 // With keys in float32 and logits up to 30 whose products do not cancel, the error against float64
 // is below 2e-6 of the sum of |p·v|. The largest errors in the tests are

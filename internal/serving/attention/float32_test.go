@@ -226,8 +226,8 @@ func TestFloat32BesideLargeKeysThatAreNotReached(t *testing.T) {
 	}
 }
 
-// Ensure that the error is at most 1.5e-7·S, even if the products of a logit cancel each other. S is the largest sum of
-// the magnitudes of the products of one logit.
+// Ensure that the error is at most 1.5e-7·S times the sum of |p·v|, even if the products of a logit cancel each
+// other. S is the largest sum of the magnitudes of the products of one logit.
 func TestFloat32WithProductsThatCancel(t *testing.T) {
 	for _, sum := range []float64{100, 300} {
 		p := float32Problem(64, 2)

@@ -2,8 +2,8 @@ package attention
 
 import "unsafe"
 
-// kernels is the interface of the inner loops. Each instruction set implements it. Parameter k of most methods is
-// memory through which they pass arguments to the assembly. Each worker has its own.
+// kernels is the interface of the inner loops. Portable Go and each instruction set implement it. Parameter k of most
+// methods is memory through which they pass arguments to the assembly. Each worker has its own.
 type kernels interface {
 	String() string
 
@@ -41,14 +41,14 @@ type kernels interface {
 	// multiple of 16. m is the largest logit and l the sum of the weights. If all logits are -inf, the weights are 0.
 	softmax(k *args, x []float32, factor float32) (m, l float32)
 
-	// softmaxPairs does what softmax does, for the logits factor·(x[i] + low[i]). It subtracts m from each logit without
-	// rounding the difference to float32.
+	// softmaxPairs does what softmax does, for the logits factor·(x[i] + low[i]). m is the largest factor·x[i], without
+	// low. The rounding error of the difference of a logit and m is kept.
 	softmaxPairs(k *args, x, low []float32, factor float32) (m, l float32)
 
 	// refine computes large products of query q again in float64. A product in x is large if it is finite and its
 	// magnitude is above limit. tiles points to the addresses of the tiles of keys, which are float32. Each large product
 	// becomes the sum of two float32: the rounded product in x and its rounding error in low. For other products, the
-	// number in low becomes 0. refine returns false if it has not written low, because no magnitude in x is above limit.
+	// number in low becomes 0. refine returns false if it has not written low, because no product is large.
 	refine(k *args, q []float32, tiles *unsafe.Pointer, x, low []float32, limit float32) bool
 
 	// scalePair does what scale does, for the numbers x[i] + low[i]. Each result is again the sum of two float32: the
@@ -73,20 +73,22 @@ type kernels interface {
 
 	// convert converts n rows of numbers to float32. Each row has as many numbers as a chunk. The first row is at input,
 	// and the rows begin stride bytes apart. convert writes them to out without gaps. It reports whether all numbers are
-	// finite. For E4M3 and E5M2, the rows at input must have the float16 that halve has written.
+	// finite. For E4M3 and E5M2, the rows at input must have the float16 that halve has written. Portable Go only returns
+	// false.
 	convert(k *args, d DType, input unsafe.Pointer, stride, n int, out []float32) (finite bool)
 
 	// halve converts n numbers of type E4M3 or E5M2 to float16. n is a multiple of 16. For E4M3, halve writes 1/256 of
-	// each number, and returns false if a number is NaN.
+	// each number, and returns false if a number is NaN. Portable Go only returns false.
 	halve(k *args, d DType, input unsafe.Pointer, n int, out unsafe.Pointer) (ok bool)
 
 	// narrow rounds the first numbers of x to the nearest of type d, writes them to out, and returns how many it has
-	// written. These can be fewer than len(x), because a kernel converts several numbers at a time.
+	// written. These can be fewer than len(x), because a kernel converts several numbers at a time. There are kernels only
+	// for F16 and BF16; for other types, and in portable Go, the number is 0.
 	narrow(d DType, out unsafe.Pointer, x []float32) int
 
-	// widen converts numbers of type d to float32, writes them to x, and returns how many it has written. There are
-	// len(x) numbers at input, and widen begins with the first one. It can convert fewer than len(x) numbers, because a
-	// kernel converts several numbers at a time.
+	// widen converts numbers of type d to float32, writes them to x, and returns how many it has written. There are len(x)
+	// numbers at input, and widen begins with the first one. It can convert fewer than len(x) numbers, for the same
+	// reasons as narrow.
 	widen(d DType, x []float32, input unsafe.Pointer) int
 
 	// transpose reads 16 rows of size numbers at input, and writes size rows of 16 numbers to out. A number has 2 or 4

@@ -27,7 +27,7 @@ func hasVNNI() bool { return hasAVX512() && cpuid.CPU.Supports(cpuid.AVX512VNNI)
 func hasAVX2() bool { return cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F16C) }
 
 // An assembly implements kernels with the assembly functions of an instruction set. The fields have the functions that
-// differ between instruction sets. For everything else, the methods call the functions for AVX2.
+// differ between instruction sets. For everything else, the methods call the functions for AVX2 or portable Go.
 type assembly struct {
 	name                                    string
 	scoresPanel, integersPanel, valuesPanel []rowKernel // the most rows first
@@ -37,8 +37,8 @@ type assembly struct {
 	scoresTile, valuesTile [dtypes][]rowKernel
 }
 
-// A rowKernel is an assembly function that computes a fixed number of rows. If only some of these rows are needed, the
-// function still reads and writes the memory of all of them.
+// A rowKernel is an assembly function that computes a fixed number of rows, or groups of that number of rows. If only
+// some of these rows are needed, the function still reads and writes the memory of all of them.
 type rowKernel struct {
 	rows int
 	run  func(*args)

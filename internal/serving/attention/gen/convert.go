@@ -133,7 +133,7 @@ func halve(g *gen, name string) {
 
 // halve emits the code that converts 8-bit numbers at address input to float16 and writes them to address out. The code
 // uses the given registers. It converts as many numbers as fill one of these registers with float16. lower[i] is the
-// lower half of registers[i].
+// lower half of registers[i]. For E4M3, the code also updates register nan.
 func (k *halveKernel) halve(input, out operand.Mem, registers, lower []reg.VecPhysical) {
 	g, x := k.gen, registers[k.x]
 	if k.e4m3 {

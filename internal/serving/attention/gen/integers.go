@@ -9,8 +9,8 @@ import (
 )
 
 // integers generates the kernels for int8 keys. They multiply queries of 16-bit integers by the keys, and add the
-// products as integers. Two consecutive elements of a query or a key are stored as a pair: two 16-bit numbers in 32
-// bits.
+// products as integers. They use two consecutive elements of a query or a key as a pair: two 16-bit numbers in 32 bits.
+// For AVX2, integers also generates the kernels that prepare the queries and keys.
 func integers(g *gen) {
 	panelScores(g, g.rows, true)
 	for _, n := range g.tileRows {

@@ -37,8 +37,8 @@ type refineKernel struct {
 //	buffer  temporary memory
 //
 // The kernel replaces each large product by the sum of two float32: the rounded product in out, and its rounding error
-// in low. For other products, the number in low becomes 0. If no magnitude in out is larger than x, the kernel does not
-// write low. Otherwise it sets flag to 1.
+// in low. For other products, the number in low becomes 0. If no product is NaN and no magnitude is larger than x, the
+// kernel does not write low. Otherwise it sets flag to 1.
 func refine(g *gen) {
 	g.begin("refine")
 	k := refineKernel{gen: g, limit: 11, abs: 12, infinite: 13, sums: 0, keys: 4, bcast: 6, products: 7, high: 8, low: 9,
@@ -201,9 +201,9 @@ func (g *gen) round(src, dst reg.VecPhysical) {
 //
 //	x·product + y·(z + index)
 //
-// Arguments x, y and z are a factor, the ALiBi slope, and the distance of the first token from the query token. index
-// is the index of the product. Each product and each logit is the sum of two float32 with the same index, one in the
-// array input and one in the array low. n is the number of tiles.
+// Arguments x and y are a factor and the ALiBi slope. z is the position of the first token minus that of the query
+// token. index is the index of the product. Each product and each logit is the sum of two float32 with the same index,
+// one in the array input and one in the array low. n is the number of tiles.
 func scalePairs(g *gen) {
 	g.begin("scalePairs")
 	input, low, n := g.arg(atInput), g.arg(atLow), g.arg(atN)

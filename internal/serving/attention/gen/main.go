@@ -3,10 +3,11 @@
 //
 //	go run ./internal/serving/attention/gen -o internal/serving/attention
 //
-// A test of the package fails if the generated files are out of date. Every function of package attention takes a
-// pointer to a struct of type args, which has its arguments and results. The function reads and writes the fields at
-// the offsets below. A test compares the offsets with the type. In the comments of the generators, an argument is a
-// field of this struct, and n, for example, is the field at offset atN.
+// It also writes the loops of package testkit/benchtest. A test of this command fails if the generated files are out of
+// date. Every function of package attention takes a pointer to a struct of type args, which has its arguments and
+// results. The function reads and writes the fields at the offsets below. A test compares the offsets with the type. In
+// the comments of the generators, an argument is a field of this struct, and n, for example, is the field at offset
+// atN. Not all comments list inputStride and outStride, the numbers of bytes from one row of input or out to the next.
 package main
 
 import (

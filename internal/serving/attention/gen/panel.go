@@ -268,8 +268,8 @@ func (g *gen) panelPart(n int, data, out reg.Register) {
 }
 
 // panelTokens emits the code that adds p·v of several tokens to the sums in registers. It takes as many tokens as
-// register count says. If fewer remain, it takes all of them and sets count to their number. It advances registers
-// valueAddress and weightAddress to the next token.
+// register count says. If fewer remain, it takes all of them. It changes count. It advances registers valueAddress and
+// weightAddress to the next token.
 func (g *gen) panelTokens(n int, valueAddress, weightAddress, count reg.GPVirtual) {
 	g.asm.CMPQ(count, g.argMem(atRemaining))
 	g.asm.CMOVQGT(g.argMem(atRemaining), count)

@@ -26,8 +26,8 @@ func tileTypes(w width) []dtype {
 	return directTypes
 }
 
-// tileScores generates the kernels that read keys directly from blocks, for all types except Int8. The kernels for Int8
-// are generated in integers.go.
+// tileScores generates the kernels that read keys directly from blocks, for the types of tileTypes except Int8. The
+// kernels for Int8 are generated in integers.go.
 func tileScores(g *gen) {
 	for _, d := range tileTypes(g.width) {
 		if d == int8s {

@@ -114,7 +114,8 @@ func (k *valueKernel) passes() {
 
 // setMasks emits the code that sets the masks for the next call of pass. Register elementCount has the number of
 // elements that are not computed yet, a multiple of 16. They fill at least the first vector register, so this register
-// needs no mask. In the masks of the other registers, the bits of elements beyond this number become 0.
+// needs no mask. In the masks of the other registers, the bits of elements beyond this number become 0. For E4M3 and
+// E5M2, the code also sets two masks for 32 elements each: K4 for the first and K5 for the next.
 func (k *valueKernel) setMasks(elementCount reg.Register) {
 	g, bits, rest := k.gen, k.asm.GP64(), k.asm.GP64()
 	g.asm.MOVQ(operand.I32(64), rest)
@@ -133,9 +134,9 @@ func (k *valueKernel) setMasks(elementCount reg.Register) {
 	}
 }
 
-// pass emits the code that adds p·v over all tokens of a tile, for as many elements as fit into k.vecs vector
-// registers. Register elementCount has the number of elements that are not computed yet. If they fit into the first two
-// vector registers, the code does not multiply the numbers in the others.
+// pass emits the code that adds p·v over the next count tokens of a tile, for as many elements as fit into k.vecs
+// vector registers. Register elementCount has the number of elements that are not computed yet. If they fit into the
+// first two vector registers, the code does not multiply the numbers in the others.
 func (k *valueKernel) pass(out, elementCount reg.Register) {
 	g, n := k.gen, k.n
 	if k.d.name == "F32" { // the tokens of the tile are summed separately, and their sum is added to out

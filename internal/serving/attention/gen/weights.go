@@ -41,8 +41,8 @@ func (g *gen) float(name string, v float32) operand.Mem {
 //
 //	x·product + y·(z + index)
 //
-// Arguments x, y and z are a factor, the ALiBi slope, and the distance of the first token from the query token. index
-// is the index of the product in the array. n is the number of tiles.
+// Arguments x and y are a factor and the ALiBi slope. z is the position of the first token minus that of the query
+// token. index is the index of the product in the array. n is the number of tiles.
 func scale(g *gen) {
 	g.begin("scale")
 	input, n := g.arg(atInput), g.arg(atN)
@@ -75,7 +75,7 @@ func (g *gen) counting(name string, n int) operand.Mem {
 
 // Coefficients of a polynomial for e^x with |x| at most ln 2 / 2. They begin with the coefficient of x^6; the last two,
 // of x and 1, are 1. In exact arithmetic, the relative error of the polynomial would be 3e-9. Rounding its value to
-// float32 causes an error that is about ten times as large.
+// float32 causes an error of up to 6e-8.
 //
 // roundMagic is 1.5·2^23. Adding it to a number rounds the number to an integer, and leaves the integer in the lowest
 // bits of the sum.
