@@ -108,7 +108,7 @@ func reorder(root *tree, schemas []*tree, instance *tree, depth int) {
 	}
 }
 
-// ordering collects what the schemas that apply to one instance say: the order of the instance's members, and the
+// ordering collects what the schemas that may apply to one instance say: the order of the instance's members, and the
 // schemas that apply to these members or to the instance's elements.
 type ordering struct {
 	root, instance   *tree

@@ -28,7 +28,7 @@ type demand struct {
 	words string // names the keywords
 }
 
-// requiredPart is a member or an element that a value must have. The keyword requires it.
+// requiredPart is a member or an element that a value must have. An error names keyword as the reason.
 type requiredPart struct{ name, keyword string }
 
 // contradiction returns the reason why no value satisfies the conjunction all. If the value must be a member or an
