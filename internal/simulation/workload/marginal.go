@@ -10,8 +10,8 @@ import (
 //
 // In all segments except the last one, the logarithm of the value is linear in the level. In the last segment, the
 // difference between a value and the start of the segment is exponentially distributed, up to the maximum. With this
-// rule, 1,000,000 draws have nearly the means and standard deviations of ShareGPT (simulation/PAPER.md §1): prompts
-// 160.47 and 295.4, outputs 338.65 and 285.1.
+// rule, draws have nearly the means and standard deviations of ShareGPT (simulation/PAPER.md §1). In 1,000,000 draws,
+// prompts had the mean 160.47 and the standard deviation 295.4; outputs had 338.65 and 285.1.
 type marginal struct {
 	levels, values []float64
 	tail           float64 // logarithm of the number of rows in the last segment

@@ -19,8 +19,8 @@ func (alpaca) Draw(r *rand.Rand) (prompt, output int) {
 
 // alpacaInputs is a second distribution that agrees with what is known of Alpaca. It has the same mean prompt as
 // alpaca. It also agrees with the paper's artifact, where requests are in batches of 14. The longest prompt of a batch
-// there has 50.8 tokens on average. With alpacaInputs, the longest of 14 prompts has 49.1 tokens on average. With
-// alpaca, it has 47.9.
+// there has 50.8 tokens on average. With alpacaInputs, the longest of 14 prompts has 48.9 tokens on average. With
+// alpaca, it has 47.5.
 //
 // About 40 % of Alpaca's instructions have an input (Alpaca's README). Here their prompts are log-normal with mean 28.8
 // and sigma 0.5. The other prompts are normal with mean 13 and standard deviation 3. These four numbers are

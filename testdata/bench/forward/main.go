@@ -2,9 +2,10 @@
 //
 //	go run ./testdata/bench/forward MODEL THREADS ROUNDS [bf16|int8]
 //
-// With int8, activations are rounded to 8 bits. llama.cpp also rounds activations to 8 bits if the weights are in Q8_0
-// or Q4_0. With bf16, activations and F16 weights are rounded to BF16. With one thread, the command measures processor
-// time, which depends less on other work on the machine.
+// With int8, the activations that are multiplied by quantized weights are rounded to 8 bits. llama.cpp also does this
+// if the weights are in Q8_0 or Q4_0. With bf16, F16 weights are rounded to BF16, and so are the activations that are
+// multiplied by F16 or BF16 weights. With one thread, the command measures processor time, which depends less on other
+// work on the machine.
 package main
 
 import (
