@@ -11,8 +11,8 @@
  * checks that memory before it relies on it. The result is exact as long as
  *   - the ids in one list are unique, and every next leads to readable memory,
  *   - a sequence that is unlinked by hand keeps its id and stays readable, as do the
- *     two it stood between, until that id is next looked up or the engine is destroyed
- *     (linking the head to itself unlinks all sequences),
+ *     two it stood between, until a call has looked for that id and not found it, or
+ *     the engine is destroyed (linking the head to itself unlinks all sequences),
  *   - whoever takes a sequence out of a list sets its neighbours' next and prev,
  *     and none is taken out, or moved to another list, together with both of its
  *     neighbours.

@@ -66,6 +66,19 @@ func (c *lookupCache) lookup(e *Engine, id int32) *Sequence {
 	}
 }
 
+// forget removes the entry for an id that is not in the list. Its sequence was unlinked by hand, and may be freed by hand
+// from now on (llm_memory.h).
+func (c *lookupCache) forget(e *Engine, id int32) {
+	if len(c.entries.slots) == 0 || c.epoch != c.index.epoch.Load() {
+		return
+	}
+	if h := c.entries.get(entry{engine: e, id: id}); h != nil {
+		c.index.mu.Lock()
+		c.remove(h)
+		c.index.mu.Unlock()
+	}
+}
+
 // insert adds h and removes any other entry of h's sequence. The cache must have no entry for h's id.
 func (c *lookupCache) insert(h entry) {
 	c.index.mu.Lock()

@@ -216,6 +216,37 @@ func TestOnlyPresentNeighboursAreRead(t *testing.T) {
 	require.True(t, b.reaches(e, 33, seqs[33]))
 }
 
+// Ensure that a look-up in a list of at most plainNodes sequences also removes the entry of a sequence that was unlinked
+// by hand. Then this sequence may be freed by hand, and the list may become long again.
+func TestALookUpInAShortListRemovesTheEntry(t *testing.T) {
+	for name, look := range map[string]func(b *bench, e *Engine){
+		"append": func(b *bench, e *Engine) { b.misses(e, 30) },
+		"free":   func(b *bench, e *Engine) { require.ErrorIs(b, b.library.Free(e, 30), ErrNotFound) },
+		"create": func(b *bench, e *Engine) {
+			s, err := b.library.Create(e, 30, 1)
+			require.NoError(b, err)
+			require.NoError(b, b.library.Free(e, s.ID))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			e, seqs := b.engine(40)
+			unlink(&seqs[30].Node)
+			for id := range int32(29) { // the neighbours stay
+				require.NoError(t, b.library.Free(e, id))
+			}
+			look(b, e)
+			b.arena.drop(unsafe.Pointer(seqs[30]))
+			for id := range int32(30) {
+				_, err := b.library.Create(e, 2000+id, 1)
+				require.NoError(t, err)
+			}
+			b.misses(e, 30)
+			require.NoError(t, b.library.check())
+		})
+	}
+}
+
 // Ensure that an engine does not read a sequence that the test has moved by hand to another engine and that was freed
 // there. If the engine read the freed sequence, the arena would panic.
 func TestASequenceFreedInAnotherEngineIsNotFollowed(t *testing.T) {

@@ -215,8 +215,8 @@ func (g *game) relink(i int) {
 }
 
 // dispose frees an unlinked sequence by hand. Before that, it calls the library with the sequence's id, and with the
-// ids of the unlinked sequences that have a link to this sequence. In each call the library finds that its cache entry
-// for the id is not valid, and removes the entry. llm_memory.h requires such calls before the memory is freed.
+// ids of the unlinked sequences that have a link to this sequence. If the library has a cache entry for an
+// id, the call removes it. llm_memory.h requires such calls before the memory is freed.
 func (g *game) dispose(i int) {
 	node := &g.theirs.seqs[i].Node
 	for _, k := range slices.Sorted(maps.Keys(g.loose)) {

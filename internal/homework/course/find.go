@@ -12,8 +12,12 @@ const nearNodes = 8
 // cache entry may lead to a later one. The list ends at the node whose Next is the head or NULL.
 func (c *core) find(e *Engine, id int32) *Sequence {
 	n, found := walkFirst(e, id)
-	if found || n == nil {
+	switch {
+	case found:
 		return sequenceOf(n)
+	case n == nil:
+		c.cache.forget(e, id)
+		return nil
 	}
 	if s := c.cache.lookup(e, id); s != nil {
 		return s
@@ -26,8 +30,12 @@ func (c *core) find(e *Engine, id int32) *Sequence {
 // last is nil, because a sequence added at its end needs no cache entry.
 func (c *core) absent(e *Engine, id int32) (last *Node, ok bool) {
 	n, found := walkFirst(e, id)
-	if found || n == nil {
-		return nil, !found
+	switch {
+	case found:
+		return nil, false
+	case n == nil:
+		c.cache.forget(e, id)
+		return nil, true
 	}
 	if c.cache.lookup(e, id) != nil {
 		return nil, false

@@ -8,8 +8,8 @@ import (
 )
 
 // FuzzCalls plays the random tests with bytes from Go's fuzzer. The tests make calls on two engines. Between the calls,
-// they also write to the engines' memory as an outside writer does. The corpus is in testdata/fuzz. This command adds
-// to it:
+// they also write to the engines' memory as an outside writer does. The corpus is the seeds below and the files in
+// testdata/fuzz. This command searches for more inputs, and adds those that fail to testdata/fuzz:
 //
 //	go test -fuzz FuzzCalls
 func FuzzCalls(f *testing.F) {
@@ -20,10 +20,10 @@ func FuzzCalls(f *testing.F) {
 	}
 	f.Fuzz(rapid.MakeFuzz(func(t *rapid.T) {
 		kinds := []kind{
-			{atMost: plainNodes, wild: true},
-			{atMost: 60, reuse: true},
-			{atMost: 60},
-			{strict: true, atMost: 40, wild: true, reuse: true},
+			{atMost: plainNodes, writes: true, wild: true},
+			{atMost: 60, writes: true, reuse: true},
+			{atMost: 60, writes: true},
+			{strict: true, atMost: 40, writes: true, wild: true, reuse: true},
 		}
 		play(t, rapid.SampledFrom(kinds).Draw(t, "kind"))
 	}))
