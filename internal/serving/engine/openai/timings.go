@@ -30,12 +30,7 @@ func (j *job) timingsOf(numGenerated int) *timings {
 		cached, times := s.CachedTokens(), s.Times()
 		t.CacheN += cached
 		t.PromptN += len(j.prompts[i].tokens) - cached
-		if started.IsZero() || times.Started.Before(started) {
-			started = times.Started
-		}
-		if first.IsZero() || times.First.Before(first) {
-			first = times.First
-		}
+		started, first = earlier(started, times.Started), earlier(first, times.First)
 		if times.Last.After(last) {
 			last = times.Last
 		}
@@ -43,6 +38,14 @@ func (j *job) timingsOf(numGenerated int) *timings {
 	t.PromptMS, t.PromptPerTokenMS, t.PromptPerSecond = rates(first.Sub(started), t.PromptN)
 	t.PredictedMS, t.PredictedPerTokenMS, t.PredictedPerSecond = rates(last.Sub(first), numGenerated)
 	return t
+}
+
+// earlier returns the earlier one of two times. A zero time is no time.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // rates returns a duration d in milliseconds, the milliseconds for each of n tokens, and the tokens in a

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/openai"
 )
 
 // timingsIn returns the timings in a body, or nil if the body has none.
@@ -48,4 +51,20 @@ func TestTimingsAreThoseOfLlamaCpp(t *testing.T) {
 	}
 	a := s.ask(t, texts, fields+`"timings_per_token": true, "use_beam_search": true}`)
 	require.Equal(t, "timings_per_token", a.Error.Param)
+}
+
+// Ensure that the times of a stream count only the prompts that have been started, while others wait in the queue.
+func TestTimingsLeaveOutPromptsThatWait(t *testing.T) {
+	s := start(t, func(_ *openai.Config, c *engine.Config) { c.MaxNumSeqs = 1 })
+	a := s.ask(t, texts, demo+`"prompt": ["1", "2", "3"], "max_tokens": 3, "ignore_eos": true, "stream": true, "timings_per_token": true}`)
+	chunks := 0
+	for line := range strings.Lines(a.Text) {
+		if body, ok := strings.CutPrefix(line, "data: {"); ok {
+			got := timingsIn(t, "{"+body)
+			require.Less(t, got["predicted_ms"], 1e9, line)
+			require.NotZero(t, got["prompt_ms"], line)
+			chunks++
+		}
+	}
+	require.Equal(t, 9, chunks)
 }
