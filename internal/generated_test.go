@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that .gitattributes marks exactly the files that a program of the repository generates. Other Go files must have
-// at most 400 lines.
+// Ensure that .gitattributes marks exactly those Go and assembly files that begin with the comment of a generated file.
+// Other Go files must have at most 400 lines.
 func TestFilesAreShortOrMarkedAsGenerated(t *testing.T) {
 	attributes, err := os.ReadFile("../.gitattributes")
 	require.NoError(t, err)

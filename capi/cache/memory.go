@@ -123,8 +123,9 @@ func slice[T any](s *spans, name string, p *T, n C.int64_t) []T {
 	return unsafe.Slice(p, int(n))
 }
 
-// size returns the size that the caller has put into the first field of a struct. It returns an error if this size is
-// below minimum.
+// size returns the size that the caller has put into the first field of a struct, and adds the struct to s. It returns
+// an error if the pointer is not valid, if the size is below minimum or above maxStruct, or if the struct ends inside a
+// field.
 func size[T any](s *spans, name string, p *T, minimum uintptr) (uintptr, error) {
 	if s.note(name, unsafe.Pointer(p), 1, minimum, unsafe.Alignof(*p)); s.err != nil {
 		return 0, s.err

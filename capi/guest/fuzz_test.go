@@ -65,9 +65,9 @@ func playBytes(t *testing.T, w way, strict string, input []byte) uint32 {
 }
 
 // FuzzCallsOfTheCLibrary plays bytes of Go's fuzzer. fuzz.c interprets them as calls of the exported functions and as
-// writes from outside between the calls. The corpus is in testdata/fuzz, and `go test ./capi/guest -run '^$' -fuzz
-// FuzzCallsOfTheCLibrary` extends it. The fuzzer does not measure coverage of the library, which runs in another
-// process.
+// writes from outside between the calls. The corpus is the seeds below and the files in testdata/fuzz. The command `go
+// test ./capi/guest -run '^$' -fuzz FuzzCallsOfTheCLibrary` adds inputs that fail. The fuzzer does not measure coverage
+// of the library, which runs in another process.
 func FuzzCallsOfTheCLibrary(f *testing.F) {
 	for seed := range byte(8) {
 		input := make([]byte, 2<<10)

@@ -173,7 +173,8 @@ func (w way) link(t *testing.T, name string, options []string, libraries map[way
 }
 
 // object compiles testdata/guest/name.c. w says how the program will be linked with the library. The compiler's options
-// depend on w only if the source contains WITH_EXT or LOADED. Otherwise the source is compiled only once for all ways.
+// depend on w only if the source contains WITH_EXT or LOADED. Otherwise the source is compiled only once for all ways
+// with the same options.
 func (w way) object(t *testing.T, name string, options []string) string {
 	t.Helper()
 	text := read(t, filepath.Dir(source(name)), filepath.Base(name)+".c")

@@ -29,7 +29,8 @@ func TestTheErrorOfMissingMemoryNamesTheSizeOfTheWeights(t *testing.T) {
 }
 
 // Ensure that the error about too little memory lists everything that takes memory of the GPU. It must suggest values
-// of flags. With these values the memory must suffice, and with the next larger values it must not.
+// of flags. With these values the memory must suffice. If the suggestion is one flag with a whole number, the memory
+// must not suffice with a value that is about an eighth larger.
 func TestTheErrorOfMissingMemorySaysWhatSuffices(t *testing.T) {
 	d := emulated(t, 64)
 	path := tinyFile(t)

@@ -242,9 +242,9 @@ func gradedBy(t *testing.T, g *grade.Grader, file string) *grade.Report {
 	return r
 }
 
-// sentences reads sentences.txt and returns, for each wrong submission, phrases of the handout. The first finding in
-// the report of the submission must quote a sentence that contains one of its phrases. The phrase "none" allows a
-// finding that quotes no sentence.
+// sentences reads sentences.txt and returns, for each wrong submission that the file lists, phrases of the handout. The
+// first finding in the report of the submission must quote a sentence that contains one of its phrases. The phrase
+// "none" allows a finding that quotes no sentence.
 func sentences(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}

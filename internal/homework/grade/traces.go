@@ -151,9 +151,9 @@ func (c candidate) sameAs(o candidate) bool {
 }
 
 // clarity returns a number that says how well a candidate explains its mistake. The number is greater if a call crashes
-// that should succeed. It is also greater if the sentence that the trace tests is the one that the submission violates.
-// It is less if the failing call should succeed but the trace is about calls that must fail, because the trace's name
-// would mislead the student.
+// that should succeed. It is also greater if the sentence that the trace tests is the one that the submission violates,
+// unless the trace has a large pool. It is less if the failing call should succeed but the trace is about calls that
+// must fail, because the trace's name would mislead the student.
 func (c candidate) clarity() (n int) {
 	mustFail := c.difference.Refused()
 	if c.difference.Channel == compare.Death && !mustFail {

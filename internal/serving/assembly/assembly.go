@@ -132,8 +132,8 @@ func (r *Rows) At(row, byte int) operand.Mem {
 }
 
 // From returns the addresses of up to six rows of another array. The first of them is at base. The distance between two
-// rows is the same as in r. From emits no instructions, because it uses the registers that NewRows has filled for r.
-// NewRows must therefore have prepared at least six rows.
+// rows is the same as in r. From emits no instructions, because it uses the registers that NewRows has filled for r. So
+// only as many rows can be used as NewRows has prepared.
 func (r *Rows) From(base reg.Register) *Rows {
 	return &Rows{Base: base, stride: r.stride, three: r.three, five: r.five}
 }

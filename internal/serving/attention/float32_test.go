@@ -99,10 +99,10 @@ func (p *problem) setQueries(element int, v float32) {
 	}
 }
 
-// scaleTo changes the batch's scale so that the largest magnitude of a logit becomes limit. A logit is the sum of the
-// products of the elements of a query and a key. If products is true, scaleTo adds the magnitudes of the products of
-// each logit instead, and the largest of these sums becomes limit. scaleTo also discards the rows that reference has
-// kept, because they belong to the old scale.
+// scaleTo changes the batch's scale so that the largest magnitude of a logit becomes limit. A logit is the scale times
+// the sum of the products of the elements of a query and a key. If products is true, scaleTo adds the magnitudes of
+// these products instead, and the largest of these sums, times the scale, becomes limit. scaleTo also discards the rows
+// that reference has kept, because they belong to the old scale.
 func (p *problem) scaleTo(limit float64, products bool) {
 	largest := 0.0
 	p.largestLogit = 0

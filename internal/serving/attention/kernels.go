@@ -11,9 +11,8 @@ type kernels interface {
 	// elements of a query or a key. The products of query i begin at out[i·scoreStride], in the order of the keys.
 	//
 	// The product of a query and a key has one term for each element. The terms are added in the order of the elements.
-	// sumSize terms are summed at a time, and then this sum is added to the product. sumSize is a multiple of 4.
-	//
-	// Assembly functions also prefetch the addresses in k.prefetchList.
+	// Assembly functions sum sumSize terms at a time, a multiple of 4, and then add this sum to the product. They also
+	// prefetch the addresses in k.prefetchList. The portable function sums all terms in float64.
 	scores(k *args, q []float32, rows, size, sumSize int, keys []float32, n int, out []float32)
 
 	// integerScores multiplies queries by int8 keys, as the method scores does for float32 keys. q comes from quantize

@@ -5,8 +5,9 @@ import (
 	"unsafe"
 )
 
-// unpack converts the keys and values of tokens [w.start, w.end) of a partition to float32. It writes the keys to whole
-// tiles of w.keys. If the first or the last tile also has tokens outside this range, their keys are undefined.
+// unpack converts the keys and values of tokens [w.start, w.end) of a partition to float32, without the scales of Int8.
+// It writes the keys to whole tiles of w.keys. For Int8, it then packs each tile into pairs of 16-bit integers (method
+// pack). If the first or the last tile also has tokens outside this range, their keys are undefined.
 func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 	c := r.cache
 	w.keys = grow(w.keys, partitionSize*c.HeadSize)

@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/serving/kvoffload"
 )
 
-// Ensure that all requests that need the blocks of one claim stop waiting at the same time. They wait until the claim
-// is 2 s old (the constant patience). A request that comes after that must not wait at all.
+// Ensure that requests wait for the blocks of a claim only until the claim is 2 s old (the constant patience). A
+// request that comes after that must not wait at all.
 func TestAClaimMakesOthersWaitOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startRelayed(t, &relay{}, func(c *Config) {

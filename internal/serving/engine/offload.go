@@ -14,15 +14,15 @@ import (
 
 // An offload moves blocks between the workers and tiers outside the process. A nil offload does nothing.
 //
-// When a step has succeeded, the engine copies the blocks that became full in this step, for storage in a tier. The
-// engine copies them before it reports the step to the scheduler, because the request still has the blocks at that
-// time. There is one exception: the next step, which is scheduled already, may have preempted the request. The
-// request has then lost its blocks, and they are not copied.
+// When a step has succeeded, the engine offers its full blocks to a tier, unless it has offered them before, and copies
+// those that the offloader accepts. It does so before it reports the step to the scheduler, because the request still
+// has the blocks at that time. There are two exceptions: the request may have been cancelled, or the next step, which
+// is scheduled already, may have preempted it. The request has then lost its blocks, and they are not copied.
 //
 // The engine searches the tiers for the prompt of a request before it submits the request to the scheduler. The
 // scheduler decides whether blocks are loaded (scheduling/vllm/v1/RULES.md §19). The scheduler keeps the request's
-// blocks until the engine calls Received. Until that call, the offloader can write loaded blocks at any time. Once
-// the offloader has given up a load, it writes no more blocks of that load.
+// blocks until the engine calls Received. Until that call, the offloader can write loaded blocks at any time. Once the
+// offloader has given up a load, it writes no more blocks of that load.
 type offload struct {
 	*kvoffload.Offloader
 	engine *Engine

@@ -91,7 +91,9 @@ func (r *Runner) moreLogits(b *model.Batch, start, n int) error {
 	return r.err
 }
 
-// launchLogits computes the rows [start, start+n) of the batch's logits, and copies them to the host.
+// launchLogits computes the rows [start, start+n) of the batch's logits, and the largest logit of each row. It copies
+// the largest logits and their indices to the host. It also copies the logits, except rows of which only the largest
+// logit is needed (LargestOnly).
 func (r *Runner) launchLogits(b *model.Batch, start, n int, host *cuda.Pinned) {
 	if n == 0 {
 		return

@@ -148,8 +148,9 @@ func (s *stack) find(i int) (*cut, int) {
 	return s.cuts[c], i
 }
 
-// release tells the system that the memory of the rows [start, end) in the files is not needed. The rows will not be
-// read again.
+// release tells the system that the rows [start, end) of the stack need no memory in the files any more. It leaves out
+// rows of which the stack has only some columns, because another part will read the rest, and rows that do not come
+// from a tensor.
 func (s *stack) release(start, end int) {
 	for i := start; i < end; i++ {
 		c, row := s.find(i)

@@ -108,10 +108,11 @@ func (s *sizer) take(ctx context.Context, sizes, systems []Change) (Take, error)
 	return t, err
 }
 
-// With one or two seeds, a change must raise the capacity by more than fewSeedsWorth to count. The reason is that a
-// limit for a percentile of the latency depends on a few requests when the rate is near the capacity. Even a change
-// without effect may therefore move the capacity by up to 5 %. With enoughSeeds, such a change raises the capacity
-// under some seeds and lowers it under others, so it does not count anyway.
+// With one or two seeds, a change must raise the capacity by more than fewSeedsWorth to count, or by more than the
+// precision of the search if that is larger. The reason is that a limit for a percentile of the latency depends on a
+// few requests when the rate is near the capacity. Even a change without effect may therefore move the capacity by up
+// to 5 %. With enoughSeeds, such a change raises the capacity under some seeds and lowers it under others, so it does
+// not count anyway.
 const (
 	enoughSeeds   = 3
 	fewSeedsWorth = 0.07

@@ -59,8 +59,9 @@ func (f facts) TimesTrace() float64 {
 	return f.Capacity.Rate / f.Load.Own
 }
 
-// Limiting returns the change that raises the capacity most, or nil if no change raises it. For example, if twice the
-// memory raises the capacity most, then the memory limits the capacity.
+// Limiting returns the change that limits the capacity, or nil if there is none. Of the changes that gain more than the
+// precision under every seed, it is the one with the largest gain; changes of the kinds Whole and Objective do not
+// count. For example, if this is twice the memory, then the memory limits the capacity.
 func (f facts) Limiting() *Change {
 	if i := slices.IndexFunc(f.Limits, func(c Change) bool { return c.Name == f.Limit }); i >= 0 {
 		return &f.Limits[i]

@@ -75,8 +75,9 @@ var shareGPT = sync.OnceValue(func() Lengths {
 
 // fit adjusts the levels of both marginals, because Draw drops some of the lengths that it draws from them. After fit,
 // the lengths that Draw keeps have the quantiles values[i] at the levels targets[i], in each marginal. fit alternates
-// between the marginals (iterative proportional fitting). In each round it divides the probability of each segment by
-// the fraction of the segment's draws that Draw keeps. After 12 rounds the levels change by less than 1e-9.
+// between the marginals (iterative proportional fitting). In each round it sets the probability of each segment to its
+// target, divided by the fraction of the segment's draws that Draw keeps, and scales the sum to 1. After 12 rounds the
+// levels change by less than 1e-9.
 func (c *copula) fit(targets []float64) {
 	for range 12 {
 		c.prompt.levels = c.fitted(targets, &c.prompt, &c.output)

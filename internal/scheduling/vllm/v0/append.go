@@ -9,8 +9,8 @@ import (
 
 // CanAppend reports whether there are enough free blocks for the unseen tokens of a group's running sequences, and for
 // as many later tokens of each sequence as lookahead says. It requires as many free blocks as there are blocks to which
-// these tokens will be written. A block that is already in the table counts too. CanAppend ignores the watermark
-// (vllm/v0/RULES.md §3).
+// these tokens will be written. A block that is already in the table counts too, also a partly filled last block if
+// there are no such tokens. CanAppend ignores the watermark (vllm/v0/RULES.md §3).
 func (m *Manager) CanAppend(lookahead int, group ...*Seq) bool {
 	touched := 0
 	for _, s := range group {

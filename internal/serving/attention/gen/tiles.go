@@ -67,7 +67,7 @@ type scoreKernel struct {
 //	n      the number of tiles to multiply, an even number
 //	out    the products
 //
-// The kernel changes out and n.
+// The kernel changes out, n and count. For E4M3 it sets flag if a key is NaN.
 func tileScore(g *gen, d dtype, rows int) {
 	g.begin(fmt.Sprintf("scores%sx%d", d.name, rows))
 	k := scoreKernel{d: d, n: rows, perStep: 1, keys: 2 * rows, bcast: 2*rows + 2, pairing: len(g.regs) - 1,

@@ -145,7 +145,8 @@ type softmaxKernel struct {
 
 // largest emits the code that finds the largest logit. A logit is a factor times an element of the input. The code
 // finds the largest element, and then multiplies it by the factor. It keeps the largest elements so far in several
-// registers, so that an instruction need not wait for the result of the instruction before it.
+// registers, so that an instruction need not wait for the result of the instruction before it. For pairs, it ignores
+// the array low.
 func (k *softmaxKernel) largest() {
 	g, tops := k.gen, []int{k.top, k.x, k.t, k.y}
 	infinite := g.float("negInf", float32(math.Inf(-1)))

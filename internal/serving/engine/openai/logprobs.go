@@ -75,7 +75,8 @@ func (a *answer) completionLogprobs(p *part) *completionLogprobs {
 		l.Tokens = append(l.Tokens, name)
 		l.TextOffsets = append(l.TextOffsets, p.position.advance(inText))
 		if !known {
-			// The official client for Go reads a list that contains null as an empty list. So the list has an empty map here.
+			// The official client for Go reads a list of maps that contains null as an empty list. So the list has an
+			// empty map here.
 			l.Values, l.Top = append(l.Values, nil), append(l.Top, map[string]float32{})
 			return
 		}

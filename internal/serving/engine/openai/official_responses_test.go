@@ -96,9 +96,9 @@ func TestOfficialClientGetsResponsesWithReasoningAndCalls(t *testing.T) {
 	// The items of the answer and the result of the call are the input of the next request. The model looks for an
 	// earlier occurrence of the last three bytes of the prompt, and repeats the text after that occurrence.
 	//
-	// The template writes the same two bytes between any two messages. The message "I look." and the result of the
-	// call both end with a full stop, so the last three bytes of the prompt also occur after "I look.". The text
-	// after that occurrence is the result of the call. The answer is therefore the result of the call.
+	// The template writes the same two bytes between any two messages. The message "I look." and the result of the call
+	// both end with a full stop, so the last three bytes of the prompt also occur where "I look." ends. The text after
+	// that occurrence is the result of the call. The answer is therefore the result of the call.
 	var input []responses.ResponseInputItemUnionParam
 	input = append(input, responses.ResponseInputItemParamOfMessage("Weather?", responses.EasyInputMessageRoleUser))
 	for _, o := range got.Output {

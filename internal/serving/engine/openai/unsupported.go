@@ -22,7 +22,7 @@ type foreignField struct {
 }
 
 // A fieldTable lists the fields of an object that this package knows but does not serve. A field that is neither served
-// nor in the table is refused unless it is null or empty.
+// nor in the table is refused unless it is null, empty or ["text"].
 type fieldTable struct {
 	foreign  []foreignField
 	harmless []string // ignored

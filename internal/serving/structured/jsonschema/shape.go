@@ -260,7 +260,7 @@ type texts interface {
 
 // texts returns an automaton that accepts the strings that s allows. If s limits the length, texts usually calls
 // automaton.Limit. The result of Limit counts characters while it runs, instead of having a state for each length. If
-// Limit would need more than a quarter of the budget, texts returns the result of s.automaton.
+// Limit would need more than a quarter of what is left of the budget, texts returns the result of s.automaton.
 func (s *strings_) texts(budget *automaton.Budget) (texts, error) {
 	d, err := s.form(budget)
 	if err != nil || s.min == 0 && s.max == unlimited {

@@ -97,8 +97,9 @@ func played(program, box string, file *os.File, flags ...string) ([]Finding, err
 }
 
 // agree returns an error unless Memcheck has watched the whole run. The submission could write to the report or end the
-// run at any time. It cannot change the exit status, because this is the exit status of Valgrind. agree finds out from
-// the offset in the file steps whether all steps were played.
+// run at any time. But if Memcheck has complaints, Valgrind's exit status is the constant complained, whatever the
+// submission does. So the report and the exit status must agree. agree finds out from the offset in the file steps
+// whether all steps were played.
 func agree(found []Finding, parseErr error, exit int, steps *os.File) error {
 	if parseErr != nil {
 		return valgrind.unfinished("%w", parseErr)

@@ -92,9 +92,10 @@ func (s *Scheduler) blocks(tokens int) int {
 	return (tokens + s.config.BlockSize - 1) / s.config.BlockSize
 }
 
-// Step sets step to the next step (vllm/v1/RULES.md §14). First it lists running requests, in the order of admission:
-// the decodes, and after them the only prompt that is partly computed. After the running requests it admits waiting
-// requests while the limits of tokens and of sequences allow it.
+// Step sets step to the next step (vllm/v1/RULES.md §14). All decoding requests run; step has only their number and
+// the sum of their tokens. Prefills begins with the running prompt that is partly computed, if there is one. Then Step
+// admits waiting requests while the limits of tokens and of sequences allow it. It returns ErrAmple if there are too
+// few blocks.
 func (s *Scheduler) Step(step *Step) error {
 	s.step++
 	s.done = s.done[:0]

@@ -28,7 +28,8 @@ type Layer struct {
 	KeysOnly     bool // keys and values are the same numbers (MLA)
 	StateBytes   int  // Mamba: bytes of a state; Mamba does not use the four fields above
 
-	// Page is the number of bytes of a block. If Page is 0, a block has the bytes of its keys:
+	// Page is the number of bytes of a block. For Mamba it is 0, and a block has StateBytes. For other kinds, if Page
+	// is 0, a block has the bytes of its keys:
 	//
 	//	BlockSize × KVHeads × HeadSize × ElementBytes
 	//

@@ -15,8 +15,8 @@ type Worker struct {
 
 // Make returns a plan for each worker. The workers use the same block tables, because the groups are made from the
 // layers of the whole model. Each worker has its own layers of each group, and may have none. All workers get the same
-// number of blocks, as many as fit into the memory of every worker (vLLM's get_kv_cache_configs). Plans name layers by
-// their index in layers.
+// number of blocks: options.Blocks if it is above 0, and otherwise as many as fit into the memory of every worker
+// (vLLM's get_kv_cache_configs). Plans name layers by their index in layers.
 func Make(layers []Layer, workers []Worker, options Options) ([]*Plan, error) {
 	order, err := modelOrder(layers, workers)
 	if err != nil {

@@ -159,9 +159,9 @@ type encodeEntry struct {
 	item int
 }
 
-// unscheduled is called when r has lost its row. It removes the encoder inputs of r from the batch. If another row of
-// the batch reads the same item, the item is encoded for that row instead. Otherwise, unscheduled removes the item's
-// output from the cache.
+// unscheduled is called when r has lost its row. It removes the encoder inputs of r from the batch. With Config.AsVLLM
+// it does nothing else. Otherwise, if another row of the batch reads the same item, the item is encoded for that row
+// instead. If no other row reads it, unscheduled removes the item's output from the cache.
 //
 // unscheduled returns true if it has removed an output from the cache. r was preempted to free blocks for another
 // request, which has no row yet. The caller must plan the chunk of that request again, because the chunk may need the

@@ -4,7 +4,7 @@ package sched
 // zeroing. Methods that only the connector or only the encoder has are not in this interface. They are called directly.
 //
 // Some of the methods that are called directly are also called if the scheduler has no connector or no encoder. Their
-// receiver is nil in this case. They then do nothing, because no request has transfers or multimodal items.
+// receiver is nil in this case, and they change nothing.
 type extension interface {
 	startPass()                           // a pass begins; a step can take several
 	startAdmission() bool                 // the running requests are scheduled; returns false if no request may be admitted

@@ -300,8 +300,8 @@ func (c *connector) keepsLoad(r *request, numLoaded int) bool {
 }
 
 // cutAt returns the number of tokens that a request can keep if the block with the given index was not loaded. These
-// are the tokens in the blocks before it. cutAt returns -1 if the cache has several groups, or a group that frees
-// blocks early. In these cases, blocks of the earlier tokens may already be freed, so the request can keep no tokens.
+// are the tokens in the blocks before it. cutAt returns -1 if the request can keep no tokens: if a group frees blocks
+// early, because blocks of the earlier tokens may already be freed, or if the cache has several groups.
 func (c *connector) cutAt(index int) int {
 	if c.s.groups > 1 || c.s.cache.Config.Recycles() {
 		return -1

@@ -16,8 +16,9 @@ type zeroing struct {
 	held     map[int32]bool // for writeUnlisted: the blocks of all requests; true if the request has a row
 }
 
-// write lists the new blocks of rows in step.ZeroBlocks. It leaves out the blocks that a load of this step writes. The
-// worker may execute the load before it zeroes the blocks, and would then zero what was loaded.
+// write lists the new blocks of rows in step.ZeroBlocks; with Config.AsVLLM it lists all new blocks. It leaves out the
+// blocks that the asynchronous loads of this step (step.Loads) write. The worker may execute the load before it zeroes
+// the blocks, and would then zero what was loaded.
 //
 // Loads of later steps cannot write to the listed blocks too early. A row keeps its blocks until this step has run, and
 // by then the worker has zeroed them.

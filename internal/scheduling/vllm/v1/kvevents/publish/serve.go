@@ -90,7 +90,8 @@ func (p *Publisher) readSubscriptions(c *zmtp.Conn, s *subscriber) {
 	}
 }
 
-// subscribe begins a subscription if active is true, and otherwise cancels it. p.mu must be held.
+// subscribe begins a subscription if active is true, and otherwise cancels it. It ignores a topic to which no message
+// of p belongs. p.mu must be held.
 func (p *Publisher) subscribe(s *subscriber, topic string, active bool) {
 	switch {
 	case !strings.HasPrefix(p.config.Topic, topic):
