@@ -158,13 +158,13 @@ func (r *reply) end() {
 
 // input returns the input of a tool_use block from the arguments of a call. If the answer was cut, the arguments may be
 // only the beginning of an object. In this case input returns an object with the values that are complete. Anthropic's
-// clients do the same when a stream is cut. If the arguments are neither JSON nor the beginning of an object, input
-// wraps them in an object, as Anthropic advises clients to do.
+// clients do the same when a stream is cut. If the arguments are neither an object nor the beginning of an object,
+// input wraps them in an object, as Anthropic advises clients to do.
 func input(arguments string) json.RawMessage {
 	if arguments == "" {
 		return json.RawMessage("{}")
 	}
-	if json.Valid([]byte(arguments)) {
+	if json.Valid([]byte(arguments)) && strings.HasPrefix(strings.TrimSpace(arguments), "{") {
 		return json.RawMessage(arguments)
 	}
 	if text := complete(arguments); text != "" {

@@ -112,6 +112,8 @@ func TestArgumentsThatAreNotJSON(t *testing.T) {
 		`{"a": [{"b": "c"}, {"d": [[1], [2`: `{"a": [{"b": "c"}, {"d": [[1], []]}]}`,
 		`{"a": b}`:                          `{"INVALID_JSON": "{\"a\": b}"}`,
 		`[1`:                                `{"INVALID_JSON": "[1"}`,
+		`[1]`:                               `{"INVALID_JSON": "[1]"}`,
+		`5`:                                 `{"INVALID_JSON": "5"}`,
 		`{"a": 1 "b"`:                       `{"INVALID_JSON": "{\"a\": 1 \"b\""}`,
 	} {
 		whole, streamed := replied(t, []toolparser.Event{{Kind: toolparser.Call, ID: "c", Name: "look"},
