@@ -55,11 +55,13 @@ func TestContradictionsAreNamed(t *testing.T) {
 func TestLimitsBeyondTheSupportedOnesAreNamed(t *testing.T) {
 	v := vocabularyOf(t, `"`, "a", "[", "]", "{", "}")
 	for schema, want := range map[string]string{
-		`{"type": "string", "minLength": 1000001}`:                           "minLength: 1000001 is above 1000000",
-		`{"type": "string", "minLength": 2000000, "maxLength": 3000000}`:     "minLength: 2000000 is above 1000000",
-		`{"type": "array", "minItems": 20001}`:                               "minItems: 20001 is above 20000",
-		`{"type": "array", "minItems": 1, "maxItems": 30000}`:                "maxItems: 30000 is above 20000",
-		`{"type": "object", "maxProperties": 20000}`:                         "maxProperties: 20000 is above 9999",
+		`{"type": "string", "minLength": 1000001}`:                           ": minLength: 1000001 is above 1000000",
+		`{"type": "string", "minLength": 2000000, "maxLength": 3000000}`:     ": minLength: 2000000 is above 1000000",
+		`{"allOf": [{"maxItems": 50000}, {"minItems": 10}]}`:                 "allOf/0: maxItems: 50000 is above 20000",
+		`{"allOf": [{"minLength": 2000000}, {"maxLength": 3000000}]}`:        "allOf/0: minLength: 2000000 is above 1000000",
+		`{"type": "array", "minItems": 20001}`:                               ": minItems: 20001 is above 20000",
+		`{"type": "array", "minItems": 1, "maxItems": 30000}`:                ": maxItems: 30000 is above 20000",
+		`{"type": "object", "maxProperties": 20000}`:                         ": maxProperties: 20000 is above 9999",
 		`{"properties": {"a": {"minLength": 3, "maxLength": 1e6}}}`:          "",
 		`{"type": "string", "minLength": 1000000}`:                           "",
 		`{"type": "string", "maxLength": 16777215}`:                          "",
@@ -70,7 +72,7 @@ func TestLimitsBeyondTheSupportedOnesAreNamed(t *testing.T) {
 			require.NoError(t, err, schema)
 			continue
 		}
-		require.ErrorContains(t, err, "at /: "+want+", the largest supported value here", schema)
+		require.ErrorContains(t, err, "at /"+want+", the largest supported value here", schema)
 	}
 	c := compiled(t, v, Form{JSONSchema: []byte(`{"type": "string", "minLength": 2, "maxLength": 3}`)})
 	for text, valid := range map[string]bool{`"a"`: false, `"aa"`: true, `"aaa"`: true, `"aaaa"`: false} {

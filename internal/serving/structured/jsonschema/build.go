@@ -14,18 +14,15 @@ const (
 	maxLength   = 1_000_000 // characters that a string must have
 )
 
-// unsupportedLimit returns the error for a limit n that is larger than supported. The error names minKeyword if the
-// schema gives it the value n or has only this keyword of the two, and otherwise maxKeyword. If schema is nil, no
-// keyword states the limit. For example, prefixItems is too long, or minItems is negated. The error is then
-// automaton.ErrTooLarge.
-func unsupportedLimit(schema *value, minKeyword, maxKeyword string, n, supported int) error {
-	if schema == nil {
-		return automaton.ErrTooLarge
-	}
-	keyword := maxKeyword
-	if v := schema.get(minKeyword); v != nil {
-		if minimum, _ := v.integer(); minimum == n || schema.get(maxKeyword) == nil {
-			keyword = minKeyword
+// unsupportedLimit returns the error for a number n that is larger than supported. The error names the keyword that set
+// n as the upper or the lower limit. If no keyword did, for example if a list such as prefixItems is too long, the error
+// is automaton.ErrTooLarge.
+func unsupportedLimit(l limits, minKeyword, maxKeyword string, n, supported int) error {
+	schema, keyword := l.maxOf, maxKeyword
+	if n != l.max || schema == nil {
+		schema, keyword = l.minOf, minKeyword
+		if n != l.min || schema == nil {
+			return automaton.ErrTooLarge
 		}
 	}
 	return refuse(schema, keyword, "%d is above %d, the largest supported value here", n, supported)
@@ -48,7 +45,7 @@ func (b *builder) arrays(source, target grammar.Node, a *arrays) {
 		b.ok(automaton.ErrTooLarge)
 		return
 	case last > maxCount:
-		b.ok(unsupportedLimit(a.limited, "minItems", "maxItems", last, maxCount))
+		b.ok(unsupportedLimit(a.limits, "minItems", "maxItems", last, maxCount))
 		return
 	}
 	all := 1<<len(a.contains) - 1
@@ -136,7 +133,7 @@ func (b *builder) objects(source, target grammar.Node, o *objects) {
 	// Unlisted names can be equal, and JSON parsers keep only one of several members with the same name. So
 	// at most one unlisted member counts for minProperties.
 	if o.min > len(m.required)+1 && m.unlistedNames.exist() {
-		b.ok(refuse(o.counted, "minProperties", "only one more than the required members is supported where other names than those of properties are possible"))
+		b.ok(refuse(o.minOf, "minProperties", "only one more than the required members is supported where other names than those of properties are possible"))
 		return
 	}
 	first := b.g.Node()
@@ -150,7 +147,7 @@ func (b *builder) objects(source, target grammar.Node, o *objects) {
 		top = o.max
 	}
 	if (len(m.listed)+2)*(top+1) > maxCount {
-		b.ok(unsupportedLimit(o.limited, "minProperties", "maxProperties", top, maxCount/(len(m.listed)+2)-1))
+		b.ok(unsupportedLimit(o.limits, "minProperties", "maxProperties", top, maxCount/(len(m.listed)+2)-1))
 		return
 	}
 	if minimum == 0 {

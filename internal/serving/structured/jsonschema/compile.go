@@ -208,7 +208,7 @@ func (b *builder) text(source, target grammar.Node, s *strings_) {
 		return
 	}
 	if s.min > maxLength {
-		b.ok(unsupportedLimit(s.limited, "minLength", "maxLength", s.min, maxLength))
+		b.ok(unsupportedLimit(s.limits, "minLength", "maxLength", s.min, maxLength))
 		return
 	}
 	key := fmt.Sprintf("length %d %d", s.min, s.max)

@@ -75,11 +75,11 @@ func typeShape(c *compiler, schema *value, name string, v *value) (*shape, error
 		case "integer":
 			one.numbers = []numbers{{whole: true}}
 		case "string":
-			one.strings = []strings_{{max: unlimited}}
+			one.strings = []strings_{{limits: anyNumber}}
 		case "array":
-			one.arrays = []arrays{{max: unlimited}}
+			one.arrays = []arrays{{limits: anyNumber}}
 		case "object":
-			one.objects = []objects{{max: unlimited}}
+			one.objects = []objects{{limits: anyNumber}}
 		case "any":
 			if c.doc.draft > 3 {
 				return nil, refuse(schema, name, "the type %q is not known", item.text)
@@ -129,7 +129,7 @@ func (c *compiler) constant(schema, v *value) (*shape, error) {
 	case boolTrue:
 		return &shape{hasTrue: true}, nil
 	case text:
-		return &shape{strings: []strings_{{max: unlimited, listed: true, list: []string{v.text}}}}, nil
+		return &shape{strings: []strings_{{limits: anyNumber, listed: true, list: []string{v.text}}}}, nil
 	case number:
 		r, err := parseDecimal(v.text)
 		if err != nil {
@@ -145,9 +145,9 @@ func (c *compiler) constant(schema, v *value) (*shape, error) {
 		for _, item := range v.items {
 			layer.prefix = append(layer.prefix, c.conjunctionOf(constOf(item)))
 		}
-		return &shape{arrays: []arrays{{min: len(v.items), max: len(v.items), layers: []arrayLayer{layer}}}}, nil
+		return &shape{arrays: []arrays{{limits: limits{min: len(v.items), max: len(v.items)}, layers: []arrayLayer{layer}}}}, nil
 	}
-	o := objects{max: len(v.items), required: v.names}
+	o := objects{limits: limits{max: len(v.items)}, required: v.names}
 	layer := newLayer()
 	layer.additional = c.conjunctionOf(nothing)
 	for i, name := range v.names {
@@ -171,7 +171,7 @@ func patternShape(c *compiler, schema *value, name string, v *value) (*shape, er
 		return nil, err
 	}
 	s := everything()
-	s.strings = []strings_{{max: unlimited, dfas: []form{{d, "pattern " + v.text}}}}
+	s.strings = []strings_{{limits: anyNumber, dfas: []form{{d, "pattern " + v.text}}}}
 	return s, nil
 }
 
@@ -203,17 +203,17 @@ func lengthShape(c *compiler, schema *value, name string, v *value) (*shape, err
 	s := everything()
 	switch name {
 	case "minLength":
-		s.strings[0].min, s.strings[0].limited = n, schema
+		s.strings[0].min, s.strings[0].minOf = n, schema
 	case "maxLength":
-		s.strings[0].max, s.strings[0].limited = n, schema
+		s.strings[0].max, s.strings[0].maxOf = n, schema
 	case "minItems":
-		s.arrays[0].min, s.arrays[0].limited = n, schema
+		s.arrays[0].min, s.arrays[0].minOf = n, schema
 	case "maxItems":
-		s.arrays[0].max, s.arrays[0].limited = n, schema
+		s.arrays[0].max, s.arrays[0].maxOf = n, schema
 	case "minProperties":
-		s.objects[0].min, s.objects[0].counted, s.objects[0].limited = n, schema, schema
+		s.objects[0].min, s.objects[0].minOf = n, schema
 	case "maxProperties":
-		s.objects[0].max, s.objects[0].limited = n, schema
+		s.objects[0].max, s.objects[0].maxOf = n, schema
 	}
 	return s, nil
 }

@@ -44,7 +44,7 @@ func propertiesShape(c *compiler, schema *value, name string, v *value) (*shape,
 		layer.additional = c.conjunctionOf(additional)
 	}
 	s := everything()
-	s.objects[0] = objects{max: unlimited, layers: []objectLayer{layer}, source: schema}
+	s.objects[0] = objects{limits: anyNumber, layers: []objectLayer{layer}, source: schema}
 	return s, nil
 }
 

@@ -82,7 +82,7 @@ func notStrings(c *compiler, s *strings_, _ *value) ([]strings_, error) {
 	if err != nil || rest.Empty() {
 		return nil, err
 	}
-	return []strings_{{max: unlimited, dfas: []form{{DFA: rest}}}}, nil
+	return []strings_{{limits: anyNumber, dfas: []form{{DFA: rest}}}}, nil
 }
 
 func notArrays(c *compiler, a *arrays, schema *value) ([]arrays, error) {
@@ -91,17 +91,17 @@ func notArrays(c *compiler, a *arrays, schema *value) ([]arrays, error) {
 		return nil, refuse(schema, "not", "the negation of uniqueItems or contains is not supported")
 	}
 	if a.min > 0 {
-		out = append(out, arrays{max: a.min - 1})
+		out = append(out, arrays{limits: limits{max: a.min - 1}})
 	}
 	if a.max != unlimited {
-		out = append(out, arrays{min: a.max + 1, max: unlimited})
+		out = append(out, arrays{limits: limits{min: a.max + 1, max: unlimited}})
 	}
 	for _, layer := range a.layers {
 		for i, item := range layer.prefix {
 			for _, negated := range c.negations(item) {
 				prefix := make([]conjunction, i+1)
 				prefix[i] = negated
-				out = append(out, arrays{min: i + 1, max: unlimited, layers: []arrayLayer{{prefix: prefix}}})
+				out = append(out, arrays{limits: limits{min: i + 1, max: unlimited}, layers: []arrayLayer{{prefix: prefix}}})
 			}
 		}
 		for _, negated := range c.negations(layer.items) {
@@ -109,10 +109,10 @@ func notArrays(c *compiler, a *arrays, schema *value) ([]arrays, error) {
 				return nil, refuse(schema, "not", "the negation of items after prefixItems is not supported")
 			}
 			if isNothing(layer.items) {
-				out = append(out, arrays{min: len(layer.prefix) + 1, max: unlimited})
+				out = append(out, arrays{limits: limits{min: len(layer.prefix) + 1, max: unlimited}})
 				break
 			}
-			out = append(out, arrays{min: 1, max: unlimited, contains: []conjunction{negated}})
+			out = append(out, arrays{limits: limits{min: 1, max: unlimited}, contains: []conjunction{negated}})
 		}
 	}
 	return out, nil
@@ -130,16 +130,16 @@ func notObjects(c *compiler, o *objects, schema *value) ([]objects, error) {
 		return nil, refuse(schema, "not", "the negation of propertyNames is not supported")
 	}
 	if o.min > 0 {
-		out = append(out, objects{max: o.min - 1})
+		out = append(out, objects{limits: limits{max: o.min - 1}})
 	}
 	if o.max != unlimited {
-		out = append(out, objects{min: o.max + 1, max: unlimited, counted: schema})
+		out = append(out, objects{limits: limits{min: o.max + 1, max: unlimited, minOf: schema}})
 	}
 	for _, name := range o.required {
-		out = append(out, objects{max: unlimited, absent: []string{name}})
+		out = append(out, objects{limits: anyNumber, absent: []string{name}})
 	}
 	for _, name := range o.absent {
-		out = append(out, objects{max: unlimited, required: []string{name}})
+		out = append(out, objects{limits: anyNumber, required: []string{name}})
 	}
 	for _, layer := range o.layers {
 		if len(layer.patterns) > 0 || len(layer.additional) > 0 {
@@ -150,7 +150,7 @@ func notObjects(c *compiler, o *objects, schema *value) ([]objects, error) {
 				negatedLayer := newLayer()
 				negatedLayer.negated = true
 				negatedLayer.add(name, negated)
-				out = append(out, objects{max: unlimited, required: []string{name}, layers: []objectLayer{negatedLayer}})
+				out = append(out, objects{limits: anyNumber, required: []string{name}, layers: []objectLayer{negatedLayer}})
 			}
 		}
 	}

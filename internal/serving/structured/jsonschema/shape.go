@@ -21,13 +21,35 @@ type shape struct {
 // unlimited as an upper limit means that there is none.
 const unlimited = -1
 
+// limits are the smallest and the largest number of characters, elements or members.
+type limits struct {
+	min, max     int
+	minOf, maxOf *value // the schemas that set the limits with a keyword, or nil
+}
+
+// anyNumber are limits that limit nothing.
+var anyNumber = limits{max: unlimited}
+
+func (l limits) any() bool { return l.min == 0 && l.max == unlimited }
+
+func (l limits) allow(n int) bool { return n >= l.min && (l.max == unlimited || n <= l.max) }
+
+func (l limits) intersect(o limits) limits {
+	if o.min > l.min {
+		l.min, l.minOf = o.min, o.minOf
+	}
+	if l.max == unlimited || o.max != unlimited && o.max < l.max {
+		l.max, l.maxOf = o.max, o.maxOf
+	}
+	return l
+}
+
 // strings_ is an alternative of strings.
 type strings_ struct {
-	min, max int    // characters
-	dfas     []form // all must accept
-	listed   bool   // only those of list, all of which have the length and the form
-	list     []string
-	limited  *value // the schema of min or max
+	limits        // of characters
+	dfas   []form // all must accept
+	listed bool   // only those of list, all of which have the length and the form
+	list   []string
 }
 
 // form is an automaton that a string must match. Two forms with the same nonempty name are equal.
@@ -38,12 +60,11 @@ type form struct {
 
 // arrays is an alternative of arrays.
 type arrays struct {
-	min, max int
+	limits
 	layers   []arrayLayer
 	contains []conjunction // for each of them, an element that satisfies it is required
 	unique   bool
 	source   *value // of unique
-	limited  *value // the schema of min or max
 }
 
 // arrayLayer is what one schema says of elements.
@@ -54,14 +75,12 @@ type arrayLayer struct {
 
 // objects is an alternative of objects.
 type objects struct {
-	min, max int
+	limits
 	layers   []objectLayer
 	required []string
 	absent   []string         // names that no member has
 	names    []*automaton.DFA // each accepts the names of all members
 	source   *value           // of what limits the names
-	counted  *value           // the schema of min
-	limited  *value           // the schema of min or max
 }
 
 // objectLayer is what one schema says of members.
@@ -86,20 +105,20 @@ type alternative[T any] interface {
 }
 
 func everything() *shape {
-	return &shape{true, true, true, []numbers{{}}, []strings_{{max: unlimited}}, []arrays{{max: unlimited}}, []objects{{max: unlimited}}}
+	return &shape{true, true, true, []numbers{{}}, []strings_{{limits: anyNumber}}, []arrays{{limits: anyNumber}}, []objects{{limits: anyNumber}}}
 }
 
 // scalar reports whether a value has neither elements nor members.
 func (s *shape) scalar() bool { return len(s.arrays) == 0 && len(s.objects) == 0 }
 
 func (s strings_) free() bool {
-	return s.min == 0 && s.max == unlimited && len(s.dfas) == 0 && !s.listed
+	return s.any() && len(s.dfas) == 0 && !s.listed
 }
 func (a arrays) free() bool {
-	return a.min == 0 && a.max == unlimited && len(a.layers) == 0 && len(a.contains) == 0 && !a.unique
+	return a.any() && len(a.layers) == 0 && len(a.contains) == 0 && !a.unique
 }
 func (o objects) free() bool {
-	return o.min == 0 && o.max == unlimited && len(o.layers) == 0 && len(o.required) == 0 && len(o.absent) == 0 && len(o.names) == 0
+	return o.any() && len(o.layers) == 0 && len(o.required) == 0 && len(o.absent) == 0 && len(o.names) == 0
 }
 
 // union returns the values that are in any of the shapes.
@@ -181,14 +200,6 @@ func meet[T alternative[T]](a, b []T, budget *automaton.Budget) ([]T, error) {
 // alternativeWork is the work of one pair of alternatives.
 const alternativeWork = 20
 
-// lower returns the smaller of two upper limits.
-func lower(a, b int) int {
-	if a == unlimited || b != unlimited && b < a {
-		return b
-	}
-	return a
-}
-
 func (s strings_) intersect(o strings_) (strings_, bool) {
 	if s.free() {
 		return o, true
@@ -201,16 +212,15 @@ func (s strings_) intersect(o strings_) (strings_, bool) {
 			s, o = o, s
 		}
 		kept := slices.DeleteFunc(slices.Clone(s.list), func(text string) bool { return !o.allows(text) })
-		return strings_{max: unlimited, listed: true, list: kept}, len(kept) > 0
+		return strings_{limits: anyNumber, listed: true, list: kept}, len(kept) > 0
 	}
-	s.min, s.max, s.limited = max(s.min, o.min), lower(s.max, o.max), cmp.Or(o.limited, s.limited)
+	s.limits = s.limits.intersect(o.limits)
 	s.dfas = slices.Concat(s.dfas, o.dfas)
-	return s, s.max == unlimited || s.min <= s.max
+	return s, s.allow(s.min)
 }
 
 func (s *strings_) allows(text string) bool {
-	length := utf8.RuneCountInString(text)
-	if length < s.min || s.max != unlimited && length > s.max || s.listed && !slices.Contains(s.list, text) {
+	if !s.allow(utf8.RuneCountInString(text)) || s.listed && !slices.Contains(s.list, text) {
 		return false
 	}
 	return !slices.ContainsFunc(s.dfas, func(d form) bool { return d.Match(text) == automaton.None })
@@ -219,7 +229,7 @@ func (s *strings_) allows(text string) bool {
 // automaton returns the texts of an alternative.
 func (s *strings_) automaton(budget *automaton.Budget) (*automaton.DFA, error) {
 	d, err := s.form(budget)
-	if err != nil || s.min == 0 && s.max == unlimited {
+	if err != nil || s.any() {
 		return d, err
 	}
 	lengths, err := automaton.Lengths(s.min, s.max, budget)
@@ -263,7 +273,7 @@ type texts interface {
 // Limit would need more than a quarter of what is left of the budget, texts returns the result of s.automaton.
 func (s *strings_) texts(budget *automaton.Budget) (texts, error) {
 	d, err := s.form(budget)
-	if err != nil || s.min == 0 && s.max == unlimited {
+	if err != nil || s.any() {
 		return d, err
 	}
 	if automaton.LimitWork(d, s.min, s.max) > budget.Left()/4 {
@@ -273,21 +283,17 @@ func (s *strings_) texts(budget *automaton.Budget) (texts, error) {
 }
 
 func (a arrays) intersect(b arrays) (arrays, bool) {
-	a.min, a.max, a.limited = max(a.min, b.min), lower(a.max, b.max), cmp.Or(b.limited, a.limited)
+	a.limits = a.limits.intersect(b.limits)
 	a.layers = slices.Concat(a.layers, b.layers)
 	a.contains = slices.Concat(a.contains, b.contains)
 	if b.unique {
 		a.unique, a.source = true, b.source
 	}
-	return a, a.max == unlimited || a.min <= a.max
+	return a, a.allow(a.min)
 }
 
 func (o objects) intersect(p objects) (objects, bool) {
-	o.source, o.limited = cmp.Or(o.source, p.source), cmp.Or(p.limited, o.limited)
-	if p.min > o.min {
-		o.min, o.counted = p.min, p.counted
-	}
-	o.max = lower(o.max, p.max)
+	o.source, o.limits = cmp.Or(o.source, p.source), o.limits.intersect(p.limits)
 	o.layers = slices.Concat(o.layers, p.layers)
 	o.names = slices.Concat(o.names, p.names)
 	o.absent = slices.Concat(o.absent, p.absent)
@@ -300,5 +306,5 @@ func (o objects) intersect(p objects) (objects, bool) {
 		}
 	}
 	conflict := slices.ContainsFunc(o.required, func(name string) bool { return slices.Contains(o.absent, name) })
-	return o, !conflict && (o.max == unlimited || max(o.min, len(o.required)) <= o.max)
+	return o, !conflict && o.allow(max(o.min, len(o.required)))
 }
