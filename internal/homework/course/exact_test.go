@@ -15,6 +15,7 @@ import (
 // be equal in both (internal/README.md, decision 1).
 
 type kind struct {
+	name   string
 	strict bool
 	atMost int  // sequences in all lists together
 	writes bool // from outside; without them, every state is consistent
@@ -22,16 +23,19 @@ type kind struct {
 	reuse  bool // freed memory comes back as new sequences
 }
 
+// kinds are also the kinds of FuzzCalls.
+var kinds = []kind{
+	{name: "short lists, whatever is written", atMost: plainNodes, writes: true, wild: true},
+	{name: "short lists in memory that is reused", atMost: plainNodes, writes: true, wild: true, reuse: true},
+	{name: "long lists under the header's conditions", atMost: 60, writes: true},
+	{name: "long lists in memory that is reused", atMost: 60, writes: true, reuse: true},
+	{name: "a strict library, whatever is written", strict: true, atMost: 40, writes: true, wild: true},
+	{name: "without an outside writer every engine is consistent", atMost: 40, reuse: true},
+}
+
 func TestEveryCallIsExact(t *testing.T) {
-	for name, k := range map[string]kind{
-		"short lists, whatever is written":                     {atMost: plainNodes, writes: true, wild: true},
-		"short lists in memory that is reused":                 {atMost: plainNodes, writes: true, wild: true, reuse: true},
-		"long lists under the header's conditions":             {atMost: 60, writes: true},
-		"long lists in memory that is reused":                  {atMost: 60, writes: true, reuse: true},
-		"a strict library, whatever is written":                {strict: true, atMost: 40, writes: true, wild: true},
-		"without an outside writer every engine is consistent": {atMost: 40, reuse: true},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
 			rapidtest.Check(t, func(t *rapid.T) { play(t, k) })
 		})
 	}

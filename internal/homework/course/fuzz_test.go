@@ -19,12 +19,6 @@ func FuzzCalls(f *testing.F) {
 		f.Add(bytes)
 	}
 	f.Fuzz(rapid.MakeFuzz(func(t *rapid.T) {
-		kinds := []kind{
-			{atMost: plainNodes, writes: true, wild: true},
-			{atMost: 60, writes: true, reuse: true},
-			{atMost: 60, writes: true},
-			{strict: true, atMost: 40, writes: true, wild: true, reuse: true},
-		}
 		play(t, rapid.SampledFrom(kinds).Draw(t, "kind"))
 	}))
 }

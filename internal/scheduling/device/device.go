@@ -17,8 +17,8 @@ import (
 // A Pair says that the contents of block Src must be copied to block Dst.
 type Pair struct{ Src, Dst int32 }
 
-// A Device has the blocks of one memory, with consecutive ids. It counts their references and keeps a stack of free
-// blocks, so Take returns the block that was freed last.
+// A Device manages the blocks of one memory. Their ids are consecutive. It counts the references to each block and keeps
+// a stack of free blocks, so Take returns the block that was freed last.
 type Device struct {
 	first  int32
 	counts []int32

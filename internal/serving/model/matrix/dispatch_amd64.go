@@ -205,8 +205,9 @@ func largest(x []float32) (n int, top float32) {
 	return n, largestAVX512(&x[0], uintptr(n))
 }
 
-// siluMul does what SiLUMul does and returns the number of values, or returns 0 if there is no kernel. It pads the last
-// values for the kernel. The bits of a value therefore do not depend on its index.
+// siluMul computes SiLUMul with AVX-512 and returns the number of values. Without AVX-512 it returns 0. The kernel
+// computes 16 values at a time. If fewer remain, siluMul copies them into an array of 16. So the kernel computes every
+// value, and the bits of a value do not depend on its index.
 func siluMul(dst, gate, factor []float32) int {
 	n := len(gate) &^ 15
 	if isa != avx512 {

@@ -97,9 +97,9 @@ func (e *encoder) word(text string) {
 	}
 }
 
-// merge appends the tokens of the beginning of the text and returns the length of that beginning. It splits the first
-// size bytes of the text into symbols and merges pairs of them. At each step, it merges the pair with the smallest
-// order.
+// merge splits the first size bytes of the text into symbols, merges pairs of them, and appends the tokens of the
+// symbols that remain. At each step, it merges the pair with the smallest order. It returns the number of bytes that the
+// appended tokens stand for, which can be less than size.
 //
 // The last symbol could also be merged with text after these bytes. If the order of such a pair is the smallest of all,
 // the tokens of the last symbol depend on that text. The last symbol is then left out, and the same rule is applied to
