@@ -40,7 +40,7 @@ type kernels interface {
 	// multiple of 16. m is the largest logit and l the sum of the weights. If all logits are -inf, the weights are 0.
 	softmax(k *args, x []float32, factor float32) (m, l float32)
 
-	// softmaxPairs does what softmax does, for the logits factor·(x[i] + low[i]). m is the largest factor·x[i], without
+	// softmaxPairs is like softmax, for the logits factor·(x[i] + low[i]). m is the largest factor·x[i], without
 	// low. The rounding error of the difference of a logit and m is kept.
 	softmaxPairs(k *args, x, low []float32, factor float32) (m, l float32)
 
@@ -50,7 +50,7 @@ type kernels interface {
 	// number in low becomes 0. refine returns false if it has not written low, because no product is large.
 	refine(k *args, q []float32, tiles *unsafe.Pointer, x, low []float32, limit float32) bool
 
-	// scalePair does what scale does, for the numbers x[i] + low[i]. Each result is again the sum of two float32: the
+	// scalePair is like scale, for the numbers x[i] + low[i]. Each result is again the sum of two float32: the
 	// rounded result in x and its rounding error in low.
 	scalePair(k *args, x, low []float32, factor, slope, offset float32)
 

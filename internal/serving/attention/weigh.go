@@ -55,7 +55,7 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 // because computing them again takes 2.5 times as long as everything else.
 const refineAbove = 8
 
-// weighPairs does what weigh does, for keys in float32. It computes large products again in float64; see refine. tiles
+// weighPairs is like weigh, for keys in float32. It computes large products again in float64; see refine. tiles
 // points to the addresses of the tiles that contain the tokens to which the row attends. weighPairs first sets the
 // products of the other tokens in these tiles to 0, so that refine does not compute them again.
 func (r *Runner) weighPairs(w *scratch, row *row, scores []float32, part int, tiles *unsafe.Pointer,
@@ -92,7 +92,7 @@ func (r *Runner) modified(factor float32) bool {
 	return r.batch.SoftCap != 0 || r.batch.AlibiSlopes != nil || !(factor > 0)
 }
 
-// modifyPairs does what modify does, for the products x[i] + low[i].
+// modifyPairs is like modify, for the products x[i] + low[i].
 func (r *Runner) modifyPairs(w *scratch, row *row, x, low []float32, factor float32, token int) {
 	b := r.batch
 	slope, offset := r.bias(row, token)

@@ -31,7 +31,7 @@ func rmsNorm(dst, x, weight []float32, eps float64) {
 	}
 }
 
-// scaleBy does what rmsNorm does, but x may be a part of a row. width is the number of values of the whole row, and
+// scaleBy is like rmsNorm, but x may be a part of a row. width is the number of values of the whole row, and
 // squares is the sum of the squares of these values.
 func scaleBy(x, weight []float32, squares float32, width int, eps float64) {
 	scale := float32(1 / math.Sqrt(float64(squares)/float64(width)+eps))

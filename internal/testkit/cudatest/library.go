@@ -226,7 +226,7 @@ var plain, sanitized = variant(), variant("-fsanitize=address")
 // Library returns the path of the library. It builds the library if this was not done before.
 func Library(t testing.TB) string { return made(t, plain) }
 
-// Sanitized does what Library does, but builds the library with AddressSanitizer. The program that opens the
+// Sanitized is like Library, but builds the library with AddressSanitizer. The program that opens the
 // library must have AddressSanitizer, too.
 func Sanitized(t testing.TB) string { return made(t, sanitized) }
 

@@ -14,7 +14,7 @@ import (
 	"llmmemory/testdata/bench/runner"
 )
 
-// onGPU does what logProbs does, on the first GPU of a driver. dtype is the type of activations, keys and values.
+// onGPU is like logProbs, on the first GPU of a driver. dtype is the type of activations, keys and values.
 func onGPU(driver, path string, n int, dtype string) (p []float64, err error) {
 	d, pool, g := fatal.Get(gpu.Open(driver, 0)), fatal.Get(parallel.New(1)), fatal.Get(weights.OpenGGUF(path))
 	defer func() {

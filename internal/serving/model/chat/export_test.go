@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/serving/model/marks"
 )
 
-// Render does what RenderTo does, and returns the prompt as a string.
+// Render is like RenderTo, but returns the prompt as a string.
 func (t *Template) Render(messages []Message, answer bool, kwargs map[string]any) (string, error) {
 	var text strings.Builder
 	_, err := t.RenderTo(func(piece string, _ *marks.Marks) error {

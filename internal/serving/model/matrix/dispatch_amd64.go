@@ -162,7 +162,7 @@ func shortsOf(dst, x []float32) int {
 	return rounding(roundAVX2, dst, x, 1)
 }
 
-// pairsOf does what shortsOf does, but writes pairs of BF16.
+// pairsOf is like shortsOf, but writes pairs of BF16.
 func pairsOf(dst, x []float32) int { return rounding(roundPairsAVX2, dst, x, 2) }
 
 func rounding(kernel func(dst, x *float32, n uintptr), dst, x []float32, perOutput int) int {

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/serving/half"
 )
 
-// portableTile does what tile does, without prefetching. It rounds each product and each sum, so the last bits
+// portableTile is like tile, but without prefetching. It rounds each product and each sum, so the last bits
 // differ from those of kernels with fused multiply-add.
 func portableTile(dst *float32, dstStride int, x *float32, xStride int, w *byte, k, rows int) {
 	weights := unsafe.Slice((*float32)(unsafe.Pointer(w)), k*Panel)

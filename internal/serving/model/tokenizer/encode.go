@@ -24,7 +24,7 @@ func (t *Tokenizer) Encode(text string, addSpecial bool) []int32 {
 	return out
 }
 
-// EncodeUpTo does what Encode does, but returns ErrTooMany if the text has more than limit tokens. If the length of the
+// EncodeUpTo is like Encode, but returns ErrTooMany if the text has more than limit tokens. If the length of the
 // text already shows that, it returns the error before it encodes the text. If ctx ends, EncodeUpTo stops and returns
 // the error of ctx.
 func (t *Tokenizer) EncodeUpTo(ctx context.Context, text string, addSpecial bool, limit int) ([]int32, error) {
