@@ -1,7 +1,6 @@
-package internal
+package internal_test
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,19 +19,13 @@ var (
 // documents returns the texts of all Markdown files by path.
 func documents(t *testing.T) map[string]string {
 	all := map[string]string{}
-	require.NoError(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && (d.Name() == ".git" || d.Name() == "build"):
-			return filepath.SkipDir
-		case filepath.Ext(path) != ".md":
-			return nil
+	eachSource(t, func(path string) {
+		if filepath.Ext(path) == ".md" {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			all[path] = string(text)
 		}
-		text, err := os.ReadFile(path)
-		all[path] = string(text)
-		return err
-	}))
+	})
 	return all
 }
 
