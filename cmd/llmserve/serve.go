@@ -237,6 +237,12 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	server.RegisterOnShutdown(stop)
 	l.notes(out, &o.model, e)
 	announce(out, o, l, e, name, format, listener.Addr())
+	return answer(ctx, out, o, l, e, server, listener)
+}
+
+// answer lets the server answer requests until ctx is done, or the server or the device has failed. Then it lets the
+// running requests end, unless the device has failed.
+func answer(ctx context.Context, out io.Writer, o *options, l *loaded, e *engine.Engine, server *http.Server, listener net.Listener) (err error) {
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	drain, broken := o.drain, false
