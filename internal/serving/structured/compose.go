@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/automaton"
 	"llmmemory/internal/serving/structured/grammar"
 	"llmmemory/internal/serving/structured/lexeme"
@@ -16,7 +17,7 @@ import (
 type builder struct {
 	g      *grammar.Grammar
 	v      *Vocabulary
-	budget *automaton.Budget
+	budget *meter.Meter
 	depth  int
 	err    error // the first one; methods that add paths stop after it
 }

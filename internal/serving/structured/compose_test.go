@@ -288,7 +288,7 @@ func TestFormsThatAreTooLargeAreRefused(t *testing.T) {
 	}
 	for problem, form := range map[string]Form{
 		"too much work": {Tags: many}, "nodes and edges": {Separated: large}, "nest deeper": nested,
-		"too much work to": {Text: strings.Repeat("<", 3_000_000)},
+		"too much work: more than": {Text: strings.Repeat("<", 3_000_000)},
 	} {
 		_, err := Compile(v, form)
 		require.ErrorContains(t, err, problem)

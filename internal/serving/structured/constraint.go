@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"llmmemory/internal/serving/structured/automaton"
+	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/grammar"
 	"llmmemory/internal/serving/structured/lexeme"
 )
@@ -33,10 +33,10 @@ func Compile(v *Vocabulary, form Form) (*Constraint, error) {
 	return CompileWithin(context.Background(), v, form, CompileWork)
 }
 
-// CompileWithin compiles a form for a vocabulary, with at most the given work in units of automaton.Budget.
+// CompileWithin compiles a form for a vocabulary, with at most the given work in units of meter.Meter.
 // It returns an error if ctx ends before it has finished.
 func CompileWithin(ctx context.Context, v *Vocabulary, form Form, work int) (*Constraint, error) {
-	budget := automaton.NewBudgetUntil(ctx, work)
+	budget := meter.New(ctx, meter.Limits{Work: work, Bytes: compileBytes, Depth: compileDepth})
 	g, err := form.grammar(v, budget)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/automaton"
 	"llmmemory/internal/serving/structured/gbnf"
 	"llmmemory/internal/serving/structured/grammar"
@@ -112,19 +113,24 @@ func After(marker string, form Form) Form {
 	return Form{Sequence: []Form{{Tag: &Tag{Content: Form{Free: &Free{}}, End: []string{marker}}}, form}}
 }
 
-// CompileWork is the limit of the work of one compilation, in units of automaton.Budget.
+// CompileWork is the limit of the work of one compilation, in units of meter.Meter.
 const CompileWork = 1_000_000
 
+const (
+	compileBytes = 256 << 20 // that one compilation may allocate
+	compileDepth = 1000      // how deep the parts of a form may nest
+)
+
 // ErrTooLarge is the error for a form whose compilation needs more work than is allowed.
-var ErrTooLarge = automaton.ErrTooLarge
+var ErrTooLarge = meter.ErrTooLarge
 
 var errNoAnswer = errors.New("no answer has this form")
 
 // noAnswer returns the error for a form that no answer has.
-func (f *Form) noAnswer(budget *automaton.Budget) error {
+func (f *Form) noAnswer(budget *meter.Meter) error {
 	if f.JSONSchema != nil {
 		err := jsonschema.Contradiction(f.JSONSchema, budget)
-		if errors.Is(err, automaton.ErrTooLarge) {
+		if errors.Is(err, meter.ErrTooLarge) {
 			return fmt.Errorf("%w; to find out why: %w", errNoAnswer, err)
 		}
 		return err
@@ -132,7 +138,7 @@ func (f *Form) noAnswer(budget *automaton.Budget) error {
 	return errNoAnswer
 }
 
-func (f Form) grammar(v *Vocabulary, budget *automaton.Budget) (*grammar.Grammar, error) {
+func (f Form) grammar(v *Vocabulary, budget *meter.Meter) (*grammar.Grammar, error) {
 	b := &builder{v: v, budget: budget}
 	if g, err := b.simple(&f); g != nil || err != nil {
 		return g, err

@@ -1,18 +1,24 @@
 package automaton_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/automaton"
 	"llmmemory/internal/serving/structured/regex"
 )
 
+func work(units int) *meter.Meter {
+	return meter.New(context.Background(), meter.Limits{Work: units, Bytes: 1 << 30})
+}
+
 func search(t require.TestingT, pattern string) *automaton.DFA {
-	d, err := regex.Search(pattern, automaton.NewBudget(1_000_000))
+	d, err := regex.Search(pattern, work(1_000_000))
 	require.NoError(t, err)
 	return d
 }
@@ -38,7 +44,7 @@ func TestLimitedTexts(t *testing.T) {
 		pattern := rapid.SampledFrom(patterns).Draw(t, "pattern")
 		minimum, maximum := rapid.IntRange(0, 4).Draw(t, "minimum"), rapid.IntRange(-1, 4).Draw(t, "maximum")
 		d := search(t, pattern)
-		l, err := automaton.Limit(d, minimum, maximum, automaton.NewBudget(1000))
+		l, err := automaton.Limit(d, minimum, maximum, work(1000))
 		require.NoError(t, err)
 		wanted, begins := map[string]bool{}, map[string]bool{}
 		for _, text := range all {
@@ -66,14 +72,14 @@ func TestLimitedTexts(t *testing.T) {
 			}
 		}
 	})
-	_, err := automaton.Limit(search(t, "a"), 0, 1_000_000_000, automaton.NewBudget(1_000_000))
-	require.ErrorIs(t, err, automaton.ErrTooLarge)
+	_, err := automaton.Limit(search(t, "a"), 0, 1_000_000_000, work(1_000_000))
+	require.ErrorIs(t, err, meter.ErrTooLarge)
 }
 
 // Ensure that a combination of two automata accepts the right texts, and gives the tag of the first
 // automaton.
 func TestCombinations(t *testing.T) {
-	budget := automaton.NewBudget(1_000_000)
+	budget := work(1_000_000)
 	for _, first := range patterns {
 		for _, second := range patterns {
 			a, b := search(t, first), search(t, second)

@@ -1,6 +1,10 @@
 package automaton
 
-import "slices"
+import (
+	"slices"
+
+	"llmmemory/internal/serving/meter"
+)
 
 // trim removes the states that cannot reach an accepting state. It merges character classes if no state distinguishes
 // them.
@@ -71,7 +75,7 @@ func (d *DFA) keep(alive []bool) {
 // Explore returns an automaton. Its states are the values of S that step reaches from start. The function step
 // returns the state after a character of the alphabet, or false if the character is not allowed. The function accept
 // returns the tag of a state, or None. Characters outside the alphabet are not allowed.
-func Explore[S comparable](alphabet []rune, start S, step func(S, rune) (S, bool), accept func(S) int32, budget *Budget) (*DFA, error) {
+func Explore[S comparable](alphabet []rune, start S, step func(S, rune) (S, bool), accept func(S) int32, budget *meter.Meter) (*DFA, error) {
 	d := asciiClasses(alphabet)
 	return d, explore(d, start, func(state S, class int) (S, bool) {
 		if class == len(alphabet) {
@@ -83,7 +87,7 @@ func Explore[S comparable](alphabet []rune, start S, step func(S, rune) (S, bool
 
 // explore adds the states to d that step reaches from start. The function step returns the state after a
 // character of a class, and false if that class is not allowed. The function accept returns the tag of a state.
-func explore[S comparable](d *DFA, start S, step func(S, int) (S, bool), accept func(S) int32, budget *Budget) error {
+func explore[S comparable](d *DFA, start S, step func(S, int) (S, bool), accept func(S) int32, budget *meter.Meter) error {
 	ids := map[S]int32{start: 0}
 	states := []S{start}
 	for i := 0; i < len(states); i++ {
@@ -130,7 +134,7 @@ func asciiClasses(alphabet []rune) *DFA {
 
 // Lengths returns the automaton of all texts with minimum to maximum characters. If maximum is below
 // 0, there is no upper limit.
-func Lengths(minimum, maximum int, budget *Budget) (*DFA, error) {
+func Lengths(minimum, maximum int, budget *meter.Meter) (*DFA, error) {
 	last := maximum
 	if maximum < 0 {
 		last = minimum
@@ -161,7 +165,7 @@ func Lengths(minimum, maximum int, budget *Budget) (*DFA, error) {
 
 // Texts returns the automaton that accepts the given texts. The tag of a text is its index in the
 // slice. If two texts are equal, the first index counts.
-func Texts(texts []string, budget *Budget) (*DFA, error) {
+func Texts(texts []string, budget *meter.Meter) (*DFA, error) {
 	var b Builder
 	root := b.State()
 	type step struct {

@@ -2,6 +2,6 @@
 // alternatives, sequences, repeats, intersection, difference and limits of length.
 //
 // An automaton is built completely, with all its states, so one can see whether there is any text that it accepts.
-// Every operation spends from a [Budget]. The budget stops operations that would take too much work. This package
-// does not deal with bytes, JSON or tokens.
+// Every operation charges a [meter.Meter], which stops operations that would take too much work. This package does not
+// deal with bytes, JSON or tokens.
 package automaton

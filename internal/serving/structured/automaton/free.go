@@ -1,12 +1,16 @@
 package automaton
 
-import "slices"
+import (
+	"slices"
+
+	"llmmemory/internal/serving/meter"
+)
 
 // Free returns the automaton of free text, which may be followed by one of the texts in ends. The free text contains
 // none of the texts in excluded. A text in ends that is complete ends the accepted text, whose tag is the index of that
 // text. If several texts in ends end at the same character, the tag is that of the longest one. Free text without a
 // text of ends is accepted with the tag len(ends). The texts in ends must not be empty.
-func Free(ends, excluded []string, budget *Budget) (*DFA, error) {
+func Free(ends, excluded []string, budget *meter.Meter) (*DFA, error) {
 	first, err := freeUntil(ends, budget)
 	if err != nil || len(excluded) == 0 {
 		return first, err
@@ -35,7 +39,7 @@ func Free(ends, excluded []string, budget *Budget) (*DFA, error) {
 }
 
 // freeUntil returns what Free returns if excluded is empty.
-func freeUntil(ends []string, budget *Budget) (*DFA, error) {
+func freeUntil(ends []string, budget *meter.Meter) (*DFA, error) {
 	var b Builder
 	start := b.State()
 	b.Edge(start, Any, start)

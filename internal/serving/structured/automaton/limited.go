@@ -1,6 +1,10 @@
 package automaton
 
-import "math"
+import (
+	"math"
+
+	"llmmemory/internal/serving/meter"
+)
 
 // Limited accepts the texts of an automaton that have at least minimum and at most maximum characters. A state of
 // Limited is a pair: a state of the automaton, and the number of characters read so far. If there is no upper limit,
@@ -14,14 +18,14 @@ type Limited struct {
 
 // Limit returns an automaton for the texts of d with minimum to maximum characters. If maximum is below 0, there is
 // no upper limit.
-func Limit(d *DFA, minimum, maximum int, budget *Budget) (*Limited, error) {
+func Limit(d *DFA, minimum, maximum int, budget *meter.Meter) (*Limited, error) {
 	last := maximum
 	if maximum < 0 {
 		last = minimum // from here on, the number makes no difference
 	}
 	n := d.States()
 	if last >= math.MaxInt32/max(1, n) {
-		return nil, ErrTooLarge
+		return nil, budget.Spend(math.MaxInt)
 	}
 	if err := budget.Spend(LimitWork(d, minimum, maximum)); err != nil {
 		return nil, err

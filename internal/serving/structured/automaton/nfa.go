@@ -3,6 +3,8 @@ package automaton
 import (
 	"encoding/binary"
 	"slices"
+
+	"llmmemory/internal/serving/meter"
 )
 
 // Builder makes a DFA from a nondeterministic automaton. The zero Builder is empty.
@@ -127,7 +129,7 @@ func (b *Builder) setID(set Set) int32 {
 
 // Build returns the deterministic automaton. If a text leads to accepting states with several tags, it
 // gets the smallest tag.
-func (b *Builder) Build(budget *Budget) (*DFA, error) {
+func (b *Builder) Build(budget *meter.Meter) (*DFA, error) {
 	d := &DFA{}
 	members, err := b.alphabet(d, budget)
 	if err != nil {
@@ -151,7 +153,7 @@ func (b *Builder) Build(budget *Budget) (*DFA, error) {
 
 // alphabet sets the character classes of d. For each set of b, it returns the classes whose characters are in
 // the set.
-func (b *Builder) alphabet(d *DFA, budget *Budget) ([][]int32, error) {
+func (b *Builder) alphabet(d *DFA, budget *meter.Meter) ([][]int32, error) {
 	type event struct {
 		start rune
 		set   int32
@@ -212,7 +214,7 @@ type subsets struct {
 	round   int32
 	current []int32 // the result of closeOver
 	key     []byte
-	budget  *Budget
+	budget  *meter.Meter
 }
 
 // start makes the first state of d, which is the state before the first character of a text. The transitions that

@@ -1,8 +1,10 @@
 package automaton
 
+import "llmmemory/internal/serving/meter"
+
 // Combine returns the automaton that runs x and y in parallel. The function tag computes the tag of a text from its
 // tags in x and in y. If an automaton does not accept the text, the tag in it is None.
-func Combine(x, y *DFA, tag func(x, y int32) int32, budget *Budget) (*DFA, error) {
+func Combine(x, y *DFA, tag func(x, y int32) int32, budget *meter.Meter) (*DFA, error) {
 	d, pairs := joinClasses(x, y)
 	if err := budget.Spend(len(d.starts)); err != nil {
 		return nil, err
@@ -76,7 +78,7 @@ func joinClasses(x, y *DFA) (*DFA, [][2]int32) {
 }
 
 // Intersect returns the automaton of the texts that both x and y accept. Texts keep their tags in x.
-func Intersect(x, y *DFA, budget *Budget) (*DFA, error) {
+func Intersect(x, y *DFA, budget *meter.Meter) (*DFA, error) {
 	return Combine(x, y, func(x, y int32) int32 {
 		if y == None {
 			return None
@@ -86,7 +88,7 @@ func Intersect(x, y *DFA, budget *Budget) (*DFA, error) {
 }
 
 // Subtract returns the automaton of the texts that x accepts and y does not. Texts keep their tags in x.
-func Subtract(x, y *DFA, budget *Budget) (*DFA, error) {
+func Subtract(x, y *DFA, budget *meter.Meter) (*DFA, error) {
 	return Combine(x, y, func(x, y int32) int32 {
 		if y != None {
 			return None
@@ -96,7 +98,7 @@ func Subtract(x, y *DFA, budget *Budget) (*DFA, error) {
 }
 
 // Join returns the automaton of the texts that x or y accepts. A text that both accept keeps its tag in x.
-func Join(x, y *DFA, budget *Budget) (*DFA, error) {
+func Join(x, y *DFA, budget *meter.Meter) (*DFA, error) {
 	return Combine(x, y, func(x, y int32) int32 {
 		if x != None {
 			return x

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/automaton"
 	"llmmemory/internal/serving/structured/grammar"
 	"llmmemory/internal/serving/structured/lexeme"
@@ -11,12 +12,12 @@ import (
 
 const (
 	maxLexeme  = 2000    // characters in one lexeme; larger parts are rules
-	lexemeWork = 200_000 // units of automaton.Budget for one lexeme
+	lexemeWork = 200_000 // units of meter.Meter for one lexeme
 	maxNodes   = 200_000 // nodes and edges of the grammar
 )
 
 // Compile returns the grammar of a text.
-func Compile(text string, budget *automaton.Budget) (*grammar.Grammar, error) {
+func Compile(text string, budget *meter.Meter) (*grammar.Grammar, error) {
 	rules, err := parse(text)
 	if err != nil {
 		return nil, err
@@ -49,7 +50,7 @@ type builder struct {
 	starts map[string]grammar.Node
 	work   []string // rules that have a start and nothing else
 	g      *grammar.Grammar
-	budget *automaton.Budget
+	budget *meter.Meter
 	err    error // the first one; add stops after it
 }
 
@@ -190,14 +191,13 @@ func (b *builder) repeat(source, target grammar.Node, n *node) {
 // lexeme adds an edge between two nodes that reads a part as one lexeme. It returns false if the automaton of
 // the lexeme would be too large.
 func (b *builder) lexeme(source, target grammar.Node, n *node) bool {
-	work := automaton.NewBudget(min(lexemeWork, b.budget.Left()))
-	available := work.Left()
+	work := b.budget.Within(lexemeWork)
 	var a automaton.Builder
 	start, end := a.State(), a.State()
 	a.Accept(end, 0)
 	b.write(&a, n, start, end)
 	d, err := a.Build(work)
-	if b.err = b.budget.Spend(available - work.Left()); b.err != nil {
+	if b.err = b.budget.Err(); b.err != nil {
 		return true
 	}
 	if err != nil {

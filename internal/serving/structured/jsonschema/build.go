@@ -3,7 +3,7 @@ package jsonschema
 import (
 	"slices"
 
-	"llmmemory/internal/serving/structured/automaton"
+	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/grammar"
 	"llmmemory/internal/serving/structured/lexeme"
 )
@@ -16,13 +16,13 @@ const (
 
 // unsupportedLimit returns the error for a number n that is larger than supported. The error names the keyword that set
 // n as the upper or the lower limit. If no keyword did, for example if a list such as prefixItems is too long, the error
-// is automaton.ErrTooLarge.
+// is meter.ErrTooLarge.
 func unsupportedLimit(l limits, minKeyword, maxKeyword string, n, supported int) error {
 	schema, keyword := l.maxOf, maxKeyword
 	if n != l.max || schema == nil {
 		schema, keyword = l.minOf, minKeyword
 		if n != l.min || schema == nil {
-			return automaton.ErrTooLarge
+			return meter.ErrTooLarge
 		}
 	}
 	return refuse(schema, keyword, "%d is above %d, the largest supported value here", n, supported)
@@ -42,7 +42,7 @@ func (b *builder) arrays(source, target grammar.Node, a *arrays) {
 		b.ok(refuse(a.source, "uniqueItems", "the keyword is not supported where maxItems is above 1"))
 		return
 	case len(a.contains) > maxContains:
-		b.ok(automaton.ErrTooLarge)
+		b.ok(meter.ErrTooLarge)
 		return
 	case last > maxCount:
 		b.ok(unsupportedLimit(a.limits, "minItems", "maxItems", last, maxCount))

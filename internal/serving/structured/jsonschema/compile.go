@@ -3,6 +3,7 @@ package jsonschema
 import (
 	"fmt"
 
+	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/automaton"
 	"llmmemory/internal/serving/structured/grammar"
 	"llmmemory/internal/serving/structured/lexeme"
@@ -11,7 +12,7 @@ import (
 // Compile returns the grammar of the JSON texts that a schema allows. The parameter longest is the number of
 // bytes of the longest token. If compact is set, the only white space in a text is a space after each comma
 // and colon, as Python's json.dumps writes it.
-func Compile(source []byte, compact bool, longest int, budget *automaton.Budget) (*grammar.Grammar, error) {
+func Compile(source []byte, compact bool, longest int, budget *meter.Meter) (*grammar.Grammar, error) {
 	root, err := read(source)
 	if err != nil {
 		return nil, err
@@ -19,7 +20,7 @@ func Compile(source []byte, compact bool, longest int, budget *automaton.Budget)
 	return newCompiler(root, budget).build(conjunction{{schema: root}}, compact, longest)
 }
 
-func newCompiler(root *value, budget *automaton.Budget) *compiler {
+func newCompiler(root *value, budget *meter.Meter) *compiler {
 	return &compiler{doc: newDocument(root), budget: budget, ids: map[*value]int32{}, shapes: map[term]*shape{}, joint: map[string]*shape{},
 		open: map[term]bool{}, probed: map[string]bool{}, dfas: map[string]*automaton.DFA{}}
 }

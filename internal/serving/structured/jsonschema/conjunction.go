@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/automaton"
 )
 
@@ -20,7 +21,7 @@ type conjunction []term
 // compiler holds what is known of the schemas of a document.
 type compiler struct {
 	doc    *document
-	budget *automaton.Budget
+	budget *meter.Meter
 	ids    map[*value]int32
 	shapes map[term]*shape
 	joint  map[string]*shape // of conjunctions

@@ -7,13 +7,13 @@ import (
 	"strconv"
 	"strings"
 
-	"llmmemory/internal/serving/structured/automaton"
+	"llmmemory/internal/serving/meter"
 )
 
 // Contradiction returns an error that says why no value satisfies a schema. It names the place, and the keywords that
-// contradict each other. If the search for the reason exceeds the budget, the error is automaton.ErrTooLarge instead.
+// contradict each other. If the search for the reason exceeds the budget, the error is meter.ErrTooLarge instead.
 // The caller must know that Compile accepts the schema and that no value satisfies the schema.
-func Contradiction(source []byte, budget *automaton.Budget) error {
+func Contradiction(source []byte, budget *meter.Meter) error {
 	root, err := read(source)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math/big"
 
+	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/automaton"
 	"llmmemory/internal/serving/structured/regex"
 )
@@ -14,7 +15,7 @@ const (
 )
 
 // automaton returns how the numbers of an alternative are written.
-func (n *numbers) automaton(budget *automaton.Budget) (*automaton.DFA, error) {
+func (n *numbers) automaton(budget *meter.Meter) (*automaton.DFA, error) {
 	switch {
 	case n.free():
 		return regex.Full(numberPattern, budget)
@@ -115,7 +116,7 @@ func (n *numbers) machine() (*digitMachine, error) {
 		m.steps = append(m.steps, modulus{scaled.Num().Int64(), len(fraction), step.negated})
 	}
 	if len(m.limits) > maxLimits || len(m.steps) > maxMultiples {
-		return nil, automaton.ErrTooLarge
+		return nil, meter.ErrTooLarge
 	}
 	return m, nil
 }

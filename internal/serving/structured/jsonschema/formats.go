@@ -1,8 +1,10 @@
 package jsonschema
 
 import (
+	"context"
 	"sync"
 
+	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/automaton"
 	"llmmemory/internal/serving/structured/regex"
 )
@@ -95,13 +97,16 @@ var maxLengths = map[string]int{"email": 254, "hostname": 253}
 // formatsBuilt caches the automaton of each format that has been used, by the format's name. All compilations share it.
 var formatsBuilt sync.Map
 
-const formatWork = 4_000_000
+const (
+	formatWork  = 4_000_000
+	formatBytes = 1 << 30
+)
 
 func formatAutomaton(name, pattern string) (*automaton.DFA, error) {
 	if d, ok := formatsBuilt.Load(name); ok {
 		return d.(*automaton.DFA), nil
 	}
-	d, err := regex.Full(pattern, automaton.NewBudget(formatWork))
+	d, err := regex.Full(pattern, meter.New(context.Background(), meter.Limits{Work: formatWork, Bytes: formatBytes, Depth: 100}))
 	if err == nil {
 		formatsBuilt.Store(name, d)
 	}

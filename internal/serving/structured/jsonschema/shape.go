@@ -5,6 +5,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/automaton"
 	"llmmemory/internal/serving/structured/lexeme"
 )
@@ -165,7 +166,7 @@ func (s *shape) joinLists() {
 }
 
 // intersect returns the values that are in both shapes.
-func intersect(a, b *shape, budget *automaton.Budget) (*shape, error) {
+func intersect(a, b *shape, budget *meter.Meter) (*shape, error) {
 	out := &shape{hasNull: a.hasNull && b.hasNull, hasFalse: a.hasFalse && b.hasFalse, hasTrue: a.hasTrue && b.hasTrue}
 	var err error
 	if out.numbers, err = meet(a.numbers, b.numbers, budget); err != nil {
@@ -182,7 +183,7 @@ func intersect(a, b *shape, budget *automaton.Budget) (*shape, error) {
 }
 
 // meet returns the values of one type that both lists of alternatives allow.
-func meet[T alternative[T]](a, b []T, budget *automaton.Budget) ([]T, error) {
+func meet[T alternative[T]](a, b []T, budget *meter.Meter) ([]T, error) {
 	if err := budget.Spend(len(a) * len(b) * alternativeWork); err != nil {
 		return nil, err
 	}
@@ -227,7 +228,7 @@ func (s *strings_) allows(text string) bool {
 }
 
 // automaton returns the texts of an alternative.
-func (s *strings_) automaton(budget *automaton.Budget) (*automaton.DFA, error) {
+func (s *strings_) automaton(budget *meter.Meter) (*automaton.DFA, error) {
 	d, err := s.form(budget)
 	if err != nil || s.any() {
 		return d, err
@@ -240,7 +241,7 @@ func (s *strings_) automaton(budget *automaton.Budget) (*automaton.DFA, error) {
 }
 
 // form returns the texts of an alternative, of whatever length.
-func (s *strings_) form(budget *automaton.Budget) (*automaton.DFA, error) {
+func (s *strings_) form(budget *meter.Meter) (*automaton.DFA, error) {
 	d := automaton.All()
 	if s.listed {
 		texts, err := automaton.Texts(s.list, budget)
@@ -271,7 +272,7 @@ type texts interface {
 // texts returns an automaton that accepts the strings that s allows. If s limits the length, texts usually calls
 // automaton.Limit. The result of Limit counts characters while it runs, instead of having a state for each length. If
 // Limit would need more than a quarter of what is left of the budget, texts returns the result of s.automaton.
-func (s *strings_) texts(budget *automaton.Budget) (texts, error) {
+func (s *strings_) texts(budget *meter.Meter) (texts, error) {
 	d, err := s.form(budget)
 	if err != nil || s.any() {
 		return d, err

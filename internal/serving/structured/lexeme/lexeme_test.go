@@ -1,6 +1,7 @@
 package lexeme
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/automaton"
 )
 
@@ -134,7 +136,7 @@ func dfa(t *testing.T, set automaton.Set) *automaton.DFA {
 	source, target := b.State(), b.State()
 	b.Edge(source, set, target)
 	b.Accept(target, 0)
-	d, err := b.Build(automaton.NewBudget(1000))
+	d, err := b.Build(meter.New(context.Background(), meter.Limits{Work: 1000, Bytes: 1 << 20}))
 	require.NoError(t, err)
 	return d
 }

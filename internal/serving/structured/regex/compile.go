@@ -4,21 +4,22 @@ import (
 	"fmt"
 	"slices"
 
+	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/automaton"
 )
 
 // Full returns the automaton of the texts that an expression matches completely.
-func Full(pattern string, budget *automaton.Budget) (*automaton.DFA, error) {
+func Full(pattern string, budget *meter.Meter) (*automaton.DFA, error) {
 	return compile(pattern, false, budget)
 }
 
 // Search returns the automaton of the texts that contain a match of an expression, as JSON Schema's
 // keyword pattern requires.
-func Search(pattern string, budget *automaton.Budget) (*automaton.DFA, error) {
+func Search(pattern string, budget *meter.Meter) (*automaton.DFA, error) {
 	return compile(pattern, true, budget)
 }
 
-func compile(pattern string, search bool, budget *automaton.Budget) (*automaton.DFA, error) {
+func compile(pattern string, search bool, budget *meter.Meter) (*automaton.DFA, error) {
 	n, err := parse(pattern)
 	if err != nil {
 		return nil, err
@@ -35,7 +36,7 @@ func compile(pattern string, search bool, budget *automaton.Budget) (*automaton.
 	return d, nil
 }
 
-type compiler struct{ budget *automaton.Budget }
+type compiler struct{ budget *meter.Meter }
 
 // automaton returns the texts that n matches from begin to end.
 func (c *compiler) automaton(n *node) (*automaton.DFA, error) {

@@ -1,6 +1,7 @@
 package regex
 
 import (
+	"context"
 	"regexp"
 	"strings"
 	"testing"
@@ -8,10 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/automaton"
 )
 
-func budget() *automaton.Budget { return automaton.NewBudget(1_000_000) }
+func budget() *meter.Meter {
+	return meter.New(context.Background(), meter.Limits{Work: 1_000_000, Bytes: 1 << 30, Depth: 1000})
+}
 
 // Ensure that each part of the syntax matches the same texts as in ECMA 262.
 func TestEachPartOfTheSyntax(t *testing.T) {
