@@ -294,6 +294,18 @@ func (o Op) callRange() (first, n int32) {
 	return first, n
 }
 
+// Calls returns the number of calls that a step makes; 0 for a write from outside.
+func (o Op) Calls() int {
+	switch {
+	case o.Kind.Outside():
+		return 0
+	case !o.Kind.Many():
+		return 1
+	}
+	_, n := o.callRange()
+	return int(max(0, n))
+}
+
 // Each yields the single calls of a step that makes several calls. For any other step, it yields the step itself.
 func (o Op) Each(yield func(Op) bool) {
 	_, n := o.callRange()

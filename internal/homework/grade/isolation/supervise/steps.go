@@ -1,7 +1,9 @@
 package supervise
 
 import (
+	"cmp"
 	"encoding/binary"
+	"errors"
 	"io"
 	"math"
 	"os"
@@ -35,13 +37,14 @@ func (s Steps) File(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err = f.Write(text); err == nil {
-		err = f.Close()
+	_, err = f.Write(text)
+	if err = cmp.Or(err, f.Close()); err == nil {
+		var steps *os.File
+		if steps, err = os.Open(f.Name()); err == nil {
+			return steps, nil
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return os.Open(f.Name())
+	return nil, errors.Join(err, os.Remove(f.Name()))
 }
 
 const stepBytes = 24 // of struct step of watched.c

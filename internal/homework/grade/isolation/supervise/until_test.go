@@ -2,9 +2,13 @@ package supervise
 
 import (
 	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"llmmemory/internal/homework/course/trace"
 )
@@ -44,4 +48,29 @@ func TestUntilIsTheTraceThatWasPlayed(t *testing.T) {
 	ops, err := s.Until(file)
 	require.NoError(t, err)
 	require.Equal(t, s.Traces[2], ops)
+}
+
+// Ensure that a full disk leaves neither an open file nor a file in the folder. Under a limit of 0 bytes for a file,
+// the system refuses each write, as it does if the disk is full.
+func TestAFullDiskLeavesNoSteps(t *testing.T) {
+	var limit, none unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &limit))
+	none.Max = limit.Max
+	signal.Ignore(unix.SIGXFSZ)
+	defer signal.Reset(unix.SIGXFSZ)
+	dir := t.TempDir()
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &none))
+	file, err := Steps{}.File(dir)
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &limit))
+	require.ErrorIs(t, err, unix.EFBIG)
+	require.Nil(t, file)
+	open, err := filepath.Glob("/proc/self/fd/*")
+	require.NoError(t, err)
+	for _, link := range open {
+		target, _ := os.Readlink(link)
+		require.NotContains(t, target, dir)
+	}
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
 }

@@ -22,19 +22,33 @@ import (
 // before they play a trace.
 var Patience = runner.Patience{Call: 2 * time.Second, Process: 8 * time.Second}
 
-// PatienceWith returns the Patience for a trace. It adds time for each step that consists of many calls. The added time
-// grows with the square of n, which is at least the number of calls: each call searches a list that may have about n
-// sequences.
+// Limits of what PatienceWith adds. A right submission that searches a list of 100,000 sequences in each of the 100,000
+// calls that a step can make visits 10^10 list nodes, which takes less than two minutes. A submission with an endless
+// loop uses up maxWalk once, while somebody waits.
+const (
+	maxWalk  = 5 * time.Minute  // for one call of the runner, which is one step
+	maxWalks = 30 * time.Minute // for the process
+)
+
+// PatienceWith returns the Patience for a trace. It adds time for each step that consists of many calls. Each call may
+// search a list of all sequences that the trace can have made, so the time is proportional to calls times n, where n is
+// the larger of the number of calls and the number of sequences. The numbers of a step that are ids, lengths or records
+// add nothing.
 func PatienceWith(ops []trace.Op) runner.Patience {
-	p := Patience
+	var longest, all time.Duration
+	sequences := 0
 	for _, op := range ops {
+		calls := op.Calls()
+		if k := op.Kind.Single(); k == trace.Create || k == trace.Fork {
+			sequences += calls
+		}
 		if op.Kind.Many() {
-			n := time.Duration(max(op.B, op.C))
-			walks := n * n * 100 * time.Nanosecond
-			p.Call, p.Process = p.Call+walks, p.Process+walks
+			n := min(max(calls, sequences), 1_000_000) // so that the product fits
+			walk := min(maxWalk, time.Duration(calls)*time.Duration(n)*100*time.Nanosecond)
+			longest, all = max(longest, walk), min(maxWalks, all+walk)
 		}
 	}
-	return p
+	return runner.Patience{Call: Patience.Call + longest, Process: Patience.Process + all}
 }
 
 // A player plays a trace on the submission and on the oracle.

@@ -81,9 +81,7 @@ func (s *shrinker) try(candidate []trace.Op) bool {
 func cost(ops []trace.Op) int {
 	sum := 1
 	for _, op := range ops {
-		if op.Kind.Many() {
-			sum += int(max(op.B, op.C)) / 500
-		}
+		sum += op.Calls() / 500
 	}
 	return sum
 }

@@ -1,7 +1,9 @@
 package compare_test
 
 import (
+	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -115,4 +117,48 @@ func TestATraceNamesItsSequencesPlainly(t *testing.T) {
 			require.Equal(t, steps(t, c.want), short)
 		})
 	}
+}
+
+// Ensure that records, ids and lengths of a trace, which are numbers of a student, neither count as calls nor end the
+// search for a short trace.
+func TestOnlyCallsCost(t *testing.T) {
+	for _, text := range []string{
+		"appends e0 3 2000000000 20", "forks e0 1 2000000000 20", "creates e0 2000000000 2147483647 20", "frees e0 2000000000 20",
+	} {
+		ops := steps(t, "init e0 640\nfork e0 2 4\n"+text+"\nappend e0 3 1")
+		d, err := faulty(ops)
+		require.NoError(t, err)
+		short, _, err := compare.Shrink(ops, d, faulty, 100)
+		require.NoError(t, err)
+		require.Equal(t, steps(t, "init e0 64\nfork e0 1 1\nappend e0 3 1"), short, text)
+	}
+}
+
+func TestPatienceGrowsWithTheCallsUpToALimit(t *testing.T) {
+	const base = "init e0 640\ncreate e0 1 1\n"
+	huge := base
+	for range 2000 {
+		huge += "appends e0 1 1 100000\n"
+	}
+	require.Equal(t, compare.Patience, compare.PatienceWith(steps(t, base)))
+	for _, c := range []struct {
+		name, text    string
+		call, process time.Duration // more than compare.Patience has
+	}{
+		{"1,000 calls", "appends e0 1 1 1000\n", 100 * time.Millisecond, 100 * time.Millisecond},
+		{"twice", "appends e0 1 1 1000\nforks e0 1 2 1000\n", 100100 * time.Microsecond, 200100 * time.Microsecond},
+		{"large records", "appends e0 1 303700050 10\nappends e0 1 2147483000 10\n", 10 * time.Microsecond, 20 * time.Microsecond},
+		{"many sequences", "creates e0 2 1 10000\nfrees e0 2 10\n", 10001 * time.Millisecond, 10011001 * time.Microsecond},
+		{"large ids", "forks e0 1 2147483000 10\ncreates e0 2147483000 1 10\nfrees e0 2147483000 10\n", 21 * time.Microsecond, 53 * time.Microsecond},
+		{"many calls", "appends e0 1 1 100000\n", 5 * time.Minute, 5 * time.Minute},
+		{"as many as a trace can have", huge, 5 * time.Minute, 30 * time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := compare.PatienceWith(steps(t, base+c.text))
+			require.Equal(t, c.call, p.Call-compare.Patience.Call)
+			require.Equal(t, c.process, p.Process-compare.Patience.Process)
+		})
+	}
+	unparsed := trace.Op{Kind: trace.Creates, A: 1, B: math.MaxInt32, C: math.MaxInt32} // Parse refuses so many calls
+	require.Equal(t, 5*time.Minute, compare.PatienceWith([]trace.Op{unparsed, unparsed}).Call-compare.Patience.Call)
 }
