@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/weights"
 	"llmmemory/internal/serving/parallel"
 )
 
@@ -162,4 +165,35 @@ func equal(a, b []float32) bool {
 		}
 	}
 	return true
+}
+
+// Ensure that the bytes of an output, if there are any, are the output's weights, also in a part of a model: a part has
+// some rows of most matrices, and some columns of others.
+func TestRawBytesAreTheWeightsOfTheOutput(t *testing.T) {
+	f := families()[slices.IndexFunc(families(), func(f family) bool { return f.ref.kvHeads%2 == 0 })]
+	dir, raw, cut := f.write(t), 0, 0
+	for _, part := range []model.Part{{}, {Rank: 1, Size: 2}} {
+		_, err := model.OpenFolder(dir, newPool(t, 1), part, model.LoadOn(func(c *model.Config, s *model.Sources) error {
+			for _, lin := range []model.LinearSource{s.Layers[0].QKV, s.Layers[0].Out, s.Layers[0].Up, s.Layers[0].Down} {
+				for _, m := range lin.Parts {
+					require.Equal(t, weights.F32, m.DType)
+					want := make([]float32, m.In)
+					for i := range m.Out {
+						m.Row(i, want)
+						have, ok := m.Raw(i)
+						if !ok {
+							cut++
+							continue
+						}
+						raw++
+						require.Equal(t, want, unsafe.Slice((*float32)(unsafe.Pointer(&have[0])), len(have)/4), "%v, output %d", part, i)
+					}
+				}
+			}
+			return nil
+		}))
+		require.NoError(t, err)
+		require.Equal(t, part.Size > 1, cut > 0, "only a part has matrices of some columns")
+	}
+	require.Positive(t, raw)
 }

@@ -43,14 +43,15 @@ type MatrixSource struct {
 // Row writes the weights of an output to dst.
 func (m *MatrixSource) Row(i int, dst []float32) { m.rows.Row(i, dst) }
 
-// Raw returns the bytes of the weights of output i in the file. ok is false if they are not contiguous there.
+// Raw returns the bytes of the weights of output i in the file. ok is false if these are not a whole row of a tensor of
+// the file.
 func (m *MatrixSource) Raw(i int) (row []byte, ok bool) {
-	c, cutRow := m.rows.find(i)
+	c, rowOfCut := m.rows.find(i)
 	t, ok := c.source.(*weights.Tensor)
-	if !ok || t.Combined() {
+	if !ok || t.Combined() || c.cols.len() < c.width {
 		return nil, false
 	}
-	return t.Raw(cutRow), true
+	return t.Raw(c.row(rowOfCut)), true
 }
 
 // Release tells the system that the memory of the outputs [start, end) in the file is not needed any more.

@@ -131,9 +131,10 @@ func (k *confirmation) searchRuns(rate float64) (runs []Point, hold bool, err er
 	return runs, hold, nil
 }
 
-// threshold returns the highest rate of the grid that meets the objective under most seeds. The parameter rate is a
-// rate that meets the objective in short runs. The grid starts one step below it, because long runs rarely meet the
-// objective at a higher rate.
+// threshold returns a rate of the grid that meets the objective under most seeds, while the next rate of the grid does
+// not. The parameter rate is a rate that meets the objective in short runs. With several seeds, the search starts one
+// step below it, because long runs rarely meet the objective at a higher rate; with one seed, it starts there. After
+// maxUp steps upwards it ends, even if a higher rate would meet the objective.
 func (k *confirmation) threshold(rate float64) (float64, error) {
 	begin := rate
 	if len(k.held) > 1 {
