@@ -37,12 +37,12 @@ type constraints struct {
 	vocabulary *structured.Vocabulary
 
 	mutex    sync.Mutex
-	kept     []compiled // the first was used last
-	refusals []compiled // the same, of forms that cannot be compiled
+	kept     []compilation // the first was used last
+	refusals []compilation // the same, of forms that cannot be compiled
 }
 
-// compiled is the constraint for a form, or the error if the form cannot be compiled.
-type compiled struct {
+// A compilation is the constraint for a form, or the error if the form cannot be compiled.
+type compilation struct {
 	key        [sha256.Size]byte
 	constraint *structured.Constraint
 	err        error
@@ -62,13 +62,24 @@ func (s *Server) constraint(ctx context.Context, j *job) (*structured.Constraint
 	return constraint, err
 }
 
-// get returns the constraint of answers to a prompt, or nil if any answer is allowed. After ctx has ended, it returns
-// errGone.
+// get returns the constraint of answers to a prompt, or nil if any answer is allowed. If a schema of a tool cannot be
+// obeyed and shape.loosen allows it, get tries again without that schema. After ctx has ended, it returns errGone.
 func (c *constraints) get(ctx context.Context, shape *shape, p *prompt) (*structured.Constraint, error) {
-	form := shape.form(p)
-	if form == nil {
-		return nil, nil
+	for {
+		form := shape.form(p)
+		if form == nil {
+			return nil, nil
+		}
+		constraint, err := c.compiled(ctx, form)
+		if err == nil || ctx.Err() != nil || !shape.loosen(err) {
+			return constraint, err
+		}
 	}
+}
+
+// compiled returns the constraint for a form. The result that is kept depends on the form only: not on the request, nor
+// on the tools that may be loosened.
+func (c *constraints) compiled(ctx context.Context, form *structured.Form) (*structured.Constraint, error) {
 	text, err := json.Marshal(form)
 	if err != nil {
 		return nil, fmt.Errorf("the form: %w", err)
@@ -87,13 +98,13 @@ func (c *constraints) get(ctx context.Context, shape *shape, p *prompt) (*struct
 			c.vocabulary = made
 		}
 		v = c.vocabulary
-		return compileLoose(ctx, v, shape, p, smallWork)
+		return structured.CompileWithin(ctx, v, *form, smallWork)
 	})
 	if ctx.Err() != nil || !errors.Is(err, structured.ErrTooLarge) {
 		return constraint, err
 	}
 	return c.exclusively(ctx, c.large, key, func() (*structured.Constraint, error) {
-		return compileLoose(ctx, v, shape, p, structured.CompileWork)
+		return structured.CompileWithin(ctx, v, *form, structured.CompileWork)
 	})
 }
 
@@ -116,10 +127,10 @@ func (c *constraints) exclusively(
 	case ctx.Err() != nil:
 		return nil, errGone
 	case err == nil:
-		c.keep(&c.kept, maxConstraints, compiled{key: key, constraint: constraint})
+		c.keep(&c.kept, maxConstraints, compilation{key: key, constraint: constraint})
 	case slot == c.large || !errors.Is(err, structured.ErrTooLarge): // more work does not help
 		err = shorten(err)
-		c.keep(&c.refusals, maxRefusals, compiled{key: key, err: err})
+		c.keep(&c.refusals, maxRefusals, compilation{key: key, err: err})
 	}
 	return constraint, err
 }
@@ -134,40 +145,22 @@ func shorten(err error) error {
 	return errors.New(strings.ToValidUTF8(text[:half]+" ... "+text[len(text)-half:], ""))
 }
 
-// compileLoose compiles the form of the answers to a prompt. The parameter work limits how much work a compilation
-// may take. If a schema of a tool cannot be obeyed and shape.loosen allows it, compileLoose tries again without that
-// schema.
-//
-// The largest limit is structured.CompileWork. If the limit is lower and the form needs more work, compileLoose returns
-// an error that wraps structured.ErrTooLarge at once. The caller can then try again with a higher limit.
-func compileLoose(
-	ctx context.Context, v *structured.Vocabulary, shape *shape, p *prompt, work int,
-) (*structured.Constraint, error) {
-	for {
-		constraint, err := structured.CompileWithin(ctx, v, *shape.form(p), work)
-		if err == nil || ctx.Err() != nil || work < structured.CompileWork && errors.Is(err, structured.ErrTooLarge) ||
-			!shape.loosen(err) {
-			return constraint, err
-		}
-	}
-}
-
-func (c *constraints) find(key [sha256.Size]byte) (compiled, bool) {
+func (c *constraints) find(key [sha256.Size]byte) (compilation, bool) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	for _, list := range [][]compiled{c.kept, c.refusals} {
-		if i := slices.IndexFunc(list, func(k compiled) bool { return k.key == key }); i >= 0 {
+	for _, list := range [][]compilation{c.kept, c.refusals} {
+		if i := slices.IndexFunc(list, func(k compilation) bool { return k.key == key }); i >= 0 {
 			found := list[i]
 			copy(list[1:], list[:i])
 			list[0] = found
 			return found, true
 		}
 	}
-	return compiled{}, false
+	return compilation{}, false
 }
 
 // keep puts a result first in a list, and removes the last results if there are more than maxLen.
-func (c *constraints) keep(list *[]compiled, maxLen int, one compiled) {
+func (c *constraints) keep(list *[]compilation, maxLen int, one compilation) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	*list = slices.Insert(*list, 0, one)

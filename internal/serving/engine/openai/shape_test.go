@@ -312,7 +312,9 @@ func TestSchemasThatCannotBeObeyed(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := &shape{format: toolparser.Choose("<tool_call>arguments"), mode: test.mode,
 				tools: append([]tool{{name: "odd", parameters: odd, strict: test.strict}}, twoTools...)}
-			c, err := compileLoose(t.Context(), v, s, &prompt{}, structured.CompileWork)
+			all := inductionConstraints()
+			all.vocabulary = v
+			c, err := all.get(t.Context(), s, &prompt{})
 			if test.refused {
 				require.ErrorContains(t, s.refusal(err), `The schema of the tool "odd" cannot be obeyed: `)
 				return
