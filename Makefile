@@ -2,8 +2,9 @@
 # make SUBMISSION=file.c    grade a student's llm_memory.c the same way
 # make quick                the tests of a change: no compiler of submissions, no Valgrind, no browser;
 #                           what a package printed the last time, if nothing that it reads has changed
-# make test                 every test
-# make test-long            the same with the full matrices, soaks and exhaustive runs, and new random cases
+# make test                 at least one test of each package and each rule
+# make test-long            the packages in which it runs more: full matrices, soaks, exhaustive runs, OpenAI's client,
+#                           new random cases
 # make test-tiers           the tests of keys and values in Redis, which it installs
 # make llmgrade             build/llmgrade, which grades submissions in a sandbox
 # make mutants              print which stage of llmgrade finds which wrong submission
@@ -239,11 +240,11 @@ loaded:
 vet:
 	@.ci/tools build
 	@unformatted=$$("$$(dirname "$$(.ci/tools go)")/gofmt" -l .) && test -z "$$unformatted" || { echo "not gofmt'ed: $$unformatted"; exit 1; }
-	@$(CHEAP) vet ./... ./testdata/bench/... # ./... leaves out testdata
+	@LLM_TEST_LONG=1 $(CHEAP) vet ./... ./testdata/bench/... # ./... leaves out testdata
 
 check: vet
-	@GOARCH=arm64 CGO_ENABLED=0 $(CHEAP) vet ./...
-	@$(CHEAP) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+	@LLM_TEST_LONG=1 GOARCH=arm64 CGO_ENABLED=0 $(CHEAP) vet ./...
+	@LLM_TEST_LONG=1 $(CHEAP) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 	@$(TEST) ./internal
 
 # Go benchmarks stand beside the code; tables prints their medians.

@@ -1,3 +1,5 @@
+//go:build long
+
 package openai_test
 
 import (

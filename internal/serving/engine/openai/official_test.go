@@ -1,10 +1,14 @@
+//go:build long
+
 package openai_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	client "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/shared"
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/serving/engine"
@@ -135,4 +139,25 @@ func TestOfficialClientReadsErrors(t *testing.T) {
 	_, err = c.Models.List(t.Context(), option.WithAPIKey("wrong"))
 	require.ErrorAs(t, err, &apiError)
 	require.Equal(t, 401, apiError.StatusCode)
+}
+
+func TestOfficialClientGetsJSON(t *testing.T) {
+	s := start(t, nil)
+	c := s.official()
+	p := officialMessage("Who are you?")
+	p.Seed, p.Temperature, p.MaxCompletionTokens = client.Int(4), client.Float(1), client.Int(200)
+	p.LogitBias = map[string]int64{"9": -100, "10": -100, "13": -100, "32": -100}
+	p.ResponseFormat.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{
+		Name: "person", Strict: client.Bool(true), Schema: json.RawMessage(personSchema), Description: client.String("a person"),
+	}}
+	got, err := c.Chat.Completions.New(t.Context(), p)
+	require.NoError(t, err)
+	require.Equal(t, "stop", got.Choices[0].FinishReason)
+	person(t, got.Choices[0].Message.Content)
+	stream, accumulated := c.Chat.Completions.NewStreaming(t.Context(), p), client.ChatCompletionAccumulator{}
+	for stream.Next() {
+		require.True(t, accumulated.AddChunk(stream.Current()))
+	}
+	require.NoError(t, stream.Err())
+	require.Equal(t, got.Choices[0].Message.Content, accumulated.Choices[0].Message.Content)
 }
