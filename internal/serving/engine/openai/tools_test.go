@@ -36,6 +36,31 @@ func useTools(t *testing.T, c *openai.Config, name string) {
 	require.NoError(t, err)
 }
 
+// Ensure that a call that the model chooses is beside the content, in a whole and in a streamed answer, and that it stays
+// text with tool_choice none.
+func TestACallIsBesideTheContent(t *testing.T) {
+	s := startTools(t, "mistral", "")
+	const text = `I look.[TOOL_CALLS]get_weather[ARGS]{"city":"Rom","days": 7}` // no three bytes of it occur twice
+	for _, test := range []struct{ choice, content, call, finish string }{
+		{"auto", "I look.", `get_weather({"city":"Rom","days": 7})`, "tool_calls"}, {"none", text, "()", "stop"},
+	} {
+		for _, more := range []string{"", `, "stream": true`} {
+			a := s.ask(t, chats, bodyOf(messages, text, 300)+`, "tool_choice": "`+test.choice+`",
+				"tools": [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object",
+				"properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city", "days"]}}}]`+more+"}")
+			require.Equal(t, 200, a.Status, a.Text)
+			var content, name, arguments, finish string
+			for _, c := range a.Choices {
+				content, finish = content+c.Message.Content+c.Delta.Content, c.Finish
+				for _, call := range append(c.Message.ToolCalls, c.Delta.ToolCalls...) {
+					name, arguments = name+call.Function.Name, arguments+call.Function.Arguments
+				}
+			}
+			require.Equal(t, []string{test.content, test.call, test.finish}, []string{content, name + "(" + arguments + ")", finish}, more)
+		}
+	}
+}
+
 // Ensure that the reasoning is in the fields reasoning and reasoning_content, whole and streamed, and can be left out.
 func TestReasoningIsBesideTheContent(t *testing.T) {
 	s := startTools(t, "hermes", "deepseek_r1")
