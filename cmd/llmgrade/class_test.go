@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 func grades(t *testing.T, dir string) [][]string {
@@ -98,6 +100,7 @@ var unusable = map[string]string{
 }
 
 func TestWhatStaffDecideStaysWhenTheClassIsGradedAgain(t *testing.T) {
+	level.SkipNormal(t)
 	t.Parallel()
 	students, out := t.TempDir(), filepath.Join(t.TempDir(), "grades")
 	put(t, students, "ada.c", "", "")
@@ -198,6 +201,7 @@ func TestWhatAKilledRunLeftIsRemovedByTheNext(t *testing.T) {
 
 // Ensure that the pages and rows of an interrupted run are complete. The same command must then grade only the rest.
 func TestAnInterruptedClassGoesOn(t *testing.T) {
+	level.SkipNormal(t)
 	t.Parallel()
 	students := t.TempDir()
 	for i := range 40 { // many more than are graded while the test is held up

@@ -50,7 +50,7 @@ var oddOutcomes = map[string]string{
 }
 
 func TestAClassOfOddEntries(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	t.Parallel()
 	students, out := t.TempDir(), filepath.Join(t.TempDir(), "grades")
 	right := corpus.Correct(t)

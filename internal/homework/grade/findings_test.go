@@ -27,7 +27,7 @@ func TestAFindingHelps(t *testing.T) {
 		fromHere = "        from = id + 1;\n" + takes + "        from = 0;\n"
 		firstFit = "static int first_fit(LLMEngine *engine) {\n"
 	)
-	for _, c := range []struct {
+	for _, c := range level.First(4, []struct {
 		name     string
 		traces   string // names of traces to play (parts are enough); empty: all
 		source   string
@@ -70,7 +70,7 @@ func TestAFindingHelps(t *testing.T) {
 		{"the end of standard error is reported", "task4_fills",
 			corpus.Changed(t, "#include <limits.h>", "#include <limits.h>\n#include <stdio.h>", position, position+"    if (logical == 3) {\n        fprintf(stderr, \"logical is %d\\033\\n\", logical);\n        abort();\n    }\n"),
 			compare.Death, "", "logical is 3?"},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			g := *g
@@ -130,7 +130,7 @@ func TestRefusedSystemCallsAreNamed(t *testing.T) {
 // Ensure that the report names every refused system call, in whichever function of the homework it is made. This holds
 // even for a system call that is made only in the last step of a sweep.
 func TestRefusedSystemCallsAreNamedWhereverTheyAreMade(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	source := corpus.Changed(t,
 		"#include <limits.h>", "#include <limits.h>\n#include <stdio.h>\n#include <time.h>\n#include <unistd.h>",
 		"    LLMEngine *engine = malloc(", "    (void)access(\"a\", F_OK); /* init */\n    LLMEngine *engine = malloc(",
@@ -200,7 +200,7 @@ func TestAFunctionThatIsRightIsNotCharged(t *testing.T) {
 		clears  = "                memset((char *)engine->pool_base_ptr + (size_t)id * BLOCK_SIZE, 0, BLOCK_SIZE);\n"
 		destroy = "    free(engine->ref_count);\n    free(engine);\n    return 0;"
 	)
-	for _, c := range []struct {
+	for _, c := range level.First(1, []struct {
 		name, source string
 		tasks        []int
 	}{
@@ -209,7 +209,7 @@ func TestAFunctionThatIsRightIsNotCharged(t *testing.T) {
 			destroy, "    ((char *)engine->pool_base_ptr)[5] = 0;\n"+destroy), []int{1, 5}},
 		{"create_sequence fails after a number of calls", corpus.Changed(t, "    if (initial_kv_len <= 0) {\n", "    static int calls;\n    if (initial_kv_len <= 0 || ++calls > 40) {\n"), []int{2}},
 		{"a sequence of another engine is found", corpus.Source(t, "R16"), []int{2, 3, 4}},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			file := putText(t, c.source)
@@ -242,7 +242,7 @@ func TestWhatMemcheckSaysOfAFindingFailsIt(t *testing.T) {
 	g.Tries = 20
 	g.LeaveOutSweeps()
 	const next = "        node = node->next;\n        free_tables(seq);\n"
-	for _, c := range []struct {
+	for _, c := range level.First(2, []struct {
 		name, source         string
 		task                 int
 		memcheck, sanitizers grade.Status
@@ -259,7 +259,7 @@ func TestWhatMemcheckSaysOfAFindingFailsIt(t *testing.T) {
 		{"a write before an array", corpus.Changed(t, "            child->block_table[i][j] = id;\n            if (id != -1) {\n                engine->ref_count[id]++;\n            }\n",
 			"            child->block_table[i][j] = id;\n            engine->ref_count[id]++;\n"), 3, grade.Failed, grade.Failed, 0},
 		{"a failed assert is no access", corpus.Changed(t, "#include <limits.h>", "#include <assert.h>\n#include <limits.h>", "    int offset = seq->kv_count", "    assert(seq->kv_count < 256);\n    int offset = seq->kv_count"), 4, grade.Passed, grade.Passed, 1},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			g := *g
@@ -290,7 +290,7 @@ func TestAFindingSaysThatTheTesterChangesTheList(t *testing.T) {
 	g := newGrader(t)
 	g.LeaveOutSweeps()
 	const says = "the tester itself changed the list of sequences before this call"
-	for _, c := range []struct {
+	for _, c := range level.First(1, []struct {
 		name, source string
 		steps        map[grade.StageName]string // of the finding: what the tester did
 	}{
@@ -302,7 +302,7 @@ func TestAFindingSaysThatTheTesterChangesTheList(t *testing.T) {
 			"    struct list_node *node = engine->active_seqs.next;\n    while", "    last = NULL;\n    struct list_node *node = engine->active_seqs.next;\n    while"),
 			map[grade.StageName]string{grade.Sanitizers: "given free e0 ", grade.Directed: "unlink e0 1"}},
 		{"a read of freed memory", corpus.Source(t, "M4"), map[grade.StageName]string{grade.Memcheck: ""}},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			r := gradedBy(t, g, putText(t, c.source))
@@ -333,7 +333,7 @@ func TestAGlobalVariableOfLLMInitIsDistinguishedFromATable(t *testing.T) {
 	global = strings.Replace(global, "    engine->active_seqs.prev = &engine->active_seqs;\n", "    engine->ref_count = refs;\n    engine->active_seqs.prev = &engine->active_seqs;\n", 1)
 	global = strings.ReplaceAll(global, "sizeof *refs", "sizeof(int)")
 	noTable := func(before, after string) string { return corpus.Changed(t, before, after) }
-	for _, c := range []struct {
+	for _, c := range level.First(1, []struct {
 		name, traces, source string
 		says                 string
 		remark               bool
@@ -347,7 +347,7 @@ func TestAGlobalVariableOfLLMInitIsDistinguishedFromATable(t *testing.T) {
 			"it uses a pointer that is NULL", false},
 		{"free_sequence with a table that is NULL", "task2_free_releases", noTable("        if (seq->block_table[i] == NULL) {\n            continue;\n        }\n        for (int j = 0; j < L2_PT_SIZE; j++) {\n            int id = seq->block", "        for (int j = 0; j < L2_PT_SIZE; j++) {\n            int id = seq->block"),
 			"it uses block_table[1] of sequence 1, which is NULL", false},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			g := *g
@@ -368,7 +368,7 @@ func TestAGlobalVariableOfLLMInitIsDistinguishedFromATable(t *testing.T) {
 }
 
 func TestARightSubmissionMayPrint(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	g := newGrader(t)
 	g.LeaveOutSweeps()
 	const stores = "    records[offset] = kv_data;\n"

@@ -16,7 +16,7 @@ import (
 func TestTheFirstFindingSaysWhatTheMistakeIs(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
-	for _, c := range []struct {
+	for _, c := range level.First(4, []struct {
 		mutant, traces string
 		headline       string
 		sentence       string // words of it
@@ -38,7 +38,7 @@ func TestTheFirstFindingSaysWhatTheMistakeIs(t *testing.T) {
 		{"U6", "task4_", "append_kv does not return: it uses a pointer that is NULL (the process ended by segmentation fault)", "none", ""},
 		{"C20", "task2_", "create_sequence does not return: it uses block_table[1] of the new sequence, which is NULL (the process ended by segmentation fault)", "map its ID into the L2 table", "init e0 192; create e0 1 17"},
 		{"C20b", "task2_", "After create_sequence, sequence 1: block_table[0][1] is -1 (block 1 is in block_table[1][0]), but has to be 1", "Go to block_table[2][6]", "init e0 192; create e0 1 17"},
-	} {
+	}) {
 		t.Run(c.mutant, func(t *testing.T) {
 			t.Parallel()
 			g := *g

@@ -6,7 +6,7 @@
 //	make test-long  LLM_TEST_LONG=1: more cases of the same rules, full matrices, soaks, exhaustive tests
 //
 // A test whose rule another test of make test already covers calls SkipNormal if it needs more than a second of
-// processor time. A test with many cases picks some of them with Pick or Long. A file of tests has the build tag long
+// processor time. A test with many cases picks some of them with First, Pick or Long. A file of tests has the build tag long
 // if it imports a module that make test need not compile, such as OpenAI's client. The script .ci/cheaply sets the tag
 // in make test-long and make vet.
 package level
@@ -25,6 +25,14 @@ func Pick[T any](normal, long T) T {
 		return long
 	}
 	return normal
+}
+
+// First returns the first n cases of a table, or all in make test-long.
+func First[T any](n int, all []T) []T {
+	if Long() {
+		return all
+	}
+	return all[:n]
 }
 
 // SkipQuick skips a test in make quick.

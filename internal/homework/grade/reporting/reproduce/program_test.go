@@ -151,7 +151,7 @@ func (c wrong) requireCaught(t *testing.T, kit *build.Kit, right string) {
 }
 
 func TestAProgramUnderValgrind(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	if _, err := exec.LookPath("valgrind"); err != nil {
 		t.Skip("no valgrind")
 	}
