@@ -53,10 +53,11 @@ type calls struct {
 	kind   func(tool, parameter string) ParameterKind
 	out    *output
 
-	held      []byte  // space and a part of a marker, or the text since a marker
-	line      bool    // only space since the beginning of the line
-	afterCall bool    // a call was read, and only space since
-	reading   *shaped // what follows a marker, or nil
+	tail      tail     // space and a part of a marker, or the text since a marker
+	markers   []string // of the parser: where calls begin, then where they end
+	line      bool     // only space since the beginning of the line
+	afterCall bool     // a call was read, and only space since
+	reading   *shaped  // what follows a marker, or nil
 }
 
 // progress says what a byte that was read means for the call: whether the call continues or has ended.
@@ -75,7 +76,7 @@ func (c *calls) next(b byte) {
 		return
 	}
 	if !c.reading.begun() {
-		c.held = append(c.held, b)
+		c.tail.held = append(c.tail.held, b)
 	}
 	switch c.reading.next(b) {
 	case ended:
@@ -98,9 +99,10 @@ func (c *calls) stop() {
 		c.out.callEnd()
 		c.afterCall, c.line = true, true
 	} else {
-		c.content(c.held)
+		c.content(c.tail.held)
 	}
-	c.held, c.reading = c.held[:0], nil
+	c.tail.clear()
+	c.reading = nil
 }
 
 // content shows text.
@@ -113,49 +115,47 @@ func (c *calls) content(text []byte) {
 
 // scan reads a byte outside calls.
 func (c *calls) scan(b byte) {
-	if c.afterCall && (isSpace(b) && len(c.held) == 0 || b == c.parser.Separator && b != 0) {
+	if c.afterCall && (isSpace(b) && len(c.tail.held) == 0 || b == c.parser.Separator && b != 0) {
 		return
 	}
-	c.held = append(c.held, b)
-	markers := c.parser.Begin
+	c.tail.held = append(c.tail.held, b)
+	held, markers := c.tail.held, c.parser.Begin
 	if c.afterCall {
-		if m := completes(c.held, c.parser.End); m == string(c.held) && m != "" {
-			c.held = c.held[:0]
+		if m := c.out.completes(held, c.parser.End); m != "" && len(m) == len(held) {
+			c.tail.clear()
 			return
 		}
-		markers = append(append([]string(nil), markers...), c.parser.End...)
+		markers = c.markers
 	}
-	if m := completes(c.held, c.parser.Begin); m != "" {
-		c.begin(len(c.held)-len(m), nil)
+	if m := c.out.completes(held, c.parser.Begin); m != "" {
+		c.begin(len(held)-len(m), nil)
 		return
 	}
-	if c.parser.Bare && (b == '{' || b == '[') {
-		space := len(c.held) - 1
-		line := c.line
-		for _, b := range c.held[:space] {
-			line = b == '\n' || line && isSpace(b)
-		}
-		if line {
-			c.begin(space, []byte{b})
-			return
-		}
+	if c.parser.Bare && (b == '{' || b == '[') && c.beginsLine(held[:len(held)-1]) {
+		c.begin(len(held)-1, []byte{b})
+		return
 	}
-	keep := len(c.held) - partialMarker(c.held, markers)
-	if keep = spaceBefore(c.held[:keep]); keep > 0 {
+	c.tail.release(c.out, c.out.partialMarker(held, markers), func(text []byte) {
 		c.afterCall = false
-		c.content(c.held[:keep])
-		c.held = append(c.held[:0], c.held[keep:]...)
-	}
+		c.content(text)
+	})
 }
 
-// begin starts to read a call. The call's text is c.held[start:]. The text before start is content, except for the
-// space at its end. The parameter first has the bytes of c.held that the call's reader must read. For a call without a
-// marker, first has the opening bracket. For a call with a marker, first is nil.
-func (c *calls) begin(start int, first []byte) {
-	if n := spaceBefore(c.held[:start]); n > 0 {
-		c.content(c.held[:n])
-		c.held = append(c.held[:0], c.held[n:]...)
+// beginsLine reports whether what follows the held text is the first text of its line.
+func (c *calls) beginsLine(held []byte) bool {
+	line := c.line
+	for _, b := range held {
+		line = b == '\n' || line && isSpace(b)
 	}
+	c.out.looked += len(held)
+	return line
+}
+
+// begin starts to read a call. The call's text is that after the first start bytes of the tail. The text before start is
+// content, except for the space at its end. The parameter first has the bytes of the tail that the call's reader must
+// read. For a call without a marker, first has the opening bracket. For a call with a marker, first is nil.
+func (c *calls) begin(start int, first []byte) {
+	c.tail.releaseBefore(c.out, start, c.content)
 	c.reading = &shaped{calls: c, bare: first != nil || c.parser.Writing.Marker == "", reported: c.out.calls}
 	for _, b := range first {
 		c.reading.next(b)
@@ -167,15 +167,15 @@ func (c *calls) close(cut bool) {
 	case c.reading != nil:
 		if cut {
 			c.out.dropped = !c.reading.begun() || c.reading.shape == listItem && !c.out.open
-			c.held = c.held[:0]
+			c.tail.clear()
 		} else if c.reading.call != nil {
 			c.reading.call.close()
 		}
 		c.stop()
-	case cut && partialMarker(c.held, c.parser.Begin) > 0:
-		c.held = c.held[:0]
+	case cut && c.out.partialMarker(c.tail.held, c.parser.Begin) > 0:
+		c.tail.clear()
 	}
-	if !c.afterCall && len(c.held) > 0 && (c.out.calls == 0 || spaceBefore(c.held) > 0) {
-		c.content(c.held)
+	if held := c.tail.held; !c.afterCall && len(held) > 0 && (c.out.calls == 0 || c.out.spaceBefore(held, space) > 0) {
+		c.content(held)
 	}
 }

@@ -2,7 +2,6 @@ package toolparser
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 )
 
@@ -32,6 +31,8 @@ const (
 
 var (
 	harmonyMarks = []string{markStart, markChannel, markMessage, markEnd, markCall, markReturn, markFormat}
+	headerBegins = []string{markStart, markChannel, markMessage, "to="}
+	headerEnds   = []string{markMessage}
 	bodyEnds     = []string{markStart, markEnd, markCall, markReturn}
 	functions    = "functions."
 )
@@ -50,6 +51,7 @@ type harmony struct {
 	call   bool   // the body is the arguments of a call
 	ended  bool   // a message has ended; until the next header only "assistant" is expected
 	held   []byte // the header, or the part of a body that may begin a marker
+	space  int    // bytes of space at the beginning of the header
 	argued bool   // the call has arguments
 }
 
@@ -60,11 +62,11 @@ func (h *harmony) next(b byte) {
 		return
 	}
 	switch {
-	case completes(h.held, []string{markMessage}) != "":
+	case h.out.completes(h.held, headerEnds) != "":
 		h.begin(string(h.held[:len(h.held)-len(markMessage)]))
-		h.held = h.held[:0]
+		h.held, h.space = h.held[:0], 0
 	case h.isText(), len(h.held) > maxHeader:
-		h.body, h.kind, h.call = true, Content, false
+		h.body, h.kind, h.call, h.space = true, Content, false, 0
 		h.read()
 	}
 }
@@ -73,15 +75,17 @@ func (h *harmony) next(b byte) {
 // content if it cannot be the beginning of a header. After the end of a message, isText returns false, because only a
 // header can follow.
 func (h *harmony) isText() bool {
-	text := bytes.TrimLeft(h.held, " \t\r\n")
-	return !h.ended && !slices.ContainsFunc([]string{markStart, markChannel, markMessage, "to="}, func(first string) bool {
-		return strings.HasPrefix(first, string(text)) || bytes.HasPrefix(text, []byte(first))
-	})
+	if h.ended {
+		return false
+	}
+	h.space += h.out.spaceAfter(h.held[h.space:], space)
+	return !h.out.agrees(headerBegins, h.held[h.space:])
 }
 
 // begin begins a message with a header.
 func (h *harmony) begin(header string) {
 	h.body, h.call, h.kind = true, false, Content
+	h.out.looked += len(header)
 	_, channel, _ := strings.Cut(header, markChannel)
 	if strings.HasPrefix(strings.TrimSpace(channel), "analysis") {
 		h.kind = Reasoning
@@ -102,20 +106,20 @@ func (h *harmony) begin(header string) {
 
 // read shows a body up to a marker.
 func (h *harmony) read() {
-	if m := completes(h.held, bodyEnds); m != "" {
+	if m := h.out.completes(h.held, bodyEnds); m != "" {
 		h.show(h.held[:len(h.held)-len(m)])
 		h.held = h.held[:0]
 		h.endBody()
 		return
 	}
-	n := len(h.held) - partialMarker(h.held, bodyEnds)
+	n := len(h.held) - h.out.partialMarker(h.held, bodyEnds)
 	h.show(h.held[:n])
 	h.held = append(h.held[:0], h.held[n:]...)
 }
 
 func (h *harmony) show(text []byte) {
 	if h.call && !h.argued {
-		text = bytes.TrimLeft(text, " \t\r\n")
+		text = text[h.out.spaceAfter(text, space):]
 	}
 	if len(text) > 0 {
 		h.argued = true

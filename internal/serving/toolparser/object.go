@@ -52,6 +52,7 @@ type object struct {
 	state  objectState
 	depth  int // 1 inside the member function
 	key    []byte
+	member string // the current one of memberNames, or ""
 	value  value
 	raw    []byte // of the value, if it is kept
 	name   string
@@ -81,7 +82,7 @@ func (o *object) next(b byte) progress {
 		if o.value.next(b) {
 			return o.keyDone()
 		}
-		if o.known != nil && !slices.ContainsFunc(memberNames, func(name string) bool { return strings.HasPrefix(name, string(o.key[1:])) }) {
+		if o.known != nil && !o.out.begins(memberNames, o.key[1:]) {
 			return failed
 		}
 		return unfinished
@@ -114,11 +115,14 @@ func (o *object) next(b byte) progress {
 // keyDone ends the name of a member.
 func (o *object) keyDone() progress {
 	var key string
+	o.out.looked += len(o.key)
 	if json.Unmarshal(o.key, &key) != nil {
 		return failed
 	}
-	o.key = append(o.key[:0], key...)
-	if o.known != nil && !slices.Contains(memberNames, key) {
+	o.member = ""
+	if i := slices.Index(memberNames, key); i >= 0 {
+		o.member = memberNames[i]
+	} else if o.known != nil {
 		return failed
 	}
 	o.state = colon
@@ -127,15 +131,14 @@ func (o *object) keyDone() progress {
 
 // isArguments reports whether the current member has the arguments.
 func (o *object) isArguments() bool {
-	key := string(o.key)
-	return !o.given && (key == "arguments" || key == "parameters")
+	return !o.given && (o.member == "arguments" || o.member == "parameters")
 }
 
 // readValue reads a byte of the value of a member.
 func (o *object) readValue(b byte) progress {
 	if !o.value.started && !isSpace(b) {
 		switch {
-		case b == '{' && string(o.key) == "function" && o.depth == 0:
+		case b == '{' && o.member == "function" && o.depth == 0:
 			o.depth, o.state = 1, keyBegin
 			return unfinished
 		case b == '{' && o.isArguments() && o.name != "":
@@ -168,11 +171,12 @@ func (o *object) readValue(b byte) progress {
 
 // keeps reports whether the value of the current member is needed.
 func (o *object) keeps() bool {
-	return o.isArguments() || o.name == "" && (string(o.key) == "name" || string(o.key) == "function")
+	return o.isArguments() || o.name == "" && (o.member == "name" || o.member == "function")
 }
 
 // valueDone ends the value of a member.
 func (o *object) valueDone() progress {
+	o.out.looked += len(o.raw)
 	switch {
 	case !o.keeps():
 		return unfinished

@@ -1,8 +1,8 @@
 package toolparser
 
 import (
-	"bytes"
 	"encoding/json"
+	"slices"
 )
 
 // A Kind is what an Event reports.
@@ -41,7 +41,9 @@ type Options struct {
 	ParameterKind func(tool, parameter string) ParameterKind
 }
 
-// A Parser parses one answer. It is not safe for concurrent use.
+// A Parser parses one answer. Its work is proportional to the length of the answer, whatever the answer is and however
+// it is cut into pieces: a parser looks at held text only where a new byte can change what it means. It is not safe for
+// concurrent use.
 type Parser struct {
 	first stage
 	out   output
@@ -71,7 +73,8 @@ func (f *Format) Parser(o Options) *Parser {
 	}
 	content := stage(&plain{&p.out})
 	if tools != nil {
-		content = &calls{parser: tools, known: o.Known, kind: o.ParameterKind, out: &p.out, line: true}
+		content = &calls{parser: tools, known: o.Known, kind: o.ParameterKind, out: &p.out, line: true, tail: tail{set: space},
+			markers: slices.Concat(tools.Begin, tools.End)}
 	}
 	p.first = content
 	if f.Reasoning != nil {
@@ -124,6 +127,7 @@ type output struct {
 	calls   int  // so far
 	open    bool // the last call has not ended
 	dropped bool // the beginning of a call was dropped
+	looked  int  // bytes that the functions of scan.go have looked at
 
 	arguments []byte // of the last call
 }
@@ -172,31 +176,3 @@ func (o *output) callEnd() {
 	}
 	o.open = false
 }
-
-// completes returns the marker that ends text, or "".
-func completes(text []byte, markers []string) string {
-	for _, m := range markers {
-		if len(text) >= len(m) && string(text[len(text)-len(m):]) == m {
-			return m
-		}
-	}
-	return ""
-}
-
-// partialMarker returns the length of the longest suffix of text with which a longer marker begins.
-func partialMarker(text []byte, markers []string) int {
-	longest := 0
-	for _, m := range markers {
-		for n := min(len(m)-1, len(text)); n > longest; n-- {
-			if string(text[len(text)-n:]) == m[:n] {
-				longest = n
-			}
-		}
-	}
-	return longest
-}
-
-func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\n' || b == '\r' }
-
-// spaceBefore returns where the space at the end of text begins.
-func spaceBefore(text []byte) int { return len(bytes.TrimRight(text, " \t\r\n")) }

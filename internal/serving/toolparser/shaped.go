@@ -73,7 +73,7 @@ func (s *shaped) choose(b byte) progress {
 	case isSpace(b):
 		return unfinished
 	case s.calls.parser.Tagged != nil:
-		return s.begin(oneCall, &taggedCall{tags: s.calls.parser.Tagged, kind: s.calls.kind, out: s.calls.out}, b)
+		return s.begin(oneCall, newTaggedCall(s.calls), b)
 	case b == '{':
 		return s.begin(oneCall, s.object(), b)
 	case b == '[':
@@ -123,6 +123,7 @@ func (n *namedCall) next(b byte) progress {
 		return unfinished
 	}
 	n.head = append(n.head, b)
+	n.out.looked += len(n.marks.Args)
 	args := n.marks.Args
 	switch {
 	case args != "" && bytes.HasSuffix(n.head, []byte(args)):

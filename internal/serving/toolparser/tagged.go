@@ -35,6 +35,7 @@ type taggedCall struct {
 	kind func(tool, parameter string) ParameterKind
 	out  *output
 
+	ends      []string // of values
 	state     taggedState
 	name      string
 	held      []byte // a name, a part of a tag, or what is not shown of a value
@@ -51,6 +52,11 @@ const (
 	valueBegin
 	insideValue
 )
+
+func newTaggedCall(c *calls) *taggedCall {
+	end := c.parser.Tagged.ParameterEnd
+	return &taggedCall{tags: c.parser.Tagged, kind: c.kind, out: c.out, ends: []string{"\n" + end, end}}
+}
 
 func (t *taggedCall) next(b byte) progress {
 	switch {
@@ -113,13 +119,16 @@ func (t *taggedCall) named() progress {
 
 // readTag reads a tag outside parameters.
 func (t *taggedCall) readTag() progress {
-	t.held = bytes.TrimLeft(t.held, " \t\r\n")
-	switch text := string(t.held); {
-	case text == t.tags.Parameter:
+	if t.out.spaceAfter(t.held, space) > 0 { // no tag has begun
+		t.held = t.held[:0]
+		return unfinished
+	}
+	switch {
+	case string(t.held) == t.tags.Parameter:
 		t.state, t.held = parameterName, t.held[:0]
-	case text == t.tags.End:
+	case string(t.held) == t.tags.End:
 		return t.stop(ended)
-	case !strings.HasPrefix(t.tags.Parameter, text) && !strings.HasPrefix(t.tags.End, text):
+	case !t.out.begins([]string{t.tags.Parameter, t.tags.End}, t.held):
 		return t.stop(passed)
 	}
 	return unfinished
@@ -127,18 +136,18 @@ func (t *taggedCall) readTag() progress {
 
 // read reads a part of a value.
 func (t *taggedCall) read() {
-	ends := []string{"\n" + t.tags.ParameterEnd, t.tags.ParameterEnd}
-	if m := completes(t.held, ends); m != "" {
+	if m := t.out.completes(t.held, t.ends); m != "" {
 		t.held = t.held[:len(t.held)-len(m)]
 		t.endValue()
 	} else if t.valueKind == TextParameter {
-		n := len(t.held) - partialMarker(t.held, ends)
+		n := len(t.held) - t.out.partialMarker(t.held, t.ends)
 		t.show(escaped(t.held[:n]))
 		t.held = append(t.held[:0], t.held[n:]...)
 	}
 }
 
 func (t *taggedCall) endValue() {
+	t.out.looked += len(t.held)
 	if t.valueKind == TextParameter {
 		t.show(escaped(t.held) + `"`)
 	} else {

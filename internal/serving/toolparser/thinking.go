@@ -1,9 +1,6 @@
 package toolparser
 
-import (
-	"bytes"
-	"strings"
-)
+import "strings"
 
 // A ReasoningParser describes how a family of models writes its reasoning: at the beginning of an answer, between two
 // markers.
@@ -34,7 +31,7 @@ type thinking struct {
 	content stage
 	out     *output
 	state   thinkingState
-	held    []byte
+	tail    tail // in the states beforeReasoning and opening, only space is blank; in insideReasoning, line breaks are
 }
 
 type thinkingState uint8
@@ -48,7 +45,7 @@ const (
 )
 
 func newThinking(r *ReasoningParser, prompt string, content stage, out *output) *thinking {
-	t := &thinking{parser: r, content: content, out: out}
+	t := &thinking{parser: r, content: content, out: out, tail: tail{set: space}}
 	if r.Opens(prompt) {
 		t.state = opening
 	}
@@ -65,12 +62,13 @@ func (t *thinking) next(b byte) {
 			t.content.next(b)
 		}
 	case beforeReasoning:
-		t.held = append(t.held, b)
-		text := bytes.TrimLeft(t.held, " \t\r\n")
+		t.tail.held = append(t.tail.held, b)
+		text := t.marker()
 		switch {
 		case string(text) == t.parser.Begin:
-			t.state, t.held = opening, t.held[:0]
-		case !strings.HasPrefix(t.parser.Begin, string(text)):
+			t.state = opening
+			t.tail.clear()
+		case !t.out.begins([]string{t.parser.Begin}, text):
 			t.state = done
 			t.release()
 		}
@@ -79,49 +77,62 @@ func (t *thinking) next(b byte) {
 	}
 }
 
+// marker returns the held text after the space at its beginning.
+func (t *thinking) marker() []byte {
+	t.tail.blank += t.out.spaceAfter(t.tail.held[t.tail.blank:], space)
+	return t.tail.held[t.tail.blank:]
+}
+
 // read reads a byte of the reasoning.
 func (t *thinking) read(b byte) {
-	t.held = append(t.held, b)
-	if t.state == opening {
-		text := bytes.TrimLeft(t.held, " \t\r\n")
-		switch {
-		case len(text) == 0:
-			return
-		case string(text) == t.parser.Begin: // which the prompt has as well
-			t.held = t.held[:0]
-			return
-		case strings.HasPrefix(t.parser.Begin, string(text)) || strings.HasPrefix(t.parser.End, string(text)) && string(text) != t.parser.End:
-			return
-		}
-		t.held = append(t.held[:0], bytes.TrimLeft(t.held, "\r\n")...)
-		t.state = insideReasoning
-	}
-	if completes(t.held, []string{t.parser.End}) != "" {
-		t.out.text(Reasoning, bytes.TrimRight(t.held[:len(t.held)-len(t.parser.End)], "\r\n"))
-		t.state, t.held = afterReasoning, t.held[:0]
+	t.tail.held = append(t.tail.held, b)
+	if t.state == opening && !t.opened() {
 		return
 	}
-	keep := partialMarker(t.held, []string{t.parser.End})
-	keep = len(t.held) - len(bytes.TrimRight(t.held[:len(t.held)-keep], "\r\n"))
-	t.out.text(Reasoning, t.held[:len(t.held)-keep])
-	t.held = append(t.held[:0], t.held[len(t.held)-keep:]...)
+	held := t.tail.held
+	if t.out.completes(held, []string{t.parser.End}) != "" {
+		text := held[:len(held)-len(t.parser.End)]
+		t.out.text(Reasoning, text[:t.out.spaceBefore(text, lineBreaks)])
+		t.state = afterReasoning
+		t.tail.clear()
+		return
+	}
+	t.tail.release(t.out, t.out.partialMarker(held, []string{t.parser.End}), func(text []byte) { t.out.text(Reasoning, text) })
+}
+
+// opened reports whether the text of the reasoning has begun. Line breaks before it are dropped then.
+func (t *thinking) opened() bool {
+	text := t.marker()
+	switch {
+	case len(text) == 0:
+		return false
+	case string(text) == t.parser.Begin: // which the prompt has as well
+		t.tail.clear()
+		return false
+	case string(text) != t.parser.End && t.out.begins([]string{t.parser.Begin, t.parser.End}, text):
+		return false
+	}
+	n := t.out.spaceAfter(t.tail.held, lineBreaks)
+	t.tail = tail{set: lineBreaks, held: append(t.tail.held[:0], t.tail.held[n:]...)}
+	t.state = insideReasoning
+	return true
 }
 
 // release passes the held bytes to content.
 func (t *thinking) release() {
-	for _, b := range t.held {
+	for _, b := range t.tail.held {
 		t.content.next(b)
 	}
-	t.held = nil
+	t.tail.clear()
 }
 
 func (t *thinking) close(cut bool) {
 	switch {
-	case cut && (t.state == opening || len(bytes.TrimLeft(t.held, " \t\r\n")) > 0): // it may be a marker
+	case cut && (t.state == opening || t.out.spaceAfter(t.tail.held, space) < len(t.tail.held)): // it may be a marker
 	case t.state == beforeReasoning:
 		t.release()
 	case t.state == opening, t.state == insideReasoning:
-		t.out.text(Reasoning, t.held)
+		t.out.text(Reasoning, t.tail.held)
 	}
 	t.content.close(cut)
 }
