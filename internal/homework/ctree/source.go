@@ -133,7 +133,7 @@ func ParseSource(c Compiler, name string, text []byte, files map[string][]byte) 
 	ast, err := cc.Translate(config, []cc.Source{
 		{Name: "<predefined>", Value: c.Predefined}, // cc requires these two names
 		{Name: "<builtin>", Value: cc.Builtin},
-		{Name: name, Value: text},
+		{Name: name, Value: usual(text)},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("parsing %s: %w", name, err)

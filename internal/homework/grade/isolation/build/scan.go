@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
-// A token is one of C's preprocessing tokens.
+// A token is one of C's preprocessing tokens. The text of a digraph is that of the usual spelling.
 type token struct {
-	kind  kind
-	text  string
-	line  int
-	first bool // the first of its line
-	odd   bool // part of it was written as a trigraph
+	kind    kind
+	text    string
+	line    int
+	first   bool // the first of its line
+	odd     bool // part of it was written as a trigraph
+	digraph bool
 }
 
 type kind int
@@ -111,6 +112,9 @@ func (s *scanner) next() (token, bool) {
 		s.pos += s.punctuation()
 	}
 	t.text = string(s.text[begin:s.pos])
+	if usual := digraphs[t.text]; usual != "" {
+		t.text, t.digraph = usual, true
+	}
 	t.odd = slices.Contains(s.odd[begin:s.pos], true)
 	s.remember(t)
 	return t, true
@@ -194,10 +198,12 @@ func (s *scanner) number() {
 	}
 }
 
-// punctuation returns the length of the punctuator at s.at. A longer punctuator that no rule needs, such as <<=, is
-// read as several punctuators of length 1.
+var digraphs = map[string]string{"%:%:": "##", "%:": "#", "<:": "[", ":>": "]", "<%": "{", "%>": "}"}
+
+// punctuation returns the length of the punctuator at s.pos. A longer punctuator that no rule needs, such as &&, is read
+// as several punctuators of length 1. In << there is no digraph, whatever follows.
 func (s *scanner) punctuation() int {
-	for _, long := range []string{"%:%:", "%:", "<:", ":>", "<%", "%>", "##"} {
+	for _, long := range []string{"%:%:", "%:", "<<", "<:", ":>", "<%", "%>", "##"} {
 		if bytes.HasPrefix(s.text[s.pos:], []byte(long)) {
 			return len(long)
 		}

@@ -139,12 +139,11 @@ type textGate struct {
 }
 
 func (g *textGate) line(tokens []token) {
-	for i, t := range tokens {
+	for _, t := range tokens {
 		if t.odd {
 			g.broken(t.line, "trigraph", "there is a trigraph (%q is written with ??): write the character itself", t.text)
 		}
-		if t.kind == mark && strings.HasPrefix(t.text, "%:") {
-			tokens[i].text = strings.ReplaceAll(t.text, "%:", "#")
+		if t.digraph && t.text[0] == '#' {
 			g.broken(t.line, "digraph", "%%: is another spelling of #: write #")
 		}
 	}
@@ -269,23 +268,21 @@ func (g *textGate) mark(t token) {
 	switch t.text {
 	case "##":
 		g.pastes = true
-	case "(", "[", "{", "<:", "<%":
+	case "(", "[", "{":
 		g.depth++
 		switch {
 		case g.opening:
 			g.attribute, g.opening = g.depth, false
-		case bracket(t.text) && bracket(g.last) && g.attribute == 0: // C has two in a row only where [[ begins an attribute
+		case t.text == "[" && g.last == "[" && g.attribute == 0: // C has two in a row only where [[ begins an attribute
 			g.attribute = g.depth - 1
 		}
 		if g.depth > maxNesting {
 			g.broken(t.line, "nesting", "more than %d parentheses and braces inside each other", maxNesting)
 		}
-	case ")", "]", "}", ":>", "%>":
+	case ")", "]", "}":
 		if g.depth == g.attribute {
 			g.attribute = 0
 		}
 		g.depth = max(0, g.depth-1)
 	}
 }
-
-func bracket(mark string) bool { return mark == "[" || mark == "<:" }

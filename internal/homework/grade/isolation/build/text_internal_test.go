@@ -149,6 +149,7 @@ func TestTextsThatAreFine(t *testing.T) {
 		"[[unused]]":          "[[gnu::unused, maybe_unused]] static int section;\nint weak[2][3];\n[[gnu::noinline]] static int f(int alias) { return alias; }\n",
 		"printf":              "__attribute__((format(printf, 1, 2))) static void say(const char *f, ...);\n",
 		"other pragmas":       "#pragma once\n#pragma STDC FP_CONTRACT OFF\n#pragma GCC unroll 4\n#pragma region x\n#ifdef _MSC_VER\n#pragma warning(disable: 4996)\n#pragma clang diagnostic push\n#endif\n",
+		"shifts":              "#define TEXT(x) #x\nchar *s = TEXT(" + strings.Repeat("<<: <<% ", 1100) + ");\n",
 		"modulo":              "int x = 5 %3, y = a?b%c:d;\n",
 		"question marks":      "char *s = \"what??\"; int x = a ? b ? 1 : 2 : 3; char *t = \"??x\";\n",
 		"numbers":             "double x = 1e+5, y = .5e-3, z = 0x1p-3; int i = 1'0';\n",
