@@ -17,7 +17,8 @@ import (
 // maxValues limits the number of values in a body, without those in prompt and tokens.
 const maxValues = 1 << 16
 
-// A reservation is what a request occupies until its prompts are tokenized: memory for its body, and a slot.
+// A reservation is what a request occupies: a slot until its prompts are tokenized, and memory for its body. When the
+// constraint of its answers is known, only the memory for what its answers need remains (Server.submit).
 type reservation struct {
 	memory *bodyMemory
 	share  share
@@ -36,11 +37,15 @@ func reservationOf(r *http.Request) *reservation {
 	return held
 }
 
-// free releases the reservation of a request. It must be called before the answer is written, because a client may read
-// slowly.
+// free releases the reservation of a request.
 func free(r *http.Request) {
 	held := reservationOf(r)
 	held.memory.giveBack(&held.share)
+	held.endSlot()
+}
+
+// endSlot releases the slot. It must be called before the answer is written, because a client may read slowly.
+func (held *reservation) endSlot() {
 	if held.end != nil {
 		held.end()
 	}

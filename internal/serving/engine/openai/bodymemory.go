@@ -168,17 +168,22 @@ func (m *bodyMemory) complete(h *share) (slow bool) {
 	return h.slow
 }
 
-// giveBack frees all pieces of a body and grants them to waiting bodies.
-func (m *bodyMemory) giveBack(h *share) {
+// giveBack frees all pieces of a body.
+func (m *bodyMemory) giveBack(h *share) { m.shrink(h, 0) }
+
+// shrink frees the pieces of a body but those for the given number of bytes, which the server still needs. The first
+// shortBody bytes need no piece. It grants the free pieces to waiting bodies.
+func (m *bodyMemory) shrink(h *share, bytes int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.arriving, h)
 	m.waiting = slices.DeleteFunc(m.waiting, func(w *share) bool { return w == h })
-	m.used -= h.pieces
-	if m.clients[h.client] -= h.pieces; m.clients[h.client] <= 0 {
+	freed := h.pieces - min(h.pieces, (bytes-1)/shortBody)
+	m.used -= freed
+	if m.clients[h.client] -= freed; m.clients[h.client] <= 0 {
 		delete(m.clients, h.client)
 	}
-	h.pieces = 0
+	h.pieces -= freed
 	if m.exempt == h {
 		m.exempt = nil
 	}

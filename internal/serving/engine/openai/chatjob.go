@@ -15,7 +15,7 @@ var efforts = []string{"low", "medium", "high"}
 
 // chatJob returns the job of a chat. It also sets c.Request.ShownTokens. The parameter limit applies to the prompt.
 func (s *Server) chatJob(c *Chat, limit limit) (*job, error) {
-	j := &job{n: c.Request.N, promptField: c.MessagesField, oneCall: c.OneCall, omitReasoning: c.OmitReasoning}
+	j := &job{n: c.Request.N, promptField: c.MessagesField, oneCall: c.OneCall, omitReasoning: c.OmitReasoning, keeps: c.ReplyBytes}
 	var err error
 	if j.source, err = s.chatSource(c, limit); err != nil {
 		return nil, err
@@ -31,15 +31,29 @@ func (s *Server) chatJob(c *Chat, limit limit) (*job, error) {
 	j.shape = shape{content: c.Form, field: c.FormField, format: s.config.Format, tools: c.callable(), mode: c.choice.mode,
 		oneCall: c.OneCall, compactJSON: c.compactJSON}
 	j.shape.format.AddTools()
-	format, known := j.shape.format, c.known()
-	j.parser = func(p *prompt) *toolparser.Parser { return format.Parser(c.parserOptions(known, p)) }
+	c.setParser(j)
 	j.special = s.config.Engine.Config().Tokenizer.Special
 	c.Request.ShownTokens = s.shown
 	return j, nil
 }
 
-func (c *Chat) parserOptions(known func(string) bool, p *prompt) toolparser.Options {
-	return toolparser.Options{Known: known, Prompt: p.end, ParameterKind: c.parameterKind}
+// setParser sets the parser of the job's answers. The parser lives until the last answer, so it keeps only what it needs
+// of the tools: their names, and their schemas if the parser reads the text of parameters.
+func (c *Chat) setParser(j *job) {
+	format := j.shape.format
+	needed := &Chat{choice: toolChoice{mode: auto}, tools: slices.Clone(c.callable())}
+	for i := range needed.tools {
+		t := &needed.tools[i]
+		t.definition = nil
+		if format.Tools.Tagged == nil {
+			t.parameters = nil
+		}
+		j.keeps += len(t.name) + len(t.parameters)
+	}
+	known := needed.known()
+	j.parser = func(p *prompt) *toolparser.Parser {
+		return format.Parser(toolparser.Options{Known: known, Prompt: p.end, ParameterKind: needed.parameterKind})
+	}
 }
 
 // checkCalls returns an error if a message is the result of a call, but no earlier message has a call with this id. As

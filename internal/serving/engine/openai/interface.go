@@ -60,6 +60,8 @@ type Chat struct {
 	Request engine.Request // without a prompt
 	Stream  bool
 
+	ReplyBytes int // of the request that the Reply keeps until the answer has ended, because it repeats them
+
 	tools       []tool // at most maxTools
 	choice      toolChoice
 	variables   map[string]any // of the chat template
@@ -147,20 +149,21 @@ func (s *Server) Chat(w http.ResponseWriter, r *http.Request, c *Chat, reply fun
 	if err != nil {
 		return err
 	}
-	if err := s.submit(w, r, c.Request, j); err != nil {
+	request, stream := c.Request, c.Stream // c has the messages, which are not needed while the request waits
+	if err := s.submit(w, r, request, j); err != nil {
 		return err
 	}
 	defer j.cancel()
-	if c.Stream {
+	if stream {
 		return s.stream(w, r, j, func(out *sender) eventWriter {
-			return &replyWriter{reply: reply(out.named), job: j, maxTokens: c.Request.MaxTokens}
+			return &replyWriter{reply: reply(out.named), job: j, maxTokens: request.MaxTokens}
 		})
 	}
 	answers, _, err := s.answers(w, r, j)
 	if err != nil {
 		return err
 	}
-	rw := &replyWriter{reply: reply(nil), job: j, maxTokens: c.Request.MaxTokens}
+	rw := &replyWriter{reply: reply(nil), job: j, maxTokens: request.MaxTokens}
 	rw.part(&answers[0])
 	writeJSON(w, http.StatusOK, rw.ending())
 	return nil

@@ -19,8 +19,9 @@ type job struct {
 	n           int      // answers to a prompt that the client gets
 	bestOf      int      // answers to a prompt that the engine generates
 	timings     bool
+	keeps       int // bytes of the request, besides its prompts, that are needed until the last answer has ended
 
-	shape shape
+	shape shape // with only the format once the constraint is known
 
 	// parser returns the parser of an answer to a prompt. If it is nil, as in completions, the text of an answer is not
 	// parsed.
@@ -75,14 +76,16 @@ func (s *Server) runJob(w http.ResponseWriter, r *http.Request, c *common, reque
 	if c.UseBeamSearch {
 		return s.beams(w, r, c, request, j)
 	}
+	// c is a part of the body, which is not needed while the request waits.
+	stream, usage := c.Stream, c.StreamOptions != nil && c.StreamOptions.IncludeUsage
+	j.timings = c.TimingsPerToken
 	if err := s.submit(w, r, request, j); err != nil {
 		return err
 	}
 	defer j.cancel()
-	j.timings = c.TimingsPerToken
-	if c.Stream {
+	if stream {
 		return s.stream(w, r, j, func(out *sender) eventWriter {
-			return &chunks{out: out, job: j, usage: c.StreamOptions != nil && c.StreamOptions.IncludeUsage, calls: map[int]*int{}}
+			return &chunks{out: out, job: j, usage: usage, calls: map[int]*int{}}
 		})
 	}
 	answers, u, err := s.answers(w, r, j)
@@ -114,6 +117,8 @@ func (s *Server) submit(w http.ResponseWriter, req *http.Request, r engine.Reque
 		giveBack()
 		return err
 	}
+	j.shape = shape{format: j.shape.format}
+	s.bodies.shrink(&reservationOf(req).share, j.kept())
 	for _, p := range j.prompts {
 		r.Prompt = p.tokens
 		stream, err := s.config.Engine.Submit(r)
@@ -185,6 +190,16 @@ func (s *Server) count(req *http.Request, j *job, r engine.Request) (tokens int,
 		tokens += len(p.tokens) + r.N*min(r.MaxTokens, c.MaxModelLen-len(p.tokens))
 	}
 	return tokens, j.checkPromptLogprobs(&r)
+}
+
+// kept returns the number of bytes of the request that are needed until the last answer has ended, without the tokens of
+// the prompts, which max_model_len limits.
+func (j *job) kept() int {
+	n := j.keeps
+	for _, p := range j.prompts {
+		n += len(p.text)
+	}
+	return n
 }
 
 func (j *job) cancel() {

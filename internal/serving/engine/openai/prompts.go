@@ -47,9 +47,9 @@ func (t *slots) take(ctx context.Context, bytes int) (end func(), err error) {
 	}
 }
 
-// prompts makes the prompts of a request and releases its reservation.
+// prompts makes the prompts of a request and releases its slot.
 func (s *Server) prompts(r *http.Request, src source) ([]prompt, error) {
-	defer free(r)
+	defer reservationOf(r).endSlot()
 	return src.make(r.Context())
 }
 

@@ -134,14 +134,16 @@ func (s *shape) marked() structured.Form {
 // ReasoningParser.Opens). If the prompt has already ended the reasoning, or the model's format has no reasoning, the
 // result is the given form. If the answer begins inside the reasoning, and neither a call nor a form of the content is
 // required, it may also end there. In the format Harmony, the answer may have several texts of reasoning, whatever the
-// prompt is.
+// prompt is. It may also have preambles, which are free text of the content, unless there is a form of the content.
 func (s *shape) afterReasoning(p *prompt, form structured.Form) structured.Form {
 	r := s.format.Reasoning
 	if s.format.Harmony() {
 		next := []string{toolparser.HarmonyNext}
-		return sequence(structured.Form{Separated: &structured.Separated{Tags: []structured.Tag{
-			{Begin: toolparser.HarmonyReasoning, Content: anyText, End: next}, {Begin: toolparser.HarmonyPreamble, Content: anyText, End: next}}}},
-			form)
+		tags := []structured.Tag{{Begin: toolparser.HarmonyReasoning, Content: anyText, End: next}}
+		if s.content == nil {
+			tags = append(tags, structured.Tag{Begin: toolparser.HarmonyPreamble, Content: anyText, End: next})
+		}
+		return sequence(structured.Form{Separated: &structured.Separated{Tags: tags}}, form)
 	}
 	if r == nil || r.Ends(p.end) {
 		return form

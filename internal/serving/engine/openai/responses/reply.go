@@ -103,20 +103,39 @@ type reply struct {
 	text     []byte      // of the open item
 }
 
-// newReply returns a reply. If there is a stream, it sends the first events.
-func newReply(model string, b *body, send openai.Send) *reply {
-	r := &reply{send: send, response: response{
+// response returns the response of a request whose answer has not begun. It keeps only the fields of the body that a
+// response repeats.
+func (b *body) response(model string) response {
+	r := response{
 		ID: openai.NewID("resp_"), Object: "response", CreatedAt: time.Now().Unix(), Status: "in_progress",
 		Instructions: b.Instructions, MaxOutputTokens: b.MaxOutputTokens, Metadata: orElse(b.Metadata, "{}"), Model: model,
 		Output: []*output{}, ParallelToolCalls: b.ParallelToolCalls == nil || *b.ParallelToolCalls,
 		Reasoning: orElse(b.Reasoning, `{"effort":null,"summary":null}`), Temperature: 1, Text: orElse(b.Text, `{"format":{"type":"text"}}`),
-		ToolChoice: orElse(b.ToolChoice, `"auto"`), Tools: append([]json.RawMessage{}, b.Tools...), TopP: 1, Truncation: "disabled"}}
+		ToolChoice: orElse(b.ToolChoice, `"auto"`), Tools: append([]json.RawMessage{}, b.Tools...), TopP: 1, Truncation: "disabled"}
 	if b.Temperature != nil {
-		r.response.Temperature = *b.Temperature
+		r.Temperature = *b.Temperature
 	}
 	if b.TopP != nil {
-		r.response.TopP = *b.TopP
+		r.TopP = *b.TopP
 	}
+	return r
+}
+
+// repeatedBytes returns the bytes of the body that a response repeats.
+func (b *body) repeatedBytes() int {
+	n := len(b.Metadata) + len(b.Reasoning) + len(b.Text) + len(b.ToolChoice)
+	if b.Instructions != nil {
+		n += len(*b.Instructions)
+	}
+	for _, t := range b.Tools {
+		n += len(t)
+	}
+	return n
+}
+
+// newReply returns a reply that continues a response. If there is a stream, it sends the first events.
+func newReply(begun response, send openai.Send) *reply {
+	r := &reply{send: send, response: begun}
 	for _, name := range []string{"response.created", "response.in_progress"} {
 		r.event(event{Type: name, Response: &r.response})
 	}

@@ -33,7 +33,7 @@ func replied(t *testing.T, b *body, events []toolparser.Event, finish func(opena
 		return ids.ReplaceAllString(string(data), "$1")
 	}
 	run := func(send openai.Send) any {
-		r := newReply("m", b, send)
+		r := newReply(b.response("m"), send)
 		r.response.CreatedAt = 5
 		r.Begin(openai.Usage{})
 		for _, e := range events {

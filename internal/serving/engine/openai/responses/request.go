@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"llmmemory/internal/serving/engine/openai"
 	"llmmemory/internal/serving/model/chat"
@@ -28,7 +30,8 @@ func create(s *openai.Server, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.Chat(w, r, c, func(send openai.Send) openai.Reply { return newReply(s.Name(), &b, send) })
+	repeated := b.response(s.Name())
+	return s.Chat(w, r, c, func(send openai.Send) openai.Reply { return newReply(repeated, send) })
 }
 
 // A body is the body of a request.
@@ -90,7 +93,43 @@ func (b *body) check() error {
 	case b.MaxOutputTokens != nil && *b.MaxOutputTokens < 1:
 		return openai.Invalid("max_output_tokens", "max_output_tokens is %d; it must be at least 1.", *b.MaxOutputTokens)
 	}
-	return nil
+	return b.checkMetadata()
+}
+
+// OpenAI's limits of metadata.
+const (
+	maxPairs = 16
+	maxKey   = 64  // characters
+	maxValue = 512 // characters
+)
+
+// checkMetadata returns an error for metadata that OpenAI's interface refuses. It removes white space and double keys
+// from b.Metadata, so that the limits also limit its bytes.
+func (b *body) checkMetadata() error {
+	if openai.IsNull(b.Metadata) {
+		return nil
+	}
+	var pairs map[string]any
+	if json.Unmarshal(b.Metadata, &pairs) != nil {
+		return openai.Invalid("metadata", "metadata is not a JSON object.")
+	}
+	if len(pairs) > maxPairs {
+		return openai.Invalid("metadata", "metadata has %d pairs; at most %d are possible.", len(pairs), maxPairs)
+	}
+	for _, key := range slices.Sorted(maps.Keys(pairs)) {
+		value, isText := pairs[key].(string)
+		switch k, v := utf8.RuneCountInString(key), utf8.RuneCountInString(value); {
+		case k > maxKey:
+			return openai.Invalid("metadata", "A key of metadata has %d characters; at most %d are possible.", k, maxKey)
+		case !isText:
+			return openai.Invalid("metadata", "The value of %q in metadata is not a string.", key)
+		case v > maxValue:
+			return openai.Invalid("metadata", "The value of %q in metadata has %d characters; at most %d are possible.", key, v, maxValue)
+		}
+	}
+	text, err := json.Marshal(pairs)
+	b.Metadata = text
+	return err
 }
 
 // chat translates a body.
@@ -99,7 +138,7 @@ func (b *body) chat() (*openai.Chat, error) {
 		return nil, err
 	}
 	c := &openai.Chat{Model: b.Model, Stream: b.Stream, MessagesField: "input", OneCall: b.ParallelToolCalls != nil && !*b.ParallelToolCalls,
-		Request: openai.NewRequest(b.Temperature, b.TopP)}
+		ReplyBytes: b.repeatedBytes(), Request: openai.NewRequest(b.Temperature, b.TopP)}
 	c.Request.MaxTokens = math.MaxInt
 	if b.MaxOutputTokens != nil {
 		c.Request.MaxTokens = *b.MaxOutputTokens

@@ -2,6 +2,8 @@ package responses
 
 import (
 	"encoding/json"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -149,5 +151,40 @@ func TestWhatAChatCannotExpressIsRefusedByName(t *testing.T) {
 	} {
 		_, err := translated(fields)
 		require.ErrorContains(t, err, want, fields)
+	}
+}
+
+// Ensure that metadata has OpenAI's limits, which count characters.
+func TestMetadataIsLimited(t *testing.T) {
+	pairs := func(n int) string {
+		all := map[string]string{}
+		for i := range n {
+			all[strconv.Itoa(i)] = "x"
+		}
+		text, err := json.Marshal(all)
+		require.NoError(t, err)
+		return string(text)
+	}
+	long := strings.Repeat("é", 513)
+	for metadata, want := range map[string]string{
+		`null`:                         "",
+		`{}`:                           "",
+		pairs(16):                      "",
+		`{"` + long[:128] + `": "a"}`:  "",
+		`{"a": "` + long[:1024] + `"}`: "",
+		pairs(17):                      "metadata has 17 pairs; at most 16 are possible",
+		`{"` + long[:130] + `": "a"}`:  "A key of metadata has 65 characters; at most 64 are possible",
+		`{"a": "` + long + `"}`:        `The value of "a" in metadata has 513 characters; at most 512 are possible`,
+		`{"a": 5}`:                     `The value of "a" in metadata is not a string`,
+		`{"a": null}`:                  `The value of "a" in metadata is not a string`,
+		`{"a": {"b": "c"}}`:            `The value of "a" in metadata is not a string`,
+		`["a"]`:                        "metadata is not a JSON object",
+	} {
+		_, err := translated(`"input": "x", "metadata": ` + metadata)
+		if want == "" {
+			require.NoError(t, err, metadata)
+			continue
+		}
+		require.ErrorContains(t, err, want, metadata)
 	}
 }
