@@ -23,6 +23,7 @@ func converted(ast *cc.AST, file string) []*Function {
 func (c *converter) function(d *cc.FunctionDefinition) *Function {
 	f := &Function{Name: d.Declarator.Name(), Line: d.Declarator.Position().Line}
 	if t, ok := d.Declarator.Type().(*cc.FunctionType); ok {
+		f.Result = typeOf(t.Result())
 		for _, p := range t.Parameters() {
 			if p.Declarator != nil {
 				f.Params = append(f.Params, c.variable(p.Declarator))

@@ -17,6 +17,7 @@ type Function struct {
 	Name   string
 	Line   int
 	Params []*Var
+	Result Type
 	Body   []*Stmt
 }
 

@@ -87,7 +87,7 @@ func list(cases []traces.Case) (text []byte) {
 	return text
 }
 
-const edition = 10 // incremented with each change of the rules that is not a change of the traces
+const edition = 11 // incremented with each change of the rules that is not a change of the traces
 
 // SetGate replaces the rules of the gate.
 func (g *Grader) SetGate(gate build.Gate) { g.kit.Gate = gate }

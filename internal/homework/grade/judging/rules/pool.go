@@ -10,7 +10,7 @@ import (
 
 // pool checks global constraint 4 and task 5 of the handout.
 func (p *program) pool() {
-	r := &poolReader{p, map[*ctree.Function]*summary{}, nil}
+	r := &poolReader{p, map[*ctree.Function]*summary{}, nil, map[*ctree.Expr]decision{}}
 	for _, api := range six {
 		f := p.functions[api.name]
 		if f == nil {
@@ -77,6 +77,8 @@ type poolReader struct {
 	p       *program
 	known   map[*ctree.Function]*summary
 	reading []*ctree.Var
+
+	decisions map[*ctree.Expr]decision
 }
 
 func (r *poolReader) function(f *ctree.Function) *summary {
@@ -94,79 +96,63 @@ func (r *poolReader) function(f *ctree.Function) *summary {
 	if s.returns.anything {
 		s.returns = origin{}
 	}
-	r.stmts(f, s, f.Body, false)
+	r.stmts(f, s, f.Body, path{})
 	return s
-}
-
-// stmts collects the effects of statements. optional means that these effects do not happen in every call of the
-// function. Besides, stmts treats the effects of two groups of statements as optional:
-//
-//   - statements in an if or a switch,
-//   - statements after an if or a switch whose body, apart from an else, has a goto or returns success.
-//
-// An if does not count if its condition calls no function and names only pointers, as a test for NULL does.
-func (r *poolReader) stmts(f *ctree.Function, s *summary, body []*ctree.Stmt, optional bool) {
-	for _, st := range body {
-		for _, e := range []*ctree.Expr{st.Cond, st.Step, st.Expr} {
-			r.expr(f, s, e, optional)
-		}
-		r.stmts(f, s, st.Init, optional)
-		conditional := st.Kind == ctree.Switch || st.Kind == ctree.If && !guards(st.Cond)
-		r.stmts(f, s, st.Body, optional || conditional)
-		r.stmts(f, s, st.Else, optional || conditional)
-		optional = optional || conditional && ends(st.Body)
-	}
-}
-
-func guards(cond *ctree.Expr) bool {
-	return !mentions(cond, func(e *ctree.Expr) bool {
-		return e.Op == ctree.Call || e.Op == ctree.Name && (e.Type.Stars == 0 || e.Type.Array)
-	})
-}
-
-func ends(body []*ctree.Stmt) (found bool) {
-	ctree.Stmts(body, func(s *ctree.Stmt) bool {
-		switch s.Kind {
-		case ctree.Goto:
-			found = true
-		case ctree.Return:
-			failed := s.Expr != nil && (s.Expr.IsZero() && s.Expr.Type.Stars > 0 || s.Expr.Bare().Op == ctree.Negative)
-			found = found || !failed
-		}
-		return !found
-	})
-	return found
 }
 
 var wipes = []string{"memset", "__builtin_memset", "__memset_chk", "__builtin___memset_chk", "bzero", "explicit_bzero"}
 var releases = []string{"free", "__builtin_free", "realloc", "__builtin_realloc", "reallocarray"}
 
-func (r *poolReader) expr(f *ctree.Function, s *summary, e *ctree.Expr, optional bool) {
-	e.Visit(func(e *ctree.Expr) bool {
-		if e.Op == ctree.Statements {
-			r.stmts(f, s, e.Body, optional)
-			return false
+// expr collects the effects of an expression that follows p, and returns the exits of statements in it.
+func (r *poolReader) expr(f *ctree.Function, s *summary, e *ctree.Expr, p path) (x exit) {
+	if e == nil {
+		return 0
+	}
+	nothing := func(path) exit { return 0 }
+	arg := func(i int) func(path) exit { return func(p path) exit { return r.expr(f, s, e.Args[i], p) } }
+	switch e.Op {
+	case ctree.Statements:
+		return r.stmts(f, s, e.Body, p)
+	case ctree.And:
+		return arg(0)(p) | r.branches(f, e.Args[0], &p, true, true, arg(1), nothing)
+	case ctree.Or:
+		return arg(0)(p) | r.branches(f, e.Args[0], &p, true, true, nothing, arg(1))
+	case ctree.Choose:
+		then := arg(1)
+		if e.Args[1] == e.Args[0] { // a ?: b
+			then = nothing
 		}
-		if e.Op != ctree.Call || e.Func == "" {
-			return true
+		return arg(0)(p) | r.branches(f, e.Args[0], &p, true, true, then, arg(2))
+	case ctree.Call:
+		r.call(f, s, e, p)
+	}
+	for i := range e.Args {
+		x |= arg(i)(p)
+	}
+	return x
+}
+
+// call collects the effects of a call.
+func (r *poolReader) call(f *ctree.Function, s *summary, e *ctree.Expr, p path) {
+	optional := func(target origin) bool { return p.optional || p.tested&^target.params != 0 }
+	frees := slices.Contains(releases, e.Func)
+	if (frees || slices.Contains(wipes, e.Func)) && len(e.Args) > 0 {
+		target := r.value(f, e.Args[0])
+		s.effects = append(s.effects, effect{frees: frees, target: target, function: f, line: e.Line, optional: optional(target)})
+	}
+	callee := r.p.functions[e.Func]
+	if callee == nil {
+		return
+	}
+	for _, inner := range r.function(callee).effects {
+		if !inner.target.pool { // the caller decides where
+			inner.target = r.passed(f, e, inner.target)
+			inner.function, inner.line = f, e.Line
 		}
-		frees := slices.Contains(releases, e.Func)
-		if (frees || slices.Contains(wipes, e.Func)) && len(e.Args) > 0 {
-			s.effects = append(s.effects, effect{frees: frees, target: r.value(f, e.Args[0]), function: f, line: e.Line, optional: optional})
-		}
-		if callee := r.p.functions[e.Func]; callee != nil {
-			for _, inner := range r.function(callee).effects {
-				if !inner.target.pool { // the caller decides where
-					inner.target = r.passed(f, e, inner.target)
-					inner.function, inner.line = f, e.Line
-				}
-				inner.byCallee = inner.byCallee || inner.optional
-				inner.optional = optional
-				s.effects = append(s.effects, inner)
-			}
-		}
-		return true
-	})
+		inner.byCallee = inner.byCallee || inner.optional
+		inner.optional = optional(inner.target)
+		s.effects = append(s.effects, inner)
+	}
 }
 
 func (r *poolReader) passed(f *ctree.Function, call *ctree.Expr, o origin) origin {
