@@ -29,7 +29,7 @@ const rivals = "# a note of compare.py\n" + "a note of a library\n" +
 // program run of the folder must measure and check every case of the kernels and of the server. The test uses the
 // emulator.
 func TestTheScriptForAGPUMeasuresAndChecks(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	driver, folder := cudatest.Library(t), filepath.Join(t.TempDir(), "carried")
 	out, err := exec.Command("../../../../.ci/gpu", "build", folder).CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -14,6 +14,7 @@ import (
 	"llmmemory/internal/serving/cuda/kernels"
 	"llmmemory/internal/serving/half"
 	"llmmemory/internal/serving/model/weights"
+	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/testkit/weightfile"
 )
 
@@ -163,17 +164,18 @@ func TestProductsMatchFloat64AndDoNotDependOnTheNumberOfRows(t *testing.T) {
 	g := newGPU(t)
 	space := newWorkspace(g)
 	order := 0
-	for _, c := range []struct {
+	for _, c := range level.First(8, []struct {
 		kind             kernels.Type
 		format           kernels.WeightFormat
 		outputs, columns int
 	}{
-		{kernels.F16, kernels.Plain, 150, 2056}, {kernels.BF16, kernels.Plain, 128, 384}, {kernels.F16, kernels.Plain, 3, 8},
-		{kernels.F16, kernels.Q8_0, 150, 1056}, {kernels.BF16, kernels.Q8_0, 20, 128}, {kernels.F16, kernels.Q4_0, 150, 1056},
-		{kernels.BF16, kernels.Q4_0, 20, 160}, {kernels.F16, kernels.MXFP4, 140, 1056}, {kernels.BF16, kernels.MXFP4, 20, 160},
-		{kernels.F16, kernels.Q4_K, 129, 1024}, {kernels.BF16, kernels.Q4_K, 20, 256}, {kernels.F16, kernels.Q5_K, 20, 256},
-		{kernels.BF16, kernels.Q5_K, 140, 1024}, {kernels.F16, kernels.Q6_K, 20, 256}, {kernels.BF16, kernels.Q6_K, 140, 1024},
-	} {
+		{kernels.F16, kernels.Plain, 3, 8}, {kernels.BF16, kernels.Plain, 128, 384}, {kernels.BF16, kernels.Q8_0, 20, 128},
+		{kernels.BF16, kernels.Q4_0, 20, 160}, {kernels.BF16, kernels.MXFP4, 20, 160}, {kernels.BF16, kernels.Q4_K, 20, 256},
+		{kernels.F16, kernels.Q5_K, 20, 256}, {kernels.F16, kernels.Q6_K, 20, 256},
+		{kernels.F16, kernels.Plain, 150, 2056}, {kernels.F16, kernels.Q8_0, 150, 1056}, {kernels.F16, kernels.Q4_0, 150, 1056},
+		{kernels.F16, kernels.MXFP4, 140, 1056}, {kernels.F16, kernels.Q4_K, 129, 1024}, {kernels.BF16, kernels.Q5_K, 140, 1024},
+		{kernels.BF16, kernels.Q6_K, 140, 1024},
+	}) {
 		t.Run(fmt.Sprintf("%v, %v, %d outputs, %d columns", c.kind, c.format, c.outputs, c.columns), func(t *testing.T) {
 			order++
 			g.Order(order)
@@ -192,6 +194,7 @@ func TestProductsMatchFloat64AndDoNotDependOnTheNumberOfRows(t *testing.T) {
 
 // Ensure that products match float64 for the largest tiles and for as many rows as a large batch has.
 func TestProductsOf256Rows(t *testing.T) {
+	level.SkipNormal(t)
 	g := newGPU(t)
 	space := newWorkspace(g)
 	m := newMatrix(g, kernels.BF16, kernels.Plain, 136, 1024)
@@ -207,6 +210,7 @@ func TestProductsOf256Rows(t *testing.T) {
 // Ensure that products run on GPUs with at most 99 KiB of shared memory for a block (RTX 30 and 40, L4). The limit
 // includes dynamic memory and what the kernels declare.
 func TestProductsFitInLittleSharedMemory(t *testing.T) {
+	level.SkipNormal(t)
 	g := newGPUOf(t, 86)
 	space := newWorkspace(g)
 	require.Equal(t, 99<<10, g.context.Device().SharedMemory)
