@@ -20,7 +20,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"llmmemory/internal/testkit/browsertest"
 	"llmmemory/internal/testkit/cudatest"
 	"llmmemory/internal/testkit/level"
 )
@@ -33,6 +32,12 @@ const asCommand = "LLMSERVE_TEST_COMMAND"
 // that never returns.
 const hangingGPU, hangingCall = "LLMSERVE_TEST_GPU", "LLMSERVE_TEST_HANG"
 
+// patience is the longest time that a test waits for an event. It is not a measure of speed.
+const patience = 10 * time.Minute
+
+// runTests runs the tests. Those in a browser replace it.
+var runTests = (*testing.M).Run
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		if path := os.Getenv(hangingGPU); path != "" {
@@ -44,7 +49,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(browsertest.Main(m))
+	os.Exit(runTests(m))
 }
 
 func llmserve(args ...string) *exec.Cmd {

@@ -1,3 +1,5 @@
+//go:build long
+
 package main
 
 import (
@@ -18,8 +20,7 @@ import (
 	"llmmemory/internal/testkit/browsertest"
 )
 
-// patience is the longest time that a test waits for an event. It is not a measure of speed.
-const patience = 10 * time.Minute
+func init() { runTests = browsertest.Main }
 
 // keepAsking starts n users. Each sends the same request again and again until the test calls stop.
 func (s *server) keepAsking(n int, body string) (stop func()) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/testkit/browsertest"
+	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/view"
 )
 
@@ -28,6 +31,16 @@ const patience = 10 * time.Minute
 func open(t *testing.T, parent context.Context, r *view.Recording, l browsertest.Look) context.Context {
 	t.Helper()
 	return browsertest.Open(t, parent, pageOf(t, view.Alone(r)), l)
+}
+
+func pageOf(t *testing.T, scenes ...*view.Scene) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "page.html")
+	out, err := os.Create(file)
+	require.NoError(t, err)
+	require.NoError(t, view.Write(out, scenes...))
+	require.NoError(t, out.Close())
+	return file
 }
 
 func press(t *testing.T, x context.Context, keys ...string) {
@@ -106,6 +119,7 @@ func TestAStoryCanBeReadPointedAtPlayedAndPrinted(t *testing.T) {
 // Ensure that records of any size are shown. If a record is a long number, the page shows only its last digits, and a
 // tooltip shows all of them.
 func TestLargeRecordsAreShown(t *testing.T) {
+	level.SkipNormal(t)
 	browser := browsertest.Start(t)
 	r, err := view.Course(strings.NewReader("init e0 128\ncreate e0 1 1\nappend e0 1 5000000\nappend e0 1 -2147483647\nappend e0 1 12345\n"))
 	require.NoError(t, err)
@@ -149,6 +163,7 @@ func copyOnWriteIsSeen(t *testing.T, x context.Context, r *view.Recording) {
 }
 
 func TestTheButtonsStepThroughTheFrames(t *testing.T) {
+	level.SkipNormal(t)
 	browser := browsertest.Start(t)
 	r := story(t, "copy-on-write")
 	end := strconv.Itoa(len(r.Frames) - 1)
@@ -265,4 +280,48 @@ func keysGoAmongBlocks(t *testing.T, x context.Context, _ *view.Recording) {
 		press(t, x, kb.Escape)
 		require.False(t, browsertest.Evaluate[bool](t, x, `document.getElementById('help').open`))
 	}
+}
+
+// contrast is JavaScript: a function that lists the texts of an element with a contrast below 4.5 : 1 (WCAG, level AA).
+// Behind the text of a block, the colour may be anything between the request's colour and the page's colour, or the
+// colour of old content. contrast therefore checks this text on all of these.
+const contrast = `(root => {
+  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true })
+  const known = {}, rgba = s => known[s] ||= read(s), read = s => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = s; canvas.fillRect(0, 0, 1, 1); const d = canvas.getImageData(0, 0, 1, 1).data; return [d[0], d[1], d[2], d[3] / 255] }
+  const over = (a, b) => [0, 1, 2].map(i => a[i] * a[3] + b[i] * (1 - a[3])).concat(1)
+  const light = c => { const [r, g, b] = c.slice(0, 3).map(x => (x /= 255) <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b }
+  const ground = e => { const layers = []; for (; e; e = e.parentElement) layers.push(rgba(getComputedStyle(e).backgroundColor)); return layers.reverse().reduce((below, c) => over(c, below), [255, 255, 255, 1]) }
+  const page = rgba(getComputedStyle(document.body).backgroundColor)
+  const bad = new Set(), walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT)
+  let seen = 0
+  for (let n; n = walk.nextNode();) {
+    const e = n.parentElement
+    if (!n.data.trim() || !e.getClientRects().length || e.disabled || ['script', 'style', 'option', 'noscript'].includes(e.localName)) continue
+    const colour = rgba(getComputedStyle(e).color)
+    const cell = e.closest('.cell'), remains = cell ? [...cell.querySelectorAll('.old i')].map(i => over(rgba(getComputedStyle(i).backgroundColor), page)) : []
+    for (const below of cell && !e.closest('.word, .sign, .just') ? [ground(e), page, ...remains] : [ground(e)]) {
+      const [a, b] = [light(over(colour, below)), light(below)]
+      const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)
+      seen++
+      if (ratio < 4.5) bad.add(e.className + ' ' + n.data.trim() + ': ' + ratio.toFixed(2))
+    }
+  }
+  return seen ? [...bad] : ['no text']
+})`
+
+func reducedMotionIsRespected(t *testing.T, x context.Context, r *view.Recording) {
+	goTo(t, x, copyStep(t, r))
+	for _, still := range []bool{false, true} {
+		browsertest.Change(t, x, browsertest.Look{Width: desktop, Still: still})
+		require.Equal(t, still, browsertest.Evaluate[string](t, x, `getComputedStyle(document.querySelector('#arrows path[marker-end]')).animationName`) == "none")
+	}
+}
+
+func thePagePrintsOnPaper(t *testing.T, x context.Context, _ *view.Recording) {
+	browsertest.Change(t, x, browsertest.Look{Width: desktop, Dark: true})
+	goTo(t, x, 4)
+	browsertest.Print(t, x)
+	require.False(t, browsertest.Evaluate[bool](t, x, `document.querySelector('.bar').checkVisibility()`), "there is nothing to press on paper")
+	require.Equal(t, "rgb(255, 255, 255)", browsertest.Evaluate[string](t, x, `getComputedStyle(document.body).backgroundColor`))
+	require.Empty(t, browsertest.Evaluate[[]string](t, x, contrast+`(document.body)`))
 }

@@ -1,7 +1,8 @@
+//go:build long
+
 package view_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,49 +12,16 @@ import (
 
 	"llmmemory/internal/scheduling/device"
 	"llmmemory/internal/testkit/browsertest"
-	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/view"
 )
-
-// contrast is JavaScript: a function that lists the texts of an element with a contrast below 4.5 : 1 (WCAG, level AA).
-// Behind the text of a block, the colour may be anything between the request's colour and the page's colour, or the
-// colour of old content. contrast therefore checks this text on all of these.
-const contrast = `(root => {
-  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true })
-  const known = {}, rgba = s => known[s] ||= read(s), read = s => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = s; canvas.fillRect(0, 0, 1, 1); const d = canvas.getImageData(0, 0, 1, 1).data; return [d[0], d[1], d[2], d[3] / 255] }
-  const over = (a, b) => [0, 1, 2].map(i => a[i] * a[3] + b[i] * (1 - a[3])).concat(1)
-  const light = c => { const [r, g, b] = c.slice(0, 3).map(x => (x /= 255) <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b }
-  const ground = e => { const layers = []; for (; e; e = e.parentElement) layers.push(rgba(getComputedStyle(e).backgroundColor)); return layers.reverse().reduce((below, c) => over(c, below), [255, 255, 255, 1]) }
-  const page = rgba(getComputedStyle(document.body).backgroundColor)
-  const bad = new Set(), walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT)
-  let seen = 0
-  for (let n; n = walk.nextNode();) {
-    const e = n.parentElement
-    if (!n.data.trim() || !e.getClientRects().length || e.disabled || ['script', 'style', 'option', 'noscript'].includes(e.localName)) continue
-    const colour = rgba(getComputedStyle(e).color)
-    const cell = e.closest('.cell'), remains = cell ? [...cell.querySelectorAll('.old i')].map(i => over(rgba(getComputedStyle(i).backgroundColor), page)) : []
-    for (const below of cell && !e.closest('.word, .sign, .just') ? [ground(e), page, ...remains] : [ground(e)]) {
-      const [a, b] = [light(over(colour, below)), light(below)]
-      const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)
-      seen++
-      if (ratio < 4.5) bad.add(e.className + ' ' + n.data.trim() + ': ' + ratio.toFixed(2))
-    }
-  }
-  return seen ? [...bad] : ['no text']
-})`
 
 func TestThePageFitsPhoneAndDeskInLightAndDark(t *testing.T) {
 	looks := []browsertest.Look{{Width: desktop}, {Width: phone, Dark: true}, {Width: desktop, Dark: true}, {Width: phone}}
 	all := slices.DeleteFunc(recordingNames(), func(name string) bool { return name == "rare" })
 	x := newTour(t, looks[0], all...)
-	for k, l := range looks {
+	for _, l := range looks {
 		browsertest.Change(t, x.tab, l)
-		for i, name := range all {
-			// To save time, make test checks each scene with one combination of width and colour scheme. The scenes
-			// together cover all combinations.
-			if !level.Long() && i%len(looks) != k {
-				continue
-			}
+		for _, name := range all {
 			t.Run(fmt.Sprintf("%s %d dark %t", name, l.Width, l.Dark), func(t *testing.T) {
 				last := len(x.scenes[name].Recordings[0].Frames) - 1
 				x.visit(t, name, min(last, max(4, last/2)))
@@ -95,14 +63,6 @@ func TestStatesDifferWithoutColour(t *testing.T) {
 	}
 }
 
-func reducedMotionIsRespected(t *testing.T, x context.Context, r *view.Recording) {
-	goTo(t, x, copyStep(t, r))
-	for _, still := range []bool{false, true} {
-		browsertest.Change(t, x, browsertest.Look{Width: desktop, Still: still})
-		require.Equal(t, still, browsertest.Evaluate[string](t, x, `getComputedStyle(document.querySelector('#arrows path[marker-end]')).animationName`) == "none")
-	}
-}
-
 func TestWithoutScriptsThePageIsNotEmpty(t *testing.T) {
 	browser := browsertest.Start(t)
 	l := browsertest.Look{Width: phone, NoScript: true}
@@ -114,15 +74,6 @@ func TestWithoutScriptsThePageIsNotEmpty(t *testing.T) {
 	browsertest.RequireFits(t, x, l)
 	y := open(t, browser, recording(t, "paged"), l)
 	require.Regexp(t, `\d+\s+\d+\s+blocks? \d+`, browsertest.Evaluate[string](t, y, `document.body.innerText`))
-}
-
-func thePagePrintsOnPaper(t *testing.T, x context.Context, _ *view.Recording) {
-	browsertest.Change(t, x, browsertest.Look{Width: desktop, Dark: true})
-	goTo(t, x, 4)
-	browsertest.Print(t, x)
-	require.False(t, browsertest.Evaluate[bool](t, x, `document.querySelector('.bar').checkVisibility()`), "there is nothing to press on paper")
-	require.Equal(t, "rgb(255, 255, 255)", browsertest.Evaluate[string](t, x, `getComputedStyle(document.body).backgroundColor`))
-	require.Empty(t, browsertest.Evaluate[[]string](t, x, contrast+`(document.body)`))
 }
 
 const hostile = `</script><script>document.title="owned"</script><img src=x onerror="document.title='owned'">&amp;\u2028` + "\u2028'\"`${1}"

@@ -1,3 +1,5 @@
+//go:build long
+
 package view_test
 
 import (
@@ -12,7 +14,6 @@ import (
 
 	"llmmemory/internal/block"
 	"llmmemory/internal/testkit/browsertest"
-	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/view"
 )
 
@@ -127,7 +128,7 @@ func isEvent(r *view.Recording, i int) bool {
 }
 
 func TestNextEventPassesOverWhatIsAlwaysTheSame(t *testing.T) {
-	all := level.Pick([]string{"paged", "orca-beside-paged"}, []string{"paged", "swapped", "orca-beside-paged"})
+	all := []string{"paged", "swapped", "orca-beside-paged"}
 	x := newTour(t, browsertest.Look{Width: desktop}, all...)
 	for _, name := range all {
 		t.Run(name, func(t *testing.T) {

@@ -44,3 +44,14 @@ func TestTheStoriesAreRecorded(t *testing.T) {
 	_, err = view.Story("nothing")
 	require.ErrorContains(t, err, `there is no story "nothing": there are copy-on-write, two-levels`)
 }
+
+func scene(t *testing.T, name string) *view.Scene {
+	t.Helper()
+	if runs[name] != nil {
+		r := recording(t, name)
+		return &view.Scene{Name: name, Title: r.Title, Note: r.Note, Recordings: []*view.Recording{r}}
+	}
+	s, err := view.Story(name)
+	require.NoError(t, err)
+	return s
+}

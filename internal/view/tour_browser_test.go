@@ -1,10 +1,10 @@
+//go:build long
+
 package view_test
 
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/testkit/browsertest"
-	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/view"
 )
 
@@ -35,27 +34,6 @@ func newTour(t *testing.T, l browsertest.Look, names ...string) *tour {
 	}
 	x.tab = browsertest.Open(t, browser, pageOf(t, scenes...), l)
 	return x
-}
-
-func scene(t *testing.T, name string) *view.Scene {
-	t.Helper()
-	if runs[name] != nil {
-		r := recording(t, name)
-		return &view.Scene{Name: name, Title: r.Title, Note: r.Note, Recordings: []*view.Recording{r}}
-	}
-	s, err := view.Story(name)
-	require.NoError(t, err)
-	return s
-}
-
-func pageOf(t *testing.T, scenes ...*view.Scene) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "page.html")
-	out, err := os.Create(file)
-	require.NoError(t, err)
-	require.NoError(t, view.Write(out, scenes...))
-	require.NoError(t, out.Close())
-	return file
 }
 
 func (x *tour) visit(t *testing.T, scene string, step int) {
@@ -181,9 +159,6 @@ func want(r *view.Recording, f *view.Frame, names map[[2]int]string) shownFrame 
 
 func TestThePageShowsTheState(t *testing.T) {
 	all := recordingNames()
-	if !level.Long() { // "paged" has as many blocks
-		all = slices.DeleteFunc(all, func(name string) bool { return name == "large" })
-	}
 	x := newTour(t, browsertest.Look{Width: desktop}, all...)
 	for _, name := range all {
 		t.Run(name, func(t *testing.T) {
@@ -202,23 +177,13 @@ func TestThePageShowsTheState(t *testing.T) {
 			frames := len(s.Recordings[0].Frames)
 			last := frames - 1
 			x.visit(t, name, 0)
-			key, presses, stride, back := "ArrowRight", 1, 1, 4
-			switch large := s.Recordings[0].NumGPUBlocks > 200; {
-			case level.Long():
-				back = last
-			case large:
-				key, stride, back = "PageDown", 10, 2
-			default:
-				stride = 1 + last/15
-				presses = stride
-			}
-			forwards := browsertest.Evaluate[[]shownStep](t, x.tab, fmt.Sprintf(walk, shown, key, last/stride+1, presses))
-			require.Len(t, forwards, last/stride+1)
-			for n, step := range forwards {
-				same(step, n*stride)
+			forwards := browsertest.Evaluate[[]shownStep](t, x.tab, fmt.Sprintf(walk, shown, "ArrowRight", last+1, 1))
+			require.Len(t, forwards, last+1)
+			for i, step := range forwards {
+				same(step, i)
 			}
 			x.visit(t, name, last)
-			for i, step := range browsertest.Evaluate[[]shownStep](t, x.tab, fmt.Sprintf(walk, shown, "ArrowLeft", min(last/7+1, back), 7)) {
+			for i, step := range browsertest.Evaluate[[]shownStep](t, x.tab, fmt.Sprintf(walk, shown, "ArrowLeft", last/7+1, 7)) {
 				same(step, last-7*i)
 			}
 		})

@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	_ "llmmemory/internal/testkit/gcpercent"
 )
 
 func small() []Figure {

@@ -1,3 +1,5 @@
+//go:build long
+
 package chart
 
 import (
@@ -5,7 +7,6 @@ import (
 	"testing"
 
 	"llmmemory/internal/testkit/browsertest"
-	_ "llmmemory/internal/testkit/gcpercent"
 )
 
 func TestMain(m *testing.M) { os.Exit(browsertest.Main(m)) }

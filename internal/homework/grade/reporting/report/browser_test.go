@@ -1,3 +1,5 @@
+//go:build long
+
 package report_test
 
 import (
@@ -16,8 +18,9 @@ import (
 
 	"llmmemory/internal/homework/grade/reporting/report"
 	"llmmemory/internal/testkit/browsertest"
-	"llmmemory/internal/testkit/level"
 )
+
+func init() { run = browsertest.Main }
 
 const (
 	phone, desktop = 375, 1280
@@ -67,16 +70,8 @@ const contrast = `(() => {
 func TestPagesInABrowser(t *testing.T) {
 	ctx := browsertest.Start(t) // which says what to install
 	dir := put(t)
-	for i, name := range level.Pick([]string{"A1.html", "class.html", hostileFile}, []string{"A1.html", "class.html", "A8.html", "R14.html", "correct.html", "C38.html", hostileFile}) {
-		views := []browsertest.Look{{Width: phone, Dark: true}, {Width: desktop}, {Width: phone}, {Width: desktop, Dark: true}}
-		switch {
-		case level.Long():
-		case i == 0:
-			views = views[:2]
-		default:
-			views = views[i%2 : i%2+1]
-		}
-		for j, v := range views {
+	for _, name := range []string{"A1.html", "class.html", "A8.html", "R14.html", "correct.html", "C38.html", hostileFile} {
+		for j, v := range []browsertest.Look{{Width: phone, Dark: true}, {Width: desktop}, {Width: phone}, {Width: desktop, Dark: true}} {
 			t.Run(fmt.Sprintf("%s at %d, dark %v", name, v.Width, v.Dark), func(t *testing.T) {
 				v.NoScript = true
 				tab := browsertest.Open(t, ctx, filepath.Join(dir, name), v)
@@ -146,4 +141,33 @@ func TestEveryLinkOfTheClassLeadsSomewhere(t *testing.T) {
 	}
 	require.NoError(t, chromedp.Do(tab, chromedp.Click(`//a[contains(., "Zoë")]`), chromedp.WaitVisible("#rejected")))
 	require.Equal(t, hostileName+": 0 of 100 points", browsertest.Run(t, tab, chromedp.Title()))
+}
+
+func TestTheTableOfTheClassSortsAndFilters(t *testing.T) {
+	ctx := browsertest.Start(t)
+	file := filepath.Join(t.TempDir(), "index.html")
+	require.NoError(t, os.WriteFile(file, []byte(page(t, everything(t))), 0o644))
+	tab := browsertest.Open(t, ctx, file, browsertest.Look{Width: desktop})
+	names := func() string {
+		return browsertest.Evaluate[string](t, tab, `[...document.querySelectorAll('#table tbody tr:not([hidden])')].map(r => r.cells[0].dataset.v).join(' ')`)
+	}
+	column := func(n int) {
+		require.NoError(t, chromedp.Do(tab, chromedp.Click(`//table[@id="table"]/thead/tr/th[`+string(rune('0'+n))+`]/button`)))
+	}
+	require.Equal(t, "ada bob cy dan eve flo gus hal ian", names())
+	column(1)
+	require.Equal(t, "ada bob cy dan eve flo gus hal ian", names())
+	column(1)
+	require.Equal(t, "ian hal gus flo eve dan cy bob ada", names())
+	column(2) // points, the fewest first; who has none comes before
+	require.Regexp(t, "^hal .* ada$", names())
+	require.Equal(t, "ascending", browsertest.Evaluate[string](t, tab, `document.querySelector('#table th:nth-child(2)').getAttribute('aria-sort')`))
+	column(2)
+	require.Regexp(t, "^ada .* hal$", names())
+	browsertest.Evaluate[bool](t, tab, `(() => { const s = document.querySelector('#search'); s.value = 'ASSEMBLY'; return s.dispatchEvent(new Event('input')) })()`)
+	require.Equal(t, "eve", names())
+	require.Equal(t, "1 of 9 students", browsertest.Evaluate[string](t, tab, `document.querySelector('#count').textContent`))
+	browsertest.Evaluate[bool](t, tab, `(() => { document.querySelector('#search').value = ''; const s = document.querySelector('#show'); s.value = 'override'; return s.dispatchEvent(new Event('change')) })()`)
+	require.Equal(t, "dan", names())
+	browsertest.Shoot(t, tab, "class-sorted")
 }

@@ -3,19 +3,15 @@ package report_test
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/homework/grade"
 	"llmmemory/internal/homework/grade/reporting/class"
 	"llmmemory/internal/homework/grade/reporting/report"
-	"llmmemory/internal/testkit/browsertest"
 )
 
 // everything is a class with something in every section.
@@ -114,35 +110,6 @@ func TestAStudentsPageHasWhatStaffDecided(t *testing.T) {
 	e.Override = &class.Override{Points: &points, Comment: "agreed <b>"}
 	text := words(parse(t, page(t, e)).text)
 	require.Contains(t, text, "90.5 of 100 points Staff: agreed <b> (llmgrade gave "+fmt.Sprint(r.Score)+".)")
-}
-
-func TestTheTableOfTheClassSortsAndFilters(t *testing.T) {
-	ctx := browsertest.Start(t)
-	file := filepath.Join(t.TempDir(), "index.html")
-	require.NoError(t, os.WriteFile(file, []byte(page(t, everything(t))), 0o644))
-	tab := browsertest.Open(t, ctx, file, browsertest.Look{Width: desktop})
-	names := func() string {
-		return browsertest.Evaluate[string](t, tab, `[...document.querySelectorAll('#table tbody tr:not([hidden])')].map(r => r.cells[0].dataset.v).join(' ')`)
-	}
-	column := func(n int) {
-		require.NoError(t, chromedp.Do(tab, chromedp.Click(`//table[@id="table"]/thead/tr/th[`+string(rune('0'+n))+`]/button`)))
-	}
-	require.Equal(t, "ada bob cy dan eve flo gus hal ian", names())
-	column(1)
-	require.Equal(t, "ada bob cy dan eve flo gus hal ian", names())
-	column(1)
-	require.Equal(t, "ian hal gus flo eve dan cy bob ada", names())
-	column(2) // points, the fewest first; who has none comes before
-	require.Regexp(t, "^hal .* ada$", names())
-	require.Equal(t, "ascending", browsertest.Evaluate[string](t, tab, `document.querySelector('#table th:nth-child(2)').getAttribute('aria-sort')`))
-	column(2)
-	require.Regexp(t, "^ada .* hal$", names())
-	browsertest.Evaluate[bool](t, tab, `(() => { const s = document.querySelector('#search'); s.value = 'ASSEMBLY'; return s.dispatchEvent(new Event('input')) })()`)
-	require.Equal(t, "eve", names())
-	require.Equal(t, "1 of 9 students", browsertest.Evaluate[string](t, tab, `document.querySelector('#count').textContent`))
-	browsertest.Evaluate[bool](t, tab, `(() => { document.querySelector('#search').value = ''; const s = document.querySelector('#show'); s.value = 'override'; return s.dispatchEvent(new Event('change')) })()`)
-	require.Equal(t, "dan", names())
-	browsertest.Shoot(t, tab, "class-sorted")
 }
 
 // Ensure that an entry without a report gets a page. The page gives the reason for the missing report.
