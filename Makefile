@@ -3,12 +3,11 @@
 # make quick                the tests of a change: no compiler of submissions, no Valgrind, no browser;
 #                           what a package printed the last time, if nothing that it reads has changed
 # make test                 at least one test of each package and each rule
-# make test-long            the packages in which it runs more: full matrices, soaks, exhaustive runs, OpenAI's client,
-#                           new random cases
+# make test-long            more cases of these rules: other GPU kernels, C programs, pages, submissions; OpenAI's client
+# make exhaustive           for hours: full matrices, soaks, every short sequence of calls, new random cases
 # make test-tiers           the tests of keys and values in Redis, which it installs
 # make llmgrade             build/llmgrade, which grades submissions in a sandbox
 # make mutants              print which stage of llmgrade finds which wrong submission
-# make exhaustive           test every short sequence of calls of the engine
 # make repeat               grade every submission six times, with the same result
 # make loaded               grade every third submission alone and beside 20 busy programs, with the same result
 # make llmsim               build/llmsim, which simulates serving
@@ -47,7 +46,7 @@ export HOME := $(shell .ci/home)
 # a user who cannot install it sees everything at once.
 NEEDS := build
 all grade: NEEDS := build grade
-test test-long: NEEDS := test
+test test-long exhaustive: NEEDS := test
 
 # What a program says by --version.
 STAMP := -X=llmmemory/internal/terminal.version=$$(.ci/version $(VERSION))
@@ -195,6 +194,10 @@ test-long: lib cache
 	@.ci/tools test
 	@LLM_TEST_LONG=1 .ci/test
 
+exhaustive: lib cache
+	@.ci/tools test
+	@LLM_TEST_LONG=exhaustive .ci/test
+
 # What needs a Redis server, which it installs if it is not there.
 test-tiers:
 	@.ci/tools test
@@ -223,11 +226,6 @@ invariants:
 mutants:
 	@.ci/tools test
 	@$(TEST) -count=1 ./internal/homework/grade -run TestNothingWrongPassesAndNothingRightFails -matrix
-
-# Deeper than make test, which has the same tests, and one broken rule after the other.
-exhaustive:
-	@.ci/tools test
-	@LLM_TEST_LONG=1 $(TEST) -count=1 -v -run 'Handouts|BrokenRule' ./internal/homework/course | grep -v '^=== '
 
 repeat:
 	@.ci/tools test

@@ -67,18 +67,19 @@ func TestTheCacheServesTheExample(t *testing.T) {
 	each(t, linked, func(t *testing.T, w way) {
 		r := succeed(t, t.TempDir(), nil, w.compileCache(t, example))
 		require.Contains(t, r.stdout, "64 requests and a fork of one")
-		if level.Long() { // else cache_traffic makes these calls under Valgrind
+		if level.Exhaustive() { // else cache_traffic makes these calls under Valgrind
 			checkCache(t, w, example)
 		}
 	})
 }
 
 func TestTheCacheServesTheExampleWithImages(t *testing.T) {
+	level.SkipNormal(t)
 	t.Parallel()
 	images := filepath.Join("..", "examples", "images")
 	r := succeed(t, t.TempDir(), nil, shared.compileCache(t, images))
 	require.Contains(t, r.stdout, "48 requests with 72 images")
-	if level.Long() {
+	if level.Exhaustive() {
 		checkCache(t, shared, images)
 	}
 }
@@ -89,7 +90,7 @@ func TestEveryCallOfTheCacheKeepsItsHeader(t *testing.T) {
 		t.Run(program, func(t *testing.T) {
 			each(t, linked, func(t *testing.T, w way) {
 				succeed(t, t.TempDir(), nil, w.compileCache(t, program))
-				if level.Long() {
+				if level.Exhaustive() {
 					checkCache(t, w, program)
 				}
 			})
@@ -107,12 +108,14 @@ func TestEveryCallOfTheCacheKeepsItsHeader(t *testing.T) {
 }
 
 func TestCachesBeyondTheLimitsAreRefused(t *testing.T) {
+	level.SkipNormal(t)
 	t.Parallel()
 	succeed(t, t.TempDir(), nil, shared.compileCache(t, "cache_errors"), "limits")
 	succeed(t, t.TempDir(), nil, shared.compileCache(t, "cache_memory"))
 }
 
 func TestThreadsCanUseOneCacheOrTheirOwn(t *testing.T) {
+	level.SkipNormal(t)
 	prog := shared.compileCache(t, "cache_threads")
 	eachMode(t, prog, []mode{{"one", "200"}, {"own", "200"}, {"close", level.Pick("10", "50")}})
 	t.Run("under Valgrind", func(t *testing.T) {
@@ -126,6 +129,7 @@ func TestThreadsCanUseOneCacheOrTheirOwn(t *testing.T) {
 }
 
 func TestManyRequestsAndManyCachesLeaveMemoryFlat(t *testing.T) {
+	level.SkipNormal(t)
 	r := succeed(t, t.TempDir(), nil, shared.compileCache(t, "cache_flat"), level.Pick("200000", "1000000"), level.Pick("20", "60"))
 	t.Log(r.stdout)
 }
@@ -137,6 +141,7 @@ func TestBothLibrariesLiveInOneProcess(t *testing.T) {
 }
 
 func TestMemcheckStillFindsTheHostsMistakeBehindTheCache(t *testing.T) {
+	level.SkipNormal(t)
 	t.Parallel()
 	r := memcheckCache(t, shared.compileCache(t, "cache_unwritten"))
 	require.Equal(t, 99, r.status)
@@ -155,6 +160,7 @@ func installed(t *testing.T) string {
 }
 
 func TestAnInstalledCacheIsFoundByPkgConfig(t *testing.T) {
+	level.SkipNormal(t)
 	t.Parallel()
 	need(t, "pkg-config")
 	prefix := installed(t)
@@ -192,6 +198,7 @@ func runPython(t *testing.T, python, program string) {
 }
 
 func TestThePythonModulesHaveBlocksOfTheCallerAndRefuseNumbersOutOfRange(t *testing.T) {
+	level.SkipNormal(t)
 	t.Parallel()
 	need(t, "python3")
 	for _, program := range []string{"attention_blocks.py", "cache_ranges.py"} {
@@ -200,6 +207,7 @@ func TestThePythonModulesHaveBlocksOfTheCallerAndRefuseNumbersOutOfRange(t *test
 }
 
 func TestThePythonModulesRefuseOtherTypesAndTakeNumpysArrays(t *testing.T) {
+	level.SkipNormal(t)
 	t.Parallel()
 	const python = "/usr/bin/python3" // Debian's, which has python3-numpy
 	if exec.Command(python, "-c", "import numpy").Run() != nil {

@@ -14,6 +14,7 @@ var cudaExample = filepath.Join("..", "examples", "cuda")
 
 // The example compares its answers with the known answers of its model.
 func TestAGPUServesTheExample(t *testing.T) {
+	level.SkipNormal(t)
 	driver := cudatest.Library(t)
 	each(t, linked, func(t *testing.T, w way) {
 		example := w.compileCache(t, cudaExample)
@@ -22,13 +23,14 @@ func TestAGPUServesTheExample(t *testing.T) {
 			require.Contains(t, r.stdout, "all right")
 			require.Contains(t, r.stdout, "1 preemptions")
 		}
-		if level.Long() && w == shared { // the kernels, too
+		if level.Exhaustive() && w == shared { // the kernels, too
 			succeed(t, t.TempDir(), nil, w.compileCache(t, cudaExample, sanitizers, "-fno-sanitize-recover=all"), cudatest.Sanitized(t))
 		}
 	})
 }
 
 func TestAGPURefusesBadInput(t *testing.T) {
+	level.SkipNormal(t)
 	driver := cudatest.Library(t)
 	each(t, linked, func(t *testing.T, w way) {
 		succeed(t, t.TempDir(), nil, w.compileCache(t, "cuda_errors"), driver)

@@ -24,11 +24,13 @@ func TestAThreadForksWhileOthersCall(t *testing.T) {
 }
 
 func TestAThreadForksOnOneProcessor(t *testing.T) {
+	level.SkipNormal(t)
 	need(t, "taskset")
 	succeed(t, t.TempDir(), nil, "taskset", "-c", "0", shared.compile(t, "forking"), "calling", level.Pick("20", "100"))
 }
 
 func TestForkingThreadsAreCleanUnderPlainValgrind(t *testing.T) {
+	level.SkipNormal(t)
 	for range level.Pick(1, 20) { // if a fork stopped the runtime's monitor while it slept, one run in ten hung
 		forkTogetherUnderValgrind(t)
 	}
@@ -45,6 +47,7 @@ func forkTogetherUnderValgrind(t *testing.T) {
 // Ensure that the library visits a sleeping thread of the Go runtime only a few times (capi/visit.c). If it did not
 // recognize that the thread sleeps, it would visit the thread tens of thousands of times.
 func TestAThreadOfTheRuntimeIsStoppedAtTheFirstVisits(t *testing.T) {
+	level.SkipNormal(t)
 	prog := shared.compile(t, "visits")
 	succeed(t, t.TempDir(), nil, prog, "5")
 	requireClean(t, memcheck(t, nil, prog, "0"))

@@ -84,6 +84,7 @@ func FuzzCallsOfTheCLibrary(f *testing.F) {
 
 // More of the same, with random bytes.
 func TestRandomCallsOfTheCLibraryAreTheHandouts(t *testing.T) {
+	level.SkipNormal(t)
 	need(t, "gcc")
 	for _, w := range linked {
 		played := uint32(0)

@@ -5,9 +5,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 func TestAStudentCanDebugAProgramThatUsesTheLibrary(t *testing.T) {
+	level.SkipNormal(t)
 	need(t, "gdb")
 	each(t, everyWay, func(t *testing.T, w way) {
 		prog := w.compile(t, "inspected", "-O0", "-ggdb2")

@@ -8,9 +8,10 @@ import (
 )
 
 // Ensure that if a grader forks a child for each test, no child hangs or crashes, whatever the parent has done before.
-// The test is not parallel, because its cases "on a busy machine" occupy the processors. Only make test-long runs these
+// The test is not parallel, because its cases "on a busy machine" occupy the processors. Only make exhaustive runs these
 // cases.
 func TestNoChildOfAGraderThatForksPerTestHangsOrCrashes(t *testing.T) {
+	level.SkipNormal(t)
 	cases := []struct {
 		name string
 		way  way
@@ -35,7 +36,7 @@ func TestNoChildOfAGraderThatForksPerTestHangsOrCrashes(t *testing.T) {
 		programs[w] = w.compile(t, "grader")
 	}
 	for _, c := range cases {
-		if slices.Contains(c.args, "busy") && !level.Long() {
+		if slices.Contains(c.args, "busy") && !level.Exhaustive() {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {

@@ -100,6 +100,7 @@ func TestNothingIsLeftUnderValgrind(t *testing.T) {
 // Ensure that Memcheck reports the same numbers of unfreed blocks at the end of a program, whether the program is
 // linked with the library or with a llm_memory.c in plain C. Each case ends the program in another way.
 func TestAProgramLeavesUnderValgrindWhatItLeavesWithPlainC(t *testing.T) {
+	level.SkipNormal(t)
 	for _, c := range []struct {
 		name      string
 		mode      string
@@ -171,6 +172,7 @@ func unfreedByThreads(t *testing.T, r result) map[string]string {
 // contain nothing that Memcheck takes for a pointer to the engine. The engine has 40 sequences, because the library
 // caches look-ups only if there are many sequences.
 func TestAnEngineThatTheHostLosesIsDefinitelyLost(t *testing.T) {
+	level.SkipNormal(t)
 	need(t, "valgrind")
 	each(t, level.Pick([]way{dropin}, everyWay), func(t *testing.T, w way) {
 		prog := w.compile(t, "leak")

@@ -22,6 +22,7 @@ func TestWhateverAllocationFailsTheCallIsRefusedAndNothingHasChanged(t *testing.
 }
 
 func TestATesterMayFreeAndBringTablesByHand(t *testing.T) {
+	level.SkipNormal(t)
 	each(t, level.Pick([]way{archive}, everyWay), func(t *testing.T, w way) {
 		need(t, "valgrind")
 		requireClean(t, run(t, t.TempDir(), nil, script(), w.compile(t, "by_hand+contradictory"), "small"))

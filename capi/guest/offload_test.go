@@ -41,6 +41,7 @@ const (
 // Ensure that a process uses the block files of an earlier process. It must not use a damaged file or the file of
 // another prefix.
 func TestBlocksInFilesOutliveTheProcess(t *testing.T) {
+	level.SkipNormal(t)
 	each(t, linked, func(t *testing.T, w way) {
 		prog, folder := w.compileCache(t, offload), filepath.Join(t.TempDir(), "blocks")
 		first := parseOffloaded(t, run(t, t.TempDir(), nil, prog, folder))
@@ -55,13 +56,13 @@ func TestBlocksInFilesOutliveTheProcess(t *testing.T) {
 		require.Zero(t, second.written+second.removed)
 		require.Equal(t, whole, filesOf(t, folder))
 
-		if w == shared || level.Long() {
+		if w == shared || level.Exhaustive() {
 			foreign := damage(t, folder, whole)
 			sanitized := w.compileCache(t, offload, sanitizers, "-fno-sanitize-recover=all")
 			checkDamaged(t, second, run(t, t.TempDir(), nil, sanitized, folder))
 			require.Equal(t, foreign, filesOf(t, folder))
 		}
-		if w == archive || level.Long() {
+		if w == archive || level.Exhaustive() {
 			foreign := damage(t, folder, whole)
 			checkDamaged(t, second, memcheckCache(t, prog, folder))
 			require.Equal(t, foreign, filesOf(t, folder))
@@ -70,6 +71,7 @@ func TestBlocksInFilesOutliveTheProcess(t *testing.T) {
 }
 
 func TestWrongNumbersInAFileAreSeen(t *testing.T) {
+	level.SkipNormal(t)
 	t.Parallel()
 	prog, folder := shared.compileCache(t, offload), filepath.Join(t.TempDir(), "blocks")
 	parseOffloaded(t, run(t, t.TempDir(), nil, prog, folder))

@@ -48,21 +48,21 @@ func note(command []string) {
 	}
 }
 
-// golden is where all runs of make test are written down.
+// golden is where all runs of make test-long are written down.
 var golden = filepath.Join("testdata", "runs.golden")
 
 // compareRuns compares the list of all programs that the tests have run with runs.golden, so that a missing program is
 // noticed. The list says how each program was linked with the library, and under which tool it ran. With -update,
 // compareRuns writes the list to runs.golden instead. It does nothing if only some tests ran, if a tool is not
-// installed, or if the tests ran several times (-count). It also does nothing in make test-long, because that runs
-// more.
+// installed, or if the tests ran several times (-count). It also does nothing in make test, which runs less, and in make
+// exhaustive, which runs more.
 func compareRuns() error {
 	for _, name := range []string{"run", "skip", "fuzz", "list"} {
 		if flag.Lookup("test."+name).Value.String() != "" {
 			return nil
 		}
 	}
-	if level.Long() || runs.skipped || flag.Lookup("test.count").Value.String() != "1" {
+	if !level.Long() || level.Exhaustive() || runs.skipped || flag.Lookup("test.count").Value.String() != "1" {
 		return nil
 	}
 	var table strings.Builder

@@ -4,11 +4,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 const sanitizers = "-fsanitize=address,undefined"
 
 func TestAHostWithSanitizersRunsClean(t *testing.T) {
+	level.SkipNormal(t)
 	each(t, linked, func(t *testing.T, w way) {
 		for _, program := range []string{"scenario", "many"} {
 			r := succeed(t, t.TempDir(), nil, w.compile(t, program, sanitizers, "-fno-sanitize-recover=all"))
@@ -18,6 +21,7 @@ func TestAHostWithSanitizersRunsClean(t *testing.T) {
 }
 
 func TestASanitizerStillReportsTheHostsOverflow(t *testing.T) {
+	level.SkipNormal(t)
 	each(t, linked, func(t *testing.T, w way) {
 		r := run(t, t.TempDir(), nil, w.compile(t, "overflow", sanitizers, "-fno-sanitize-recover=all"))
 		require.NotZero(t, r.status)
@@ -26,6 +30,7 @@ func TestASanitizerStillReportsTheHostsOverflow(t *testing.T) {
 }
 
 func TestLeakSanitizerFindsEveryAllocationTheHostLoses(t *testing.T) {
+	level.SkipNormal(t)
 	const sequences, all = "10", "in 32 allocation(s)" // 1 engine, 1 object of counts, 10 sequences of 3 objects
 	for _, w := range linked {
 		r := run(t, t.TempDir(), nil, w.compile(t, "leak", sanitizers, "-fno-sanitize-recover=all"), sequences)

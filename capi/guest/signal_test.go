@@ -23,6 +23,7 @@ func TestTheHostsHandlerCatchesAThousandFaultsBetweenCalls(t *testing.T) {
 }
 
 func TestTheHostsTimeLimitJumpsOutOfItsOwnCodeAThousandTimes(t *testing.T) {
+	level.SkipNormal(t)
 	each(t, everyWay, func(t *testing.T, w way) {
 		succeed(t, t.TempDir(), nil, w.compile(t, "timeouts"))
 	})
@@ -34,7 +35,7 @@ func TestTheRuntimesThreadsTakeNoneOfTheHostsSignals(t *testing.T) {
 		for i, signal := range []syscall.Signal{
 			syscall.SIGALRM, syscall.SIGUSR1, syscall.SIGTERM, syscall.SIGINT, syscall.SIGPROF, syscall.SIGCHLD,
 		} {
-			if !level.Long() && i%len(everyWay) != slices.Index(everyWay, w) { // each signal in one way
+			if !level.Exhaustive() && i%len(everyWay) != slices.Index(everyWay, w) { // each signal in one way
 				continue
 			}
 			t.Run(signal.String(), func(t *testing.T) {
@@ -45,10 +46,11 @@ func TestTheRuntimesThreadsTakeNoneOfTheHostsSignals(t *testing.T) {
 }
 
 func TestASignalEvery100MicrosecondsDisturbsNoCall(t *testing.T) {
+	level.SkipNormal(t)
 	each(t, everyWay, func(t *testing.T, w way) {
 		prog := w.compile(t, "interrupted")
 		for i, stack := range []string{"plain", "onstack"} {
-			if !level.Long() && i != slices.Index(everyWay, w)%2 {
+			if !level.Exhaustive() && i != slices.Index(everyWay, w)%2 {
 				continue
 			}
 			for _, threads := range level.Pick([]string{"8"}, []string{"1", "8"}) {

@@ -36,6 +36,7 @@ func TestThreadsLeaveAConsistentState(t *testing.T) {
 
 // Ensure that a process ends with its last thread, as with plain C, although the runtime's threads still run.
 func TestAProcessWhoseMainLeavesEndsWithItsLastThread(t *testing.T) {
+	level.SkipNormal(t)
 	each(t, append([]way{plainC}, everyWay...), func(t *testing.T, w way) {
 		prog := w.compile(t, "main_leaves")
 		for _, last := range []string{"detached", "joined"} {
@@ -51,6 +52,7 @@ func TestTheFirstCallOfASecondThreadNeverMeetsTheFirstInside(t *testing.T) {
 }
 
 func TestThreadsAreCleanUnderPlainValgrind(t *testing.T) {
+	level.SkipNormal(t)
 	each(t, level.Pick([]way{shared}, linked), func(t *testing.T, w way) {
 		prog := w.compile(t, "threads")
 		for _, m := range level.Pick([]mode{{"one", "1"}}, threadModes) {
@@ -58,7 +60,7 @@ func TestThreadsAreCleanUnderPlainValgrind(t *testing.T) {
 				requireClean(t, memcheck(t, nil, prog, m.name, level.Pick("1", "2")))
 			})
 		}
-		if level.Long() {
+		if level.Exhaustive() {
 			t.Run("second", func(t *testing.T) {
 				requireClean(t, memcheck(t, nil, w.compile(t, "second"), "0", "1", "96"))
 			})

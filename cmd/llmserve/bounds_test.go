@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 func (s *server) peak(t *testing.T) int {
@@ -69,6 +71,7 @@ func (s *server) streams() {
 // the test counts the tokens of the stream. The number of these tokens multiplied by the processor time per token is
 // the processor time that the stream gets.
 func TestTheLargestBodiesTakeLittleMemoryAndLeaveAStreamItsPace(t *testing.T) {
+	level.SkipNormal(t)
 	const maxBody, values, tokens = 1 << 19, 1 << 16, 1 << 17
 	const atATime, maxMemory, share = 16, 160 << 20, 0.15
 	t.Setenv("GOMAXPROCS", "2")

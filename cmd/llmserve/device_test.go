@@ -15,6 +15,7 @@ import (
 
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/testkit/cudatest"
+	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/testkit/weightfile"
 )
 
@@ -43,6 +44,7 @@ func runHere(t *testing.T, args ...string) (out, notes string) {
 // Ensure that a GPU gives the same tokens as the CPU, both in the command "llmserve run" and over HTTP. The device
 // cuda:1 must be the second GPU.
 func TestRunOnAGPU(t *testing.T) {
+	level.SkipNormal(t)
 	d := emulated(t, 64)
 	small := []string{"--max-model-len", "64", "--kv-cache-gb", "0.005", "--max-num-seqs", "2", "--max-num-batched-tokens", "64"}
 	args := append([]string{"run", "demo", "abcdabc", "--temperature", "0", "--max-tokens", "2"}, small...)
@@ -69,6 +71,7 @@ func TestRunOnAGPU(t *testing.T) {
 // Ensure that a server prints what uses the GPU's memory. If the blocks cannot hold the longest sequence that the
 // model supports, the server must print the length of the longest sequence that they can hold.
 func TestTheStartSaysWhatUsesTheMemoryOfTheGPU(t *testing.T) {
+	level.SkipNormal(t)
 	emulated(t, 64)
 	path := tinyFile(t)
 	s := serveHere(t, path, "--kv-cache-gb", kvOfBlocks(20))
@@ -84,6 +87,7 @@ func TestTheStartSaysWhatUsesTheMemoryOfTheGPU(t *testing.T) {
 }
 
 func TestTheDeviceAutoIsAGPUThatTheModelFitsOn(t *testing.T) {
+	level.SkipNormal(t)
 	args := []string{"run", "demo", "abcabcabc", "--temperature", "0", "--max-tokens", "1", "--device", "auto", "--max-model-len", "64", "--max-num-batched-tokens", "64",
 		"--max-num-seqs", "2"}
 	d := emulated(t, 24)
@@ -100,6 +104,7 @@ func TestTheDeviceAutoIsAGPUThatTheModelFitsOn(t *testing.T) {
 // Ensure that the CPU computes a model if the weights or something else do not fit on the GPU. The CPU must also
 // compute it if sending the weights fails.
 func TestAModelThatTheGPUCannotServeRunsOnTheCPU(t *testing.T) {
+	level.SkipNormal(t)
 	d := emulated(t, 64)
 	path := tinyFile(t)
 	for _, test := range []struct {
@@ -129,6 +134,7 @@ func TestAModelThatTheGPUCannotServeRunsOnTheCPU(t *testing.T) {
 
 // Ensure that a server on the CPU names its type of activations. It must refuse a type that only a GPU has.
 func TestTheTypeOfActivationsIsThatOfTheDevice(t *testing.T) {
+	level.SkipNormal(t)
 	d := emulated(t, 64)
 	args := []string{"run", tinyFile(t), "x", "--max-tokens", "1", "--max-num-batched-tokens", "16", "--device", "auto"}
 	for _, test := range []struct{ args, want string }{
@@ -195,6 +201,7 @@ func TestWhatCannotRunOnAGPUIsRefused(t *testing.T) {
 // server ends with an error of one sentence. The next server must find the blocks that this one has stored in
 // a tier.
 func TestAFailureOfTheGPUEndsTheServer(t *testing.T) {
+	level.SkipNormal(t)
 	d := emulated(t, 64)
 	path, args := tinyFile(t), []string{"--kv-cache-gb", kvOfBlocks(20), "--kv-offload-dir", t.TempDir()}
 	const request = `{"model": "tiny", "prompt": [5,6,7,9,5,6,7,9,5,6,7,9,5,6,7,9,5,6], "max_tokens": 3, "temperature": 0}`
@@ -226,6 +233,7 @@ func TestAFailureOfTheGPUEndsTheServer(t *testing.T) {
 // Ensure that /health reports an error if a step never ends. The running request must also end with status 503. The
 // server must then end, although the device never returns.
 func TestAStepThatDoesNotEndEndsTheServer(t *testing.T) {
+	level.SkipNormal(t)
 	d := emulated(t, 64)
 	s := serveHere(t, tinyFile(t), "--kv-cache-gb", kvOfBlocks(20), "--iteration-timeout", "1s")
 	d.Hang()
@@ -244,6 +252,7 @@ func TestAStepThatDoesNotEndEndsTheServer(t *testing.T) {
 
 // Ensure that a signal ends a server even if a step never ends.
 func TestAStepThatDoesNotEndEndsADrainingServer(t *testing.T) {
+	level.SkipNormal(t)
 	d := emulated(t, 64)
 	s := serveHere(t, tinyFile(t), "--kv-cache-gb", kvOfBlocks(20), "--iteration-timeout", "1s")
 	d.Hang()

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"llmmemory/internal/testkit/cudatest"
+	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/testkit/weightfile"
 )
 
@@ -39,6 +40,7 @@ func tinyFile(t *testing.T) string {
 // sequences. The requests have several answers, or beams. Ensure also that all blocks are free after a request was
 // aborted during a step.
 func TestAGPUServesOverHTTP(t *testing.T) {
+	level.SkipNormal(t)
 	emulated(t, 64)
 	path := tinyFile(t)
 	const prompt = `"model": "tiny", "prompt": [5,6,7,9,5,6,7,9,5,6,7,9,5,6,7,9,5,6], "ignore_eos": true, `
@@ -81,6 +83,7 @@ func TestAGPUServesOverHTTP(t *testing.T) {
 
 // Ensure that each of 64 requests gets the same bits whether it runs together with the others or alone.
 func TestAGPUServesManyRequestsAsEachAlone(t *testing.T) {
+	level.SkipNormal(t)
 	emulated(t, 64)
 	s := serveHere(t, tinyFile(t), "--kv-cache-gb", kvOfBlocks(300), "--max-num-seqs", "64", "--max-num-batched-tokens", "256")
 	requests, want, got := make([]string, 64), make([]string, 64), make([]string, 64)
@@ -106,6 +109,7 @@ func TestAGPUServesManyRequestsAsEachAlone(t *testing.T) {
 // Ensure that a server finds another server's blocks in a tier if both have the same type of keys and values and the
 // same kind of device. Otherwise it must not find them.
 func TestAGPUFindsInATierOnlyItsTypeOfKeysAndValues(t *testing.T) {
+	level.SkipNormal(t)
 	emulated(t, 64)
 	path, dir := tinyFile(t), t.TempDir()
 	const request = `{"model": "tiny", "prompt": [5,6,7,9,5,6,7,9,5,6,7,9,5,6,7,9,5,6], "max_tokens": 6, "temperature": 0, "logprobs": 2}`
@@ -136,6 +140,7 @@ func TestAGPUFindsInATierOnlyItsTypeOfKeysAndValues(t *testing.T) {
 // Ensure that a start that waits for the GPU prints what it waits for. A signal must end the process, even though a
 // function of the driver never returns.
 func TestASignalEndsAStartThatWaitsForTheGPU(t *testing.T) {
+	level.SkipNormal(t)
 	path, model := cudatest.Library(t), tinyFile(t)
 	for _, test := range []struct {
 		call, says string
@@ -177,6 +182,7 @@ func TestASignalEndsAStartThatWaitsForTheGPU(t *testing.T) {
 // Ensure that a terminal shows how many layers were sent to the GPU. The line must be removed at the end. A pipe must
 // get nothing.
 func TestATerminalShowsTheProgressOfLoading(t *testing.T) {
+	level.SkipNormal(t)
 	emulated(t, 64)
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	require.NoError(t, err)

@@ -8,12 +8,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 // Ensure that bench writes the steps of a GPU to the file for llmsim calibrate. Over all steps, the sum of the column
 // batch must be the number of generated tokens. The sum of the column prompt must be the number of tokens in all
 // prompts.
 func TestBenchWritesTheStepsOfAGPU(t *testing.T) {
+	level.SkipNormal(t)
 	d := emulated(t, 64)
 	file := filepath.Join(t.TempDir(), "steps.csv")
 	runHere(t, "bench", tinyFile(t), "--device", "cuda", "--kv-cache-gb", kvOfBlocks(20), "--max-model-len", "64", "--num-prompts", "4", "--input-len", "9",

@@ -194,10 +194,10 @@ func TestTheLibraryPassesTheSuite(t *testing.T) {
 	}
 }
 
-// quick returns options with which compiling and linking take a third of the usual time. In make test-long and with
+// quick returns options with which compiling and linking take a third of the usual time. In make exhaustive and with
 // -matrix it returns none, so that everything is compiled with the flags of the course.
 func quick(optimise string) []string {
-	if *matrix || level.Long() {
+	if *matrix || level.Exhaustive() {
 		return nil
 	}
 	options := []string{optimise, "-g0"}
@@ -219,7 +219,7 @@ func mutate(t *testing.T, m corpus.Mutant) string {
 func TestTheSuiteCatchesMutants(t *testing.T) {
 	all := mutants(t)
 	require.Greater(t, len(all), 110)
-	if !*matrix && !level.Long() {
+	if !*matrix && !level.Exhaustive() {
 		all = corpus.Typical(all)
 	}
 	for _, m := range all {
@@ -327,8 +327,8 @@ func TestGivesUpAfterThreeTimeouts(t *testing.T) {
 
 // A waiting call uses almost no processor time.
 func TestACallThatWaitsIsEnded(t *testing.T) {
-	if !level.Long() {
-		t.Skip("only in make test-long: it is waited for")
+	if !level.Exhaustive() {
+		t.Skip("only in make exhaustive: it is waited for")
 	}
 	for _, waits := range []string{"pause();", "for (;;) {\nusleep(100000);\n}\n"} {
 		t.Run(waits, func(t *testing.T) {

@@ -38,7 +38,7 @@ func typical(all []corpus.Mutant) []corpus.Mutant {
 // program.
 func buildMutant(t *testing.T, m corpus.Mutant, withHeap bool) string {
 	t.Helper()
-	if *matrix || level.Long() {
+	if *matrix || level.Exhaustive() {
 		if withHeap {
 			return build(t, mutate(t, m), objects)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/testkit/browsertest"
+	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/view"
 )
 
@@ -159,6 +160,9 @@ func want(r *view.Recording, f *view.Frame, names map[[2]int]string) shownFrame 
 
 func TestThePageShowsTheState(t *testing.T) {
 	all := recordingNames()
+	if !level.Exhaustive() { // "paged" has as many blocks
+		all = slices.DeleteFunc(all, func(name string) bool { return name == "large" })
+	}
 	x := newTour(t, browsertest.Look{Width: desktop}, all...)
 	for _, name := range all {
 		t.Run(name, func(t *testing.T) {
@@ -177,13 +181,23 @@ func TestThePageShowsTheState(t *testing.T) {
 			frames := len(s.Recordings[0].Frames)
 			last := frames - 1
 			x.visit(t, name, 0)
-			forwards := browsertest.Evaluate[[]shownStep](t, x.tab, fmt.Sprintf(walk, shown, "ArrowRight", last+1, 1))
-			require.Len(t, forwards, last+1)
-			for i, step := range forwards {
-				same(step, i)
+			key, presses, stride, back := "ArrowRight", 1, 1, 4
+			switch large := s.Recordings[0].NumGPUBlocks > 200; {
+			case level.Exhaustive():
+				back = last
+			case large:
+				key, stride, back = "PageDown", 10, 2
+			default:
+				stride = 1 + last/15
+				presses = stride
+			}
+			forwards := browsertest.Evaluate[[]shownStep](t, x.tab, fmt.Sprintf(walk, shown, key, last/stride+1, presses))
+			require.Len(t, forwards, last/stride+1)
+			for n, step := range forwards {
+				same(step, n*stride)
 			}
 			x.visit(t, name, last)
-			for i, step := range browsertest.Evaluate[[]shownStep](t, x.tab, fmt.Sprintf(walk, shown, "ArrowLeft", last/7+1, 7)) {
+			for i, step := range browsertest.Evaluate[[]shownStep](t, x.tab, fmt.Sprintf(walk, shown, "ArrowLeft", min(last/7+1, back), 7)) {
 				same(step, last-7*i)
 			}
 		})

@@ -16,7 +16,7 @@ import (
 
 // deepest returns the number of calls after llm_init in the longest series that TestEveryShortUseIsTheHandouts tries
 // for a pool of this size. With 6 calls, the test detects each broken rule that one_rule_test.go assigns to it. make
-// exhaustive and make test-long try longer series.
+// exhaustive tries longer series.
 func deepest(blocks int) int {
 	if blocks < 4 {
 		return level.Pick(6, 10)
@@ -241,7 +241,7 @@ func TestEveryShortUseOfALongListIsTheHandouts(t *testing.T) {
 			{Kind: trace.Create, A: first, B: 17},
 			{Kind: trace.Forks, A: first, B: first + 1, C: length - 1},
 		}
-		if length%2 == 0 && !level.Long() {
+		if length%2 == 0 && !level.Exhaustive() {
 			continue
 		}
 		last := first + length - 1

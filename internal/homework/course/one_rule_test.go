@@ -87,7 +87,7 @@ func TestTheExhaustiveTestsCatchEveryBrokenRule(t *testing.T) {
 	for i, rule := range oneRules {
 		t.Run(rule.name, func(t *testing.T) {
 			list := overlay.Replace(t, rule.file, rule.old, rule.new)
-			if i > 0 && !level.Long() {
+			if i > 0 && !level.Exhaustive() {
 				return
 			}
 			out, err := runReplaced(rule.test, list)

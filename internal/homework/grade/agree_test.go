@@ -59,8 +59,8 @@ func accepts(t *testing.T, file string, all, watched []string) bool {
 // Ensure that llmgrade and the C suite accept and reject the same submissions of testdata/submissions/independent,
 // except those in differs. The authors of these submissions knew only the handout.
 func TestTheCSuiteAgrees(t *testing.T) {
-	if !level.Long() {
-		t.Skip("only in make test-long: each is tested with the mutants in every run")
+	if !level.Exhaustive() {
+		t.Skip("only in make exhaustive: each is tested with the mutants in every run")
 	}
 	all, watched := cSuite(t)
 	files, err := filepath.Glob(submissions + "independent/*/*.c")

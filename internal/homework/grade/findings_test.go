@@ -152,7 +152,7 @@ func TestRefusedSystemCallsAreNamedWhereverTheyAreMade(t *testing.T) {
 // Ensure that if a call of a function does not return under Memcheck, Memcheck runs no further call of the function.
 // This costs only the memory points of the function's own task.
 func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) {
-	if !level.Long() {
+	if !level.Exhaustive() {
 		t.Skip("it waits for the limit of Memcheck")
 	}
 	const (

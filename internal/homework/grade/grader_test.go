@@ -64,7 +64,7 @@ func newGrader(t *testing.T, flags ...string) *grade.Grader {
 		graders[key] = g
 	}
 	g := *graders[key]
-	if !level.Long() && !*matrix && *repeats == 0 {
+	if !level.Exhaustive() && !*matrix && *repeats == 0 {
 		g.Traces = 4 // random ones take a tenth of the time of a file
 	}
 	return &g
@@ -98,7 +98,7 @@ func putText(t *testing.T, source string) string {
 
 var (
 	matrix = flag.Bool("matrix", false, "print which stage sees which mutant")
-	update = flag.Bool("update", false, "in make test-long: write testdata/findings.json.gz")
+	update = flag.Bool("update", false, "in make exhaustive: write testdata/findings.json.gz")
 )
 
 // firsts are the first findings of the corpus, by file name.
@@ -138,14 +138,14 @@ func (f firsts) write(t *testing.T) {
 // Ensure that each wrong submission in the table of mutants loses points in its task. Its report must quote the
 // sentence of the handout that sentences.txt names. Each correct variant must lose no points.
 //
-// With -matrix, or in make test-long, every mutant goes through every stage. In make test, only the mutants that
+// With -matrix, or in make exhaustive, every mutant goes through every stage. In make test, only the mutants that
 // typicalOf returns are graded. A wrong mutant is first graded with only the directed traces of its task. If one of
 // these traces detects the mutant, the test skips the other stages to save time. It then checks the quoted sentence
 // only for the mutants in the variable showing.
 func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
-	g.Tries, g.AllStages = 0, *matrix || level.Long()
+	g.Tries, g.AllStages = 0, *matrix || level.Exhaustive()
 	optimizing := newGrader(t, "-O2") // only then does the compiler see some mistakes
 	kills := &killMatrix{seen: map[string][]grade.StageName{}}
 	quotes := sentences(t)
@@ -182,7 +182,7 @@ func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 				first.add(m.ID, r)
 			})
 		}
-		if level.Long() {
+		if level.Exhaustive() {
 			submissionsWrittenFromTheHandoutAlone(t, g, quotes, first)
 		}
 	})
@@ -270,8 +270,8 @@ func requireQuotes(t *testing.T, words []string, r *grade.Report) {
 		"it quotes %q: %s, %s", f.Sentence, f.Difference.Error(), f.Facts)
 }
 
-// showing has a mutant of each function of the homework.
-var showing = strings.Fields("I2 C5 K6 A8 F1 D3")
+// showing are mutants that together show every compare.Fact. In make test they are one for each function of the homework.
+var showing = level.First(6, strings.Fields("I2 C5 K6 A8 F1 D3 R52 C6 F11 A20 C2 C12 F9 K7 A31 A39 R51"))
 
 // typicalOf returns the first mutant of each task and kind, and the mutants in the variable showing. The tests of
 // grader/suite run more mutants.

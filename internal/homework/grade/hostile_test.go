@@ -22,12 +22,13 @@ import (
 // An attack is a hostile submission and its expected result, in the words of attacks.txt.
 type attack struct{ id, source, expect string }
 
-// typical lists the attacks that every test run makes. Every test run also makes the rejected attacks except
-// macro_bomb, because they take little time. make test-long runs all attacks.
-var typical = strings.Fields("exit_later loop forged_replies fork_bomb writes_files")
+// typical lists the attacks that every test run makes, in make test only one of each of five kinds. Every test run also
+// makes the rejected attacks except macro_bomb, because they take little time. make exhaustive runs all attacks.
+var typical = level.First(5, strings.Fields(`exit_later loop forged_replies fork_bomb writes_files
+	exit_under_memcheck memory_bomb print_much forged_events closes_descriptors fake_report`))
 
 // attacks returns the attacks of this test run. From attacks.txt it takes the typical and the rejected ones, or all in
-// make test-long. It adds attacks whose text is too long for the file.
+// make exhaustive. It adds attacks whose text is too long for the file.
 func attacks(t *testing.T) []attack {
 	t.Helper()
 	correct := corpus.Correct(t)
@@ -35,12 +36,12 @@ func attacks(t *testing.T) []attack {
 	all := []attack{
 		{"parentheses", correct + "static int deep(void) { return " + strings.Repeat("(", 100_000) + "1" + strings.Repeat(")", 100_000) + "; }\n", "rejected"},
 	}
-	if level.Long() {
+	if level.Exhaustive() {
 		all = append(all, attack{"errors", correct + strings.Repeat("unknown f();\n", 30_000), "rejected"})
 	}
 	for _, m := range corpus.Mutants(t, "hostile/attacks.txt") {
 		rejected := m.Expect == "rejected" && m.ID != "macro_bomb" // which takes a compiler's 10 s, as in package build
-		if !rejected && !slices.Contains(typical, m.ID) && !level.Long() {
+		if !rejected && !slices.Contains(typical, m.ID) && !level.Exhaustive() {
 			continue
 		}
 		source, err := m.Apply(correct)
@@ -124,7 +125,7 @@ func TestHostileSubmissionsHarmNobody(t *testing.T) {
 
 func honestOnes(t *testing.T) (all []attack) {
 	t.Helper()
-	if level.Long() {
+	if level.Exhaustive() {
 		all = append(all, attack{id: "correct", source: corpus.Correct(t)})
 	}
 	return append(all, attack{id: "C5", source: corpus.Source(t, "C5")})
@@ -132,7 +133,7 @@ func honestOnes(t *testing.T) (all []attack) {
 
 // gradeAll grades a class, four submissions at a time. To save time, gradeAtOnce omits the sweeps. For honest
 // submissions, and for attacks that must lose points (less), it plays only directed traces. For attacks that must hang,
-// it plays only one trace. In make test-long and with -loaded it omits nothing.
+// it plays only one trace. In make exhaustive and with -loaded it omits nothing.
 func gradeAll(t *testing.T, g *grade.Grader, dir string, class []attack) (reports []*grade.Report) {
 	t.Helper()
 	for i, r := range gradeAtOnce(g, dir, class, 4) {
@@ -156,7 +157,7 @@ func gradeAtOnce(g *grade.Grader, dir string, files []attack, number int) []grad
 	turns := make(chan struct{}, number)
 	for i, f := range files {
 		grader := *g
-		if !level.Long() && *loaded == 0 {
+		if !level.Exhaustive() && *loaded == 0 {
 			grader.LeaveOutSweeps()
 			switch f.expect {
 			case "", "less":

@@ -118,7 +118,7 @@ func TestACorrectFileGetsEveryPoint(t *testing.T) {
 // Ensure that for the difference of each finding in testdata/findings.json.gz, the grader chooses the sentence of the
 // handout that the file states.
 func TestTheSentenceIsTheOneThatWasBroken(t *testing.T) {
-	f, err := os.Open("testdata/findings.json.gz") // make test-long checks and, with -update, writes them
+	f, err := os.Open("testdata/findings.json.gz") // make exhaustive checks and, with -update, writes them
 	require.NoError(t, err)
 	defer f.Close()
 	z, err := gzip.NewReader(f)

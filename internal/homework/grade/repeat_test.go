@@ -21,7 +21,7 @@ var ubuntu = []string{"-fstack-protector-strong", "-D_FORTIFY_SOURCE=2", "-Wform
 func TestTheSameFileGetsTheSameResult(t *testing.T) {
 	level.SkipQuick(t)
 	here, there := newGrader(t), newGrader(t, ubuntu...)
-	if !level.Long() && *repeats == 0 {
+	if !level.Exhaustive() && *repeats == 0 {
 		here.LeaveOutSweeps()
 		there.LeaveOutSweeps()
 	}

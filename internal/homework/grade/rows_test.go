@@ -16,7 +16,7 @@ type row struct {
 	name             string
 	source           string
 	minLost, maxLost [grade.Tasks]float64 // points lost
-	alike            bool                 // another row or a mutant shows the same: run only in make test-long
+	alike            bool                 // another row or a mutant shows the same: run only in make exhaustive
 }
 
 const stubs = `#include "llm_memory.h"
@@ -37,7 +37,7 @@ func rows(t *testing.T) []row {
 		{"six stubs", stubs, all, all, false},
 		{"an empty file", "#include \"llm_memory.h\"\ntypedef int nothing;\n", all, all, true},
 		{"tasks 1 to 3 and nothing else", untilAppend,
-			[grade.Tasks]float64{0, 0, 0, task, task}, [grade.Tasks]float64{0, 0, 0, task, task}, true},
+			[grade.Tasks]float64{0, 0, 0, task, task}, [grade.Tasks]float64{0, 0, 0, task, task}, false},
 		{"a slip in llm_init", corpus.Changed(t, "free_local_blocks = engine->total_local_blocks;", "free_local_blocks = engine->total_local_blocks - 1;"),
 			[grade.Tasks]float64{3}, [grade.Tasks]float64{task}, true},
 		{"llm_destroy does nothing", corpus.Changed(t, "    struct list_node *node = engine->active_seqs.next;\n    while", "    return 0;\n    struct list_node *node = engine->active_seqs.next;\n    while"),
@@ -48,7 +48,7 @@ func rows(t *testing.T) []row {
 			"malloc(sizeof *engine);", "malloc(sizeof *engine + pool_size / BLOCK_SIZE * sizeof(int));",
 			"engine->ref_count = calloc((size_t)engine->total_local_blocks, sizeof *engine->ref_count);", "engine->ref_count = memset(engine + 1, 0, pool_size / BLOCK_SIZE * sizeof(int));",
 			"    free(engine->ref_count);\n    free(engine);\n", "    free(engine);\n"),
-			[grade.Tasks]float64{3}, [grade.Tasks]float64{7}, true},
+			[grade.Tasks]float64{3}, [grade.Tasks]float64{7}, false},
 		{"a sequence and its L1 table in one allocation", corpus.Changed(t,
 			"malloc(sizeof *seq);", "malloc(sizeof *seq + L1_PT_SIZE * sizeof(int *));",
 			"seq->block_table = malloc(L1_PT_SIZE * sizeof *seq->block_table);", "seq->block_table = (int **)(void *)(seq + 1);",
@@ -71,8 +71,8 @@ func TestPointsMeanWhatTheTableSays(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
 	g.Tries = 0
-	for _, c := range rows(t) {
-		if c.alike && !level.Long() {
+	for _, c := range level.First(3, rows(t)) {
+		if c.alike && !level.Exhaustive() {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
@@ -91,8 +91,11 @@ func TestOtherStylesAreGradedTheSame(t *testing.T) {
 	level.SkipNormal(t)
 	g := newGrader(t)
 	g.Tries = 0
-	for _, style := range []string{"flat", "kernel", "phases"} {
-		all := append([]corpus.Mutant{{ID: "right", Kind: corpus.Equivalent}}, corpus.Mutants(t, "styles/"+style+".txt")...)
+	for _, style := range level.Pick([]string{"phases"}, []string{"flat", "kernel", "phases"}) {
+		all := []corpus.Mutant{{ID: "right", Kind: corpus.Equivalent}}
+		if level.Exhaustive() {
+			all = append(all, corpus.Mutants(t, "styles/"+style+".txt")...)
+		}
 		for _, m := range all {
 			t.Run(style+" "+m.ID, func(t *testing.T) {
 				t.Parallel()

@@ -85,12 +85,12 @@ func contentsOf(d DType) func(r *rand.Rand) float32 {
 }
 
 // testedSets returns the kernels to test. make quick tests only the fastest kernels, make test also the portable
-// kernels, and make test-long all kernels.
+// kernels, and make exhaustive all kernels.
 func testedSets() []kernels {
 	switch {
 	case testing.Short():
 		return []kernels{fastest}
-	case level.Long():
+	case level.Exhaustive():
 		return instructionSets()
 	}
 	return []kernels{portable{}, fastest}

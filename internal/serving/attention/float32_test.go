@@ -129,7 +129,7 @@ func TestFloat32WithLogitsUpTo30(t *testing.T) {
 	level.SkipQuick(t)
 	for _, kind := range float32Kinds {
 		for i, size := range []int{256, 40, 32, 80, 128} {
-			if i > 1 && kind.name != "random" && !level.Long() {
+			if i > 1 && kind.name != "random" && !level.Exhaustive() {
 				continue
 			}
 			for seed := range level.Pick(uint64(1), 10) {

@@ -16,6 +16,7 @@ import (
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/weights"
 	"llmmemory/internal/serving/parallel"
+	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/testkit/weightfile"
 )
 
@@ -46,7 +47,7 @@ func requireClose(t *testing.T, m *model.Model, kind string, want, got [][]float
 func TestLogitsAreThoseOfTheCPU(t *testing.T) {
 	d := openDevice(t)
 	computed := 0
-	for _, tiny := range weightfile.Tinies() {
+	for _, tiny := range level.First(2, weightfile.Tinies()) {
 		t.Run(tiny.Name, func(t *testing.T) {
 			open := gguf(t, tiny.GGUF())
 			var config *model.Config
@@ -301,7 +302,7 @@ func distance(a, b [][]float32) float64 {
 // chunks, and in any blocks.
 func TestLogitsDependOnTheSequenceAlone(t *testing.T) {
 	d := openDevice(t)
-	for _, tiny := range weightfile.Tinies() {
+	for _, tiny := range level.First(1, weightfile.Tinies()) {
 		cache, ok := map[string]string{"llama": "fp8_e4m3", "gemma3": "auto"}[tiny.Name]
 		if !ok {
 			continue

@@ -18,6 +18,7 @@ import (
 	"llmmemory/internal/serving/kvstore"
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/induction"
+	"llmmemory/internal/testkit/level"
 )
 
 // small is a model with the bytes of the byte tokenizer as tokens. Its heads need no padding.
@@ -127,6 +128,7 @@ func requests() (all []engine.Request) {
 // Ensure that a request has the same events alone and beside others: with prefix hits, preemptions, small
 // chunks and forks, and while another request is cancelled. The GPU chooses greedy tokens.
 func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
+	level.SkipNormal(t)
 	d := openDevice(t)
 	requireSameAnswers(t, d, small, 6, requests()) // blocks of 16 tokens, beside the null block
 	requireSameAnswers(t, d, hybrid(), 10, requests()[:3])

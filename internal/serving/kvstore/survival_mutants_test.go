@@ -45,7 +45,7 @@ var mutants = []mutant{
 // dataOnly turns off the checks of the scheduler's state. A test then fails only if keys or values are wrong.
 var dataOnly = os.Getenv("LLM_SURVIVAL_DATA_ONLY") != ""
 
-// Ensure that the survival tests fail for each mutant. Only make test-long builds and runs the mutants. The normal run
+// Ensure that the survival tests fail for each mutant. Only make exhaustive builds and runs the mutants. The normal run
 // checks only whether the text to replace still exists.
 func TestBrokenRulesShowInTheData(t *testing.T) {
 	root, err := filepath.Abs("../../..")
@@ -57,7 +57,7 @@ func TestBrokenRulesShowInTheData(t *testing.T) {
 
 func (m *mutant) try(t *testing.T, root string) {
 	list, dir := overlay.Replace(t, filepath.Join(root, "internal", m.file), m.old, m.replacement), t.TempDir()
-	if !level.Long() {
+	if !level.Exhaustive() {
 		return
 	}
 	program := filepath.Join(dir, "program")

@@ -109,11 +109,11 @@ func TestIntervalsContainTheTruthAsOftenAsTheySay(t *testing.T) {
 		quick        bool
 	}{{lognormal(0), true, false}, {lognormal(0.9), true, true}, {waits(0.5), true, true}, {waits(0.8), false, false},
 		{waits(0.9), false, true}} {
-		if !p.quick && !level.Long() {
+		if !p.quick && !level.Exhaustive() {
 			continue
 		}
 		for _, n := range []int{400, 3600, 18_000} {
-			if n == 18_000 && !p.enoughValues && !level.Long() {
+			if n == 18_000 && !p.enoughValues && !level.Exhaustive() {
 				continue // it would only show again that few intervals miss the true value
 			}
 			t.Run(fmt.Sprintf("%s, %d values", p.name, n), func(t *testing.T) {

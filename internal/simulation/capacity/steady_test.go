@@ -36,7 +36,7 @@ func promised(t *testing.T, s scenario.Scenario, slo SLO) (Capacity, error) {
 	return c, err
 }
 
-// lasting returns for how many seconds a server must meet the objective: half an hour, or an hour in make test-long.
+// lasting returns for how many seconds a server must meet the objective: half an hour, or an hour in make exhaustive.
 func lasting() int { return level.Pick(1800, 3600) }
 
 // planned and objectives are the cases of TestAPlanLastsForAnHour. make test uses the first case of each.
@@ -72,7 +72,7 @@ const plannedMemory = 0.95
 func TestAPlanLastsForAnHour(t *testing.T) {
 	level.SkipQuick(t)
 	servers, slos := planned[:1], objectives[:1]
-	if level.Long() {
+	if level.Exhaustive() {
 		servers, slos = planned, objectives
 	}
 	for _, c := range servers {
@@ -91,7 +91,7 @@ func requireThatAPlanLasts(t *testing.T, s scenario.Scenario, objective SLO) {
 	require.GreaterOrEqual(t, found.Confirmed[0].Span, 0.97*float64(lasting()))
 	planned := hours(t, s, found.Rate, objective, level.Pick(2, 4))
 	aboveMost := hours(t, s, 1.1*found.Most, objective, level.Pick(2, 3))
-	if level.Long() {
+	if level.Exhaustive() {
 		t.Logf("%.4g requests/s: %v; 1.1 times %.4g, which lasts under most seeds of the plan: %v; 1.1 times the answer: %v",
 			found.Rate, planned, found.Most, aboveMost, hours(t, s, 1.1*found.Rate, objective, 3))
 		higher := hours(t, s, found.Rate/0.85, objective, 5)

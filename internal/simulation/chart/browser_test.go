@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/testkit/browsertest"
+	"llmmemory/internal/testkit/level"
 )
 
 const phone, desktop = 390, 1280
@@ -41,7 +42,7 @@ func TestThePageInABrowser(t *testing.T) {
 	figures := small()
 	require.NoError(t, Write(dir, figures, comparison()...))
 	for _, width := range []int64{phone, desktop} {
-		for _, dark := range []bool{false, true} {
+		for _, dark := range level.Pick([]bool{width == phone}, []bool{false, true}) {
 			t.Run(fmt.Sprintf("%d dark %t", width, dark), func(t *testing.T) {
 				look := browsertest.Look{Width: width, Dark: dark, NoScript: true}
 				tab := browsertest.Open(t, in, filepath.Join(dir, "index.html"), look)

@@ -20,7 +20,7 @@ import (
 func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	level.SkipQuick(t)
 	o := Options{Quick: true, Only: []string{"table1", "fig1", "fig11", "fig12", "fig17", "cost"}}
-	if level.Long() {
+	if level.Exhaustive() {
 		o = Options{Quick: true, Full: true}
 	}
 	o.Progress = func(done, all int) {

@@ -68,7 +68,7 @@ func TestTheNarrowestLimitIsNamed(t *testing.T) {
 			Server: sim.Server{NumGPUBlocks: 20000}}, "twice the GPU's memory bandwidth",
 			"limited by iteration time, not memory"},
 	} {
-		if name == "memory" && !level.Long() {
+		if name == "memory" && !level.Exhaustive() {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -281,7 +281,7 @@ func TestAChangeThatGainsNothingIsDrawnAsTheServer(t *testing.T) {
 }
 
 // Ensure that the text of a report equals the golden file. Save must write all figures and a readable plan.json. In
-// make test-long, ensure that the number of concurrent runs does not change the report.
+// make exhaustive, ensure that the number of concurrent runs does not change the report.
 func TestTheReportIsTheSameHoweverManyRunsGoOn(t *testing.T) {
 	level.SkipQuick(t)
 	// The batch is small, so that runs are short.
@@ -297,7 +297,7 @@ func TestTheReportIsTheSameHoweverManyRunsGoOn(t *testing.T) {
 	q.Runs = 5
 	one := size(t, q)
 	require.LessOrEqual(t, totals, last)
-	if level.Long() {
+	if level.Exhaustive() {
 		q.Runs, q.Progress = 1, nil
 		require.Equal(t, one, size(t, q))
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	if !level.Long() {
+	if !level.Exhaustive() {
 		debug.SetGCPercent(400)
 	}
 }

@@ -34,7 +34,7 @@ exec "$gcc" "$@"
 // CheapCompiler makes the graders of this process and of its child processes compile submissions faster. They call gcc
 // with the option in the parameter optimization, for example -O0, in place of the course's -O2. They also compile the
 // graders' own programs only once. If a grader has flags of its own (grade.NewGrader), CheapCompiler does not change
-// how it compiles submissions. It does nothing in make test-long or without gcc. TestMain calls CheapCompiler; the
+// how it compiles submissions. It does nothing in make exhaustive or without gcc. TestMain calls CheapCompiler; the
 // function that it returns removes its files.
 func CheapCompiler(optimization string) (remove func()) {
 	gcc, err := exec.LookPath("gcc")

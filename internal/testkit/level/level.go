@@ -1,14 +1,14 @@
-// Package level determines how much a test run may cost. There are three levels:
+// Package level determines how much a test run may cost. There are four levels:
 //
-//	make quick      go test -short: compiles no submissions, starts no Valgrind and no browser,
-//	                and leaves out tests that need many seconds of processor time
-//	make test       at least one test of each package and each rule, one path through each command
-//	make test-long  LLM_TEST_LONG=1: more cases of the same rules, full matrices, soaks, exhaustive tests
+//	make quick       go test -short: compiles no submissions, starts no Valgrind and no browser,
+//	                 and leaves out tests that need many seconds of processor time
+//	make test        at least one test of each package and each rule, one path through each command
+//	make test-long   LLM_TEST_LONG=1: more cases of the same rules, in minutes
+//	make exhaustive  LLM_TEST_LONG=exhaustive: also full matrices, soaks and exhaustive tests, in hours
 //
-// A test whose rule another test of make test already covers calls SkipNormal if it needs more than a second of
-// processor time. A test with many cases picks some of them with First, Pick or Long. A file of tests has the build tag long
-// if it imports a module that make test need not compile, such as OpenAI's client. The script .ci/cheaply sets the tag
-// in make test-long and make vet.
+// A test of a rule that another test of make test covers calls SkipNormal if it needs more than a second of processor
+// time. A test with a table of cases ranges over First. A file of tests has the build tag long if it imports a module
+// that make test need not compile, such as OpenAI's client. The script .ci/cheaply sets the tag.
 package level
 
 import (
@@ -16,18 +16,21 @@ import (
 	"testing"
 )
 
-// Long reports whether the run is make test-long.
+// Long reports whether the run is make test-long or make exhaustive.
 func Long() bool { return os.Getenv("LLM_TEST_LONG") != "" }
 
-// Pick returns normal, or long in make test-long.
-func Pick[T any](normal, long T) T {
-	if Long() {
-		return long
+// Exhaustive reports whether the run is make exhaustive.
+func Exhaustive() bool { return os.Getenv("LLM_TEST_LONG") == "exhaustive" }
+
+// Pick returns normal, or exhaustive in make exhaustive.
+func Pick[T any](normal, exhaustive T) T {
+	if Exhaustive() {
+		return exhaustive
 	}
 	return normal
 }
 
-// First returns the first n cases of a table, or all in make test-long.
+// First returns the first n cases of a table, or all in make test-long and make exhaustive.
 func First[T any](n int, all []T) []T {
 	if Long() {
 		return all
@@ -43,7 +46,7 @@ func SkipQuick(t testing.TB) {
 	}
 }
 
-// SkipNormal skips a test in all runs except make test-long.
+// SkipNormal skips a test in all runs except make test-long and make exhaustive.
 func SkipNormal(t testing.TB) {
 	t.Helper()
 	if !Long() {

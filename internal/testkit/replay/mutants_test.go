@@ -107,7 +107,7 @@ func TestEveryChangedRuleDiffersFromARecording(t *testing.T) {
 	for _, m := range slices.Concat(mutants, oldMutants) {
 		t.Run(m.rule, func(t *testing.T) {
 			list := overlay.Replace(t, filepath.Join("../../scheduling", m.file), m.old, m.replacement)
-			if !level.Long() {
+			if !level.Exhaustive() {
 				return
 			}
 			names := "^(" + strings.ReplaceAll(m.recordings, " ", "|") + ")"

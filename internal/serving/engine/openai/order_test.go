@@ -90,13 +90,13 @@ var varying = regexp.MustCompile(`"(id|call_id|created|created_at|system_fingerp
 	`"(prompt_tokens_details|input_tokens_details)":\{[^}]*\}|"cache_(read|creation)_input_tokens":[0-9]+|"input_tokens":[0-9]+`)
 
 // orders returns the orders in which n requests are sent to a new server: forwards and backwards, so that each pair
-// occurs in both orders. In make test-long, each pair also has servers of its own.
+// occurs in both orders. In make exhaustive, each pair also has servers of its own.
 func orders(n int) (all [][]int) {
 	forwards, backwards := make([]int, n), make([]int, n)
 	for i := range n {
 		forwards[i], backwards[n-1-i] = i, i
 		for j := range n {
-			if level.Long() {
+			if level.Exhaustive() {
 				all = append(all, []int{i, j})
 			}
 		}

@@ -26,7 +26,7 @@ import (
 )
 
 // Ensure that many concurrent users of all kinds cause no leak of blocks, memory or goroutines. Correct requests get
-// the expected answer. In make test-long the users send requests for ten minutes.
+// the expected answer. In make exhaustive the users send requests for ten minutes.
 func TestAMixOfUsersLosesNothing(t *testing.T) {
 	level.SkipQuick(t)
 	s := start(t, func(c *openai.Config, e *engine.Config) {
@@ -45,7 +45,7 @@ func TestAMixOfUsersLosesNothing(t *testing.T) {
 	late := u.median()
 	t.Logf("%d and %d visits; half of the answers came within %v and %v; %d and %d KB of heap", first, second, early,
 		late, before.HeapAlloc>>10, after.HeapAlloc>>10)
-	if level.Long() { // enough to even out the machine's other work
+	if level.Exhaustive() { // enough to even out the machine's other work
 		require.Less(t, late, 3*early, "answers have become slower")
 	}
 	require.Less(t, after.HeapAlloc, before.HeapAlloc+before.HeapAlloc/2+8<<20, "the heap has grown")

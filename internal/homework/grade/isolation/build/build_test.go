@@ -58,7 +58,7 @@ func TestHostileToTheCompiler(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if (name == "macro bomb" || name == "100,000 errors") && !level.Long() {
+			if (name == "macro bomb" || name == "100,000 errors") && !level.Exhaustive() {
 				t.Skip("it takes seconds, and another case meets the same limit")
 			}
 			_, err := k.Build("a.c", []byte(c.text))

@@ -70,8 +70,8 @@ func fragments(t *testing.T) map[string]string {
 }
 
 func TestTheFragmentsAreC(t *testing.T) {
-	if !level.Long() {
-		t.Skip("only in make test-long: the texts do not change")
+	if !level.Exhaustive() {
+		t.Skip("only in make exhaustive: the texts do not change")
 	}
 	dir := t.TempDir()
 	args := []string{"-std=c11", "-fsyntax-only", "-I../../../../.."}
@@ -191,7 +191,7 @@ func TestUnreadableTextIsNotHeldAgainstASubmission(t *testing.T) {
 		"a macro bomb":             bomb.String(),
 		"variables without an end": before + doubling,
 	}
-	if !level.Long() { // the bomb and the variables end at the same limits
+	if !level.Exhaustive() { // the bomb and the variables end at the same limits
 		delete(sources, "itself")
 		delete(sources, "100,000 parentheses")
 	}

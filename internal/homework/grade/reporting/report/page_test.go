@@ -55,13 +55,13 @@ const reportsFile = "testdata/reports.json.gz"
 var stored map[string]*grade.Report
 
 // reports returns the reports of the correct submission, of some mutants, and of the hostile submission. They are
-// stored in testdata, because grading takes a minute of processor time; make test-long grades them again.
+// stored in testdata, because grading takes a minute of processor time; make exhaustive grades them again.
 func reports(t *testing.T) map[string]*grade.Report {
 	t.Helper()
 	if stored != nil {
 		return stored
 	}
-	if *update || level.Long() {
+	if *update || level.Exhaustive() {
 		stored = graded(t)
 	} else {
 		f, err := os.Open(reportsFile)

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 const root = "../../../../../"
 
 // Ensure that the C program of each trace compiles with the course's flags. A correct submission must run it to the
-// end. Without make test-long, the test takes one trace for each kind of step.
+// end. Without make exhaustive, the test takes one trace for each kind of step.
 func TestEveryTraceIsAProgram(t *testing.T) {
 	level.SkipQuick(t)
 	cases, err := traces.Directed()
@@ -41,7 +41,7 @@ func TestEveryTraceIsAProgram(t *testing.T) {
 	gcc(t, "-c", corpus.Path("correct/llm_memory.c"), "-o", object)
 	seen, made := map[kind]bool{}, 0
 	for _, c := range cases {
-		if c.Advice || len(c.Ops) > 1000 || !level.Long() && !seesNew(seen, c.Ops) {
+		if c.Advice || len(c.Ops) > 1000 || !level.Exhaustive() && !seesNew(seen, c.Ops) {
 			continue
 		}
 		d := &compare.Difference{Step: len(c.Ops) - 1, Field: "kv_count", Expected: "1", Actual: "2"}

@@ -64,7 +64,7 @@ func drawConfig(t *rapid.T) Config {
 }
 
 // underPressure draws a configuration in which requests often lose their blocks and often hit each other's blocks. A
-// connector that keeps blocks makes preemptions rare. So, except in make test-long, half of the configurations have no
+// connector that keeps blocks makes preemptions rare. So, except in make exhaustive, half of the configurations have no
 // connector.
 func underPressure(t *rapid.T) Config {
 	return Config{
