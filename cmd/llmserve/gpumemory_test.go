@@ -9,12 +9,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/testkit/weightfile"
 )
 
 // Ensure that an error of missing memory names the size of the weights. It must be the same size that llmserve prints
 // when the memory suffices.
 func TestTheErrorOfMissingMemoryNamesTheSizeOfTheWeights(t *testing.T) {
+	level.SkipNormal(t)
 	d := emulated(t, 64)
 	for _, kind := range []string{"F16", "Q8_0"} {
 		path := filepath.Join(t.TempDir(), "model.gguf")
@@ -32,6 +34,7 @@ func TestTheErrorOfMissingMemoryNamesTheSizeOfTheWeights(t *testing.T) {
 // of flags. With these values the memory must suffice. If the suggestion is one flag with a whole number, the memory
 // must not suffice with a value that is about an eighth larger.
 func TestTheErrorOfMissingMemorySaysWhatSuffices(t *testing.T) {
+	level.SkipNormal(t)
 	d := emulated(t, 64)
 	path := tinyFile(t)
 	for _, test := range []struct {

@@ -20,7 +20,7 @@ import (
 // Ensure that a process never uses more than 100 MB of memory besides the packed weights, while it loads them
 // and while it answers.
 func TestMemoryBesideTheWeightsIsSmall(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	const maxMB = 100
 	for _, test := range []struct {
 		name, weights, activations string

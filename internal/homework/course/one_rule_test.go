@@ -83,7 +83,7 @@ var oneRules = []oneRule{
 // Ensure that a test fails for each broken rule. make test breaks the first rule only. For the others it checks that
 // the text to replace still exists.
 func TestTheExhaustiveTestsCatchEveryBrokenRule(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	for i, rule := range oneRules {
 		t.Run(rule.name, func(t *testing.T) {
 			list := overlay.Replace(t, rule.file, rule.old, rule.new)

@@ -41,7 +41,7 @@ func TestWordsMadeByMacros(t *testing.T) {
 
 // Ensure that a source is rejected with a short message if it needs too much of the compiler's time or memory.
 func TestHostileToTheCompiler(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	k := build.SharedKit(t)
 	var bomb strings.Builder
 	for i := range 40 {

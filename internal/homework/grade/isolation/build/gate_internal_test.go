@@ -208,6 +208,7 @@ func TestAGateFileIsChecked(t *testing.T) {
 
 // Ensure that the gate accepts the object files of other distributions' compilers, and all kinds of harmless code.
 func TestWhatAnObjectMayHave(t *testing.T) {
+	level.SkipNormal(t)
 	k := SharedKit(t)
 	const talk = `
 #include <assert.h>

@@ -73,7 +73,7 @@ func TestMemcheckFindsLeaksAndBadAccesses(t *testing.T) {
 }
 
 func TestAValueThatWasNeverSetIsThatOfItsAllocation(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	for name, c := range map[string]struct {
 		before, after string
 		functions     []string // that are charged

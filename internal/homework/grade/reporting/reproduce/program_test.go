@@ -116,7 +116,7 @@ func TestAProgramChecksItself(t *testing.T) {
 	} {
 		all = append(all, wrong{c.id, corpus.Source(t, c.id), c.ops})
 	}
-	for _, c := range all {
+	for _, c := range level.First(3, all) {
 		t.Run(c.name, func(t *testing.T) {
 			c.requireCaught(t, kit, right)
 		})
