@@ -69,6 +69,18 @@ func TestALongWordHasTheTokensOfTheWholeWord(t *testing.T) {
 	})
 }
 
+// Ensure that the bytes of a long word are split into symbols only a few times, for any merges and any repeated text.
+func TestALongWordIsMergedInLinearWork(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tok := drawn(t)
+		part := rapid.StringOfN(rapid.RuneFrom([]rune("ababababc")), 1, 8, -1).Draw(t, "part")
+		text := strings.Repeat(part, 1000)
+		e := encoder{t: tok, ctx: context.Background(), limit: math.MaxInt, window: 16}
+		e.word(text)
+		require.LessOrEqual(t, e.split, 8*len(text), "%q", part)
+	})
+}
+
 // tokenizers returns a tokenizer of each kind, and further tokenizers with NFC and with an unknown token. With NFC or
 // an unknown token, one token can stand for more bytes of text than the longest token of the vocabulary has.
 func tokenizers(t testing.TB) map[string]*Tokenizer {

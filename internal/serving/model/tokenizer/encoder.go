@@ -26,6 +26,7 @@ type encoder struct {
 	unknown bool   // the last token of the word is the unknown token
 	symbols []symbol
 	queue   candidates
+	split   int // bytes that were split into symbols so far, counted as often as they were split
 }
 
 // A symbol is a range of bytes of the word. Merging two symbols extends the left one and empties the right one.
@@ -173,6 +174,7 @@ func (e *encoder) begin(size int) {
 			end = start + n
 		}
 		n := len(e.symbols)
+		e.split += end - start
 		e.symbols = append(e.symbols, symbol{start: start, end: end, id: e.t.id(e.text[start:end]), prev: n - 1, next: n + 1})
 		start = end
 	}

@@ -172,7 +172,7 @@ func (t *Tokenizer) setPreTokenizer(s *step, spaces bool) error {
 		}
 	case s.Type == "Split" && s.Pattern.Regex != nil && (s.Behavior == "Isolated" && !s.Invert ||
 		s.Behavior == "Removed" && s.Invert && matchesAll(*s.Pattern.Regex)):
-		p, err := regexp2.Compile(*s.Pattern.Regex, regexp2.Unicode)
+		p, err := regexp2.Compile(linear(*s.Pattern.Regex), regexp2.Unicode)
 		if err != nil {
 			return badFormat("the pattern %q: %w", *s.Pattern.Regex, err)
 		}

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dlclark/regexp2"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 func (t *Tokenizer) isolated(text string) string {
@@ -49,6 +51,35 @@ func TestWordsAreCutAsTheNameInGGUFSays(t *testing.T) {
 			require.Equal(t, test.want, tok.isolated(text))
 		})
 	}
+}
+
+// Ensure that splitting a long run of white space before other text ends. If each character of the run were a new
+// beginning, as for regexp2's \s+$, this would take hours.
+func TestALongRunOfSpaceIsSplit(t *testing.T) {
+	const n = 1 << 18
+	for _, c := range preTokenizers {
+		tok := blank()
+		tok.usePatterns(c.patterns...)
+		runes := 0
+		require.True(t, isolate([]rune(strings.Repeat(" ", n)+"1"), tok.patterns, func(word string) bool {
+			runes += len(word)
+			return true
+		}), c.names)
+		require.Equal(t, n+1, runes, c.names)
+	}
+}
+
+// Ensure that linear changes no word.
+func TestLinearPatternsHaveTheSameMatches(t *testing.T) {
+	same := regexp2.MustCompile(spaceAtEnd, regexp2.Unicode)
+	faster := regexp2.MustCompile(linear(spaceAtEnd), regexp2.Unicode)
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringOf(rapid.RuneFrom([]rune(" \n\t\u00a0a1"))).Draw(t, "text")
+		words := func(p *regexp2.Regexp) string {
+			return (&Tokenizer{patterns: []*regexp2.Regexp{p}}).isolated(text)
+		}
+		require.Equal(t, words(same), words(faster))
+	})
 }
 
 // Ensure that a model's own pattern is used, not llama.cpp's approximation. llama.cpp does not treat À as a capital
