@@ -14,8 +14,10 @@ import (
 // bodies that are decoded and tokenized at the same time is limited (slots). The values of a body are counted before it
 // is decoded, because a decoded value can take many times the memory of its JSON.
 
-// maxValues limits the number of values in a body, without those in prompt and tokens.
-const maxValues = 1 << 16
+const (
+	maxValues  = 1 << 16 // values in a body, without those in prompt and tokens
+	maxNesting = 1000    // levels of lists and objects in a body; some functions that read a body call themselves for each
+)
 
 // A reservation is what a request occupies: a slot until its prompts are tokenized, and memory for its body. When the
 // constraint of its answers is known, only the memory for what its answers need remains (Server.submit).
@@ -115,9 +117,12 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, h *share) (piec
 	return pieces, n, err
 }
 
-// countValues returns an error for a body with too many values.
+// countValues returns an error for a body with too many values, or with values that are nested too deep.
 func (s *Server) countValues(data []byte) error {
-	tokens, others := values(data)
+	tokens, others, deepest := values(data)
+	if deepest > maxNesting {
+		return invalid("", "The body has lists and objects that are nested %d deep; at most %d levels are possible.", deepest, maxNesting)
+	}
 	if others > maxValues {
 		return invalid("", "The body has more than %d values; leave some out.", maxValues)
 	}
@@ -132,8 +137,9 @@ func (s *Server) countValues(data []byte) error {
 
 // values estimates the number of values in a JSON object by its commas. The result tokens is the number of commas in
 // the values of the fields prompt and tokens, which take little memory when they are decoded. The result others is the
-// number of all other commas. Commas in strings do not count.
-func values(data []byte) (tokens, others int) {
+// number of all other commas. Commas in strings do not count. The result deepest is the number of levels of lists and
+// objects.
+func values(data []byte) (tokens, others, deepest int) {
 	depth, key, begin := 0, true, 0 // key means that the next string at depth 1 is the name of a field
 	var field []byte
 	for i := 0; i < len(data); i++ {
@@ -150,6 +156,7 @@ func values(data []byte) (tokens, others int) {
 			}
 		case '[', '{':
 			depth++
+			deepest = max(deepest, depth)
 		case ']', '}':
 			depth--
 		case ',':
@@ -161,7 +168,7 @@ func values(data []byte) (tokens, others int) {
 			}
 		}
 	}
-	return tokens, others
+	return tokens, others, deepest
 }
 
 // list decodes a list of at most maxLen elements. For a longer list it returns tooMany.

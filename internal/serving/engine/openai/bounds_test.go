@@ -109,6 +109,11 @@ func TestABodyCannotTakeManyTimesItsBytes(t *testing.T) {
 			"There are more than 4096 prompts."},
 		{"tokens", texts, demo + `"prompt": ` + many(`1`) + "}", "The body has more than 131072 tokens"},
 		{"tokens to be read", "/detokenize", `{"tokens": ` + many(`1`) + "}", "The body has more than 131072 tokens"},
+		{"nested lists", chats, demo + `"messages": [` + message + `], "chat_template_kwargs": {"x": ` + strings.Repeat("[", 1<<20) +
+			strings.Repeat("]", 1<<20) + "}}", "The body has lists and objects that are nested 1048578 deep; at most 1000 levels are possible."},
+		{"nested objects", texts, text + `"guided_json": ` + strings.Repeat(`{"a":`, 1000) + "1" + strings.Repeat("}", 1001), "nested 1001 deep"},
+		{"nested arguments", chats, demo + `"messages": [` + message + `, {"role": "assistant", "tool_calls": [{"function": {"name": "f", ` +
+			`"arguments": "{\"a\": ` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}"}}]}]}`, "nested more than 1000 deep"},
 		{"a stop", texts, text + `"stop": "` + strings.Repeat("x", 1025) + `"}`, "A stop sequence has 1025 bytes; at most 1024"},
 		{"a salt", texts, text + `"cache_salt": "` + strings.Repeat("x", 1025) + `"}`, "cache_salt has 1025 bytes; at most 1024"},
 		{"a name", texts, strings.Replace(text, `"demo"`, `"`+strings.Repeat("\\u0001", 1<<20)+`"`, 1) + `"n": 1}`,
@@ -126,6 +131,7 @@ func TestABodyCannotTakeManyTimesItsBytes(t *testing.T) {
 		})
 	}
 	for name, body := range map[string]string{ // what does fit
+		"levels":   text + `"max_tokens": 1, "metadata": ` + strings.Repeat("[", 999) + strings.Repeat("]", 999) + `}`,
 		"commas":   demo + `"max_tokens": 1, "prompt": "x", "user": "` + strings.Repeat(`,\",[`, 1<<17) + `"}`,
 		"a stop":   text + `"stop": "` + strings.Repeat("x", 1024) + `"}`,
 		"a salt":   text + `"cache_salt": "` + strings.Repeat("x", 1024) + `"}`,

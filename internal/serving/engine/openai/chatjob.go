@@ -61,12 +61,14 @@ func (c *Chat) setParser(j *job) {
 // call has no id, any result is accepted. If there is no earlier call, a result without an id is accepted.
 func (c *Chat) checkCalls() error {
 	var ids []string
+	known := map[string]bool{}
 	for _, m := range c.Messages {
 		for _, call := range m.ToolCalls {
 			ids = append(ids, chat.CallID(call))
+			known[ids[len(ids)-1]] = true
 		}
 		switch id := m.ToolCallID; {
-		case m.Role != "tool", slices.Contains(ids, id), slices.Contains(ids, ""), id == "" && len(ids) == 0:
+		case m.Role != "tool", known[id], known[""], id == "" && len(ids) == 0:
 		case id == "":
 			return invalid(c.MessagesField, "A result has no tool_call_id, but the calls before it are %s.", fmt.Sprintf("%q", ids))
 		case len(ids) == 0:

@@ -141,14 +141,14 @@ func (m *Marks) Index(text, sub string, last bool) (start, end int) {
 	if i < 0 {
 		return -1, -1
 	}
-	start = m.offset(text, i)
-	return start, start + m.offset(text[start:], len(sub))
+	start = m.Offset(text, i)
+	return start, start + m.Offset(text[start:], len(sub))
 }
 
-// offset converts a byte offset in m.Plain(text) to a byte offset in text. The character at byte n of m.Plain(text)
+// Offset converts a byte offset in m.Plain(text) to a byte offset in text. The character at byte n of m.Plain(text)
 // begins at the returned offset of text. The offsets can differ, because a mark and its character can have different
 // lengths in UTF-8.
-func (m *Marks) offset(text string, n int) int {
+func (m *Marks) Offset(text string, n int) int {
 	for i, r := range text {
 		if n <= 0 {
 			return i

@@ -161,6 +161,7 @@ func (m *machine) sorted(items []any, exact, reverse, attribute any) *list {
 	slices.SortStableFunc(items, func(a, b any) int {
 		x, y := part(a), part(b)
 		if !cased && isText(x) && isText(y) {
+			m.spend((size(x) + size(y)) / 16)
 			x, y = lower(asText(x)), lower(asText(y))
 		}
 		if backward {

@@ -3,6 +3,7 @@ package jinja
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -130,18 +131,28 @@ func (m *machine) quote(s string) string {
 	return b.String()
 }
 
-// FromJSON decodes a value for Render. Unlike encoding/json, it keeps the order of keys, and integers stay integers.
+// maxNesting is the depth to which FromJSON decodes lists and objects.
+const maxNesting = 1000
+
+// FromJSON decodes a value for Render. Unlike encoding/json, it keeps the order of keys, and integers stay integers. It
+// refuses a value with lists and objects that are nested more than 1000 deep.
 func FromJSON(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	v, err := decode(d)
-	if err != nil {
+	v, err := decode(d, maxNesting)
+	switch {
+	case errors.Is(err, errNested):
+		return nil, err
+	case err != nil:
 		return nil, fmt.Errorf("a value is not JSON: %w", err)
 	}
 	return v, nil
 }
 
-func decode(d *json.Decoder) (any, error) {
+var errNested = fmt.Errorf("a value has lists and objects that are nested more than %d deep", maxNesting)
+
+// decode decodes the next value. The parameter levels is the number of levels that it may have.
+func decode(d *json.Decoder, levels int) (any, error) {
 	t, err := d.Token()
 	if err != nil {
 		return nil, err
@@ -154,9 +165,12 @@ func decode(d *json.Decoder) (any, error) {
 		f, _ := t.Float64() // ±Inf if it is too large
 		return f, nil
 	case json.Delim:
+		if levels--; levels < 0 {
+			return nil, errNested
+		}
 		l, o := &list{}, newDict()
 		for d.More() {
-			v, err := decode(d)
+			v, err := decode(d, levels)
 			if err != nil {
 				return nil, err
 			}
@@ -164,7 +178,7 @@ func decode(d *json.Decoder) (any, error) {
 				l.items = append(l.items, v)
 				continue
 			}
-			value, err := decode(d)
+			value, err := decode(d, levels)
 			if err != nil {
 				return nil, err
 			}

@@ -121,6 +121,8 @@ func (m *machine) split(s string, separator any, n int64, fromRight bool) (items
 		}
 	} else if sep = asText(separator); sep == "" {
 		fail("the separator is empty")
+	} else if m.marks.In(s) {
+		return m.splitMarked(s, sep, n, fromRight)
 	}
 	for ; n != 0; n-- {
 		start, stop := 0, 0
@@ -155,6 +157,46 @@ func (m *machine) split(s string, separator any, n int64, fromRight bool) (items
 		slices.Reverse(items)
 	}
 	return items
+}
+
+// splitMarked does what split does for a text with marks and a separator. It looks for the separator in the text without
+// marks, which it makes once.
+func (m *machine) splitMarked(s, sep string, n int64, fromRight bool) (items []any) {
+	plain, sep := m.plain(s), m.plain(sep)
+	var starts []int // of separators in plain
+	for start, end := 0, len(plain); n != 0; n-- {
+		m.spend(1)
+		i := strings.Index(plain[start:end], sep)
+		if fromRight {
+			i = strings.LastIndex(plain[start:end], sep)
+		}
+		if i < 0 {
+			break
+		}
+		starts = append(starts, start+i)
+		if fromRight {
+			end = i
+		} else {
+			start += i + len(sep)
+		}
+	}
+	if fromRight {
+		slices.Reverse(starts)
+	}
+	done, begin := 0, 0 // s[begin:] is plain[done:] with marks
+	advance := func(offset int) (end int) {
+		m.spend((offset - done) / 16)
+		begin += m.marks.Offset(s[begin:], offset-done)
+		done = offset
+		return begin
+	}
+	for _, start := range starts {
+		head := begin
+		end := advance(start)
+		items = append(items, s[head:end])
+		advance(start + len(sep))
+	}
+	return append(items, s[begin:])
 }
 
 // upper does what Python does: some letters become several.
@@ -192,6 +234,7 @@ func (m *machine) capitals(s string) string {
 		if end < 0 {
 			end = len(s)
 		}
+		m.spend(round)
 		b.WriteString(capitalize(s[:end]))
 		_, size := utf8.DecodeRuneInString(s[end:])
 		b.WriteString(s[end : end+size])
