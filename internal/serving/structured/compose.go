@@ -130,12 +130,8 @@ func (b *builder) text(source, target grammar.Node, text string) {
 	for {
 		index, name := b.v.special(text)
 		if index > 0 {
-			d, err := automaton.Texts([]string{text[:index]}, b.budget)
-			if !b.ok(err) {
-				return
-			}
 			next := b.g.Node()
-			b.g.Read(source, grammar.NewTerminal(lexeme.Text("literal "+text[:index], d, lexeme.Raw, false)), next)
+			b.g.Read(source, grammar.NewTerminal(lexeme.Literal(text[:index])), next)
 			source = next
 		}
 		if name == "" {

@@ -1,6 +1,7 @@
 package automaton
 
 import (
+	"cmp"
 	"slices"
 
 	"llmmemory/internal/serving/meter"
@@ -10,12 +11,20 @@ import (
 // them.
 func (d *DFA) trim() {
 	n := len(d.tags)
-	before := make([][]int32, n)
+	first := make([]int32, n+1) // of the sources of each state in the list sources
+	for _, target := range d.next {
+		if target != None {
+			first[target+1]++
+		}
+	}
 	for state := range n {
-		for _, target := range d.next[state*d.width : (state+1)*d.width] {
-			if target != None {
-				before[target] = append(before[target], int32(state))
-			}
+		first[state+1] += first[state]
+	}
+	sources, filled := make([]int32, first[n]), slices.Clone(first)
+	for i, target := range d.next {
+		if target != None {
+			sources[filled[target]] = int32(i / d.width)
+			filled[target]++
 		}
 	}
 	alive := make([]bool, n)
@@ -29,7 +38,7 @@ func (d *DFA) trim() {
 	for len(work) > 0 {
 		state := work[len(work)-1]
 		work = work[:len(work)-1]
-		for _, source := range before[state] {
+		for _, source := range sources[first[state]:first[state+1]] {
 			if !alive[source] {
 				alive[source] = true
 				work = append(work, source)
@@ -94,6 +103,9 @@ func explore[S comparable](d *DFA, start S, step func(S, int) (S, bool), accept 
 		if err := budget.Spend(d.width); err != nil {
 			return err
 		}
+		if err := budget.Keep(dfaStateBytes + 8*d.width); err != nil {
+			return err
+		}
 		d.tags = append(d.tags, accept(states[i]))
 		for class := range d.width {
 			target, ok := step(states[i], class)
@@ -118,14 +130,19 @@ func explore[S comparable](d *DFA, start S, step func(S, int) (S, bool), accept 
 // class, and all other characters together are the last class.
 func asciiClasses(alphabet []rune) *DFA {
 	d := &DFA{width: len(alphabet) + 1}
+	classes := make([]int32, len(alphabet)) // sorted by their characters
+	for i := range classes {
+		classes[i] = int32(i)
+	}
+	slices.SortFunc(classes, func(i, j int32) int { return cmp.Compare(alphabet[i], alphabet[j]) })
 	other := int32(len(alphabet))
-	sorted := slices.Sorted(slices.Values(alphabet))
 	next := rune(0)
-	for _, r := range sorted {
+	for _, class := range classes {
+		r := alphabet[class]
 		if r > next {
 			d.starts, d.class = append(d.starts, next), append(d.class, other)
 		}
-		d.starts, d.class = append(d.starts, r), append(d.class, int32(slices.Index(alphabet, r)))
+		d.starts, d.class = append(d.starts, r), append(d.class, class)
 		next = r + 1
 	}
 	d.starts, d.class = append(d.starts, next), append(d.class, other)
@@ -140,6 +157,9 @@ func Lengths(minimum, maximum int, budget *meter.Meter) (*DFA, error) {
 		last = minimum
 	}
 	if err := budget.Spend(last + 1); err != nil {
+		return nil, err
+	}
+	if err := budget.Keep(8 * (last + 1)); err != nil {
 		return nil, err
 	}
 	d := &DFA{starts: []rune{0}, class: []int32{0}, width: 1}
@@ -166,29 +186,17 @@ func Lengths(minimum, maximum int, budget *meter.Meter) (*DFA, error) {
 // Texts returns the automaton that accepts the given texts. The tag of a text is its index in the
 // slice. If two texts are equal, the first index counts.
 func Texts(texts []string, budget *meter.Meter) (*DFA, error) {
-	var b Builder
-	root := b.State()
-	type step struct {
-		state int32
-		r     rune
+	d, err := newTree(texts, budget)
+	if err != nil {
+		return nil, err
 	}
-	children := map[step]int32{}
-	for i, text := range texts {
-		state := root
-		for _, r := range text {
-			child, ok := children[step{state, r}]
-			if !ok {
-				child = b.State()
-				children[step{state, r}] = child
-				b.Edge(state, Set{{r, r}}, child)
-			}
-			state = child
-		}
-		if b.tags[state] == None {
-			b.Accept(state, int32(i))
-		}
+	if empty := slices.Index(texts, ""); empty >= 0 {
+		d.tags[0] = int32(empty)
 	}
-	return b.Build(budget)
+	if len(texts) == 0 {
+		d.trim()
+	}
+	return d, nil
 }
 
 // Retag returns a copy of d in which the function tag has replaced each tag. Texts whose new tag is None are

@@ -3,6 +3,7 @@ package gbnf
 import (
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/automaton"
@@ -11,118 +12,161 @@ import (
 )
 
 const (
-	maxLexeme  = 2000    // characters in one lexeme; larger parts are rules
-	lexemeWork = 200_000 // units of meter.Meter for one lexeme
-	maxNodes   = 200_000 // nodes and edges of the grammar
+	maxLexeme = 2000    // characters in one lexeme; larger parts are rules
+	maxHeight = 100     // how deep parts and rules may nest in one lexeme
+	maxNodes  = 200_000 // nodes and edges of the grammar
 )
+
+// lexemeWork returns the limit of the work for a lexeme of a size, in units of meter.Meter. What needs more becomes
+// several lexemes.
+func lexemeWork(size int) int { return min(200_000, 10_000+100*size) }
 
 // Compile returns the grammar of a text.
 func Compile(text string, budget *meter.Meter) (*grammar.Grammar, error) {
-	rules, err := parse(text)
+	p, err := parse(text, budget)
 	if err != nil {
 		return nil, err
 	}
-	if rules["root"] == nil {
+	root := p.rules["root"]
+	if root == nil {
 		return nil, errors.New("grammar: there is no rule root")
 	}
-	b := &builder{rules: rules, sizes: map[string]int{}, starts: map[string]grammar.Node{}, g: grammar.New(), budget: budget}
-	for _, body := range rules {
-		if err := b.check(body); err != nil {
-			return nil, err
-		}
+	if err := p.measure(); err != nil {
+		return nil, err
 	}
+	b := &builder{g: grammar.New(), budget: budget}
 	end := b.g.Node()
 	b.g.Final(end)
-	b.add(0, end, &node{kind: reference, name: "root"})
+	b.at = root
+	b.add(0, end, &node{kind: reference, rule: root})
 	for len(b.work) > 0 && b.err == nil {
-		name := b.work[len(b.work)-1]
+		b.at = b.work[len(b.work)-1]
 		b.work = b.work[:len(b.work)-1]
 		end := b.g.Node()
 		b.g.Final(end)
-		b.add(b.starts[name], end, rules[name])
+		b.add(b.at.start, end, b.at.body)
 	}
-	return b.g, b.err
+	if b.err != nil {
+		return nil, fmt.Errorf("grammar, rule %s: %w", shown(b.at.name), b.err)
+	}
+	return b.g, nil
 }
 
-type builder struct {
-	rules  map[string]*node
-	sizes  map[string]int // of the rules, as size returns them
-	starts map[string]grammar.Node
-	work   []string // rules that have a start and nothing else
-	g      *grammar.Grammar
-	budget *meter.Meter
-	err    error // the first one; add stops after it
-}
+const tooLarge = maxLexeme + 1
 
-// check reports a reference to a rule that does not exist.
-func (b *builder) check(n *node) error {
-	if n.kind == reference && b.rules[n.name] == nil {
-		return fmt.Errorf("grammar, line %d: there is no rule %s", n.line, n.name)
-	}
-	for _, part := range n.parts {
-		if err := b.check(part); err != nil {
+// measure sets the size and the height of the parts of each rule. A rule comes after the rules that it uses. For the
+// rules that are left because they contain themselves, and for those that use them, the size is tooLarge.
+func (p *parser) measure() error {
+	waiting := make(map[*rule]int, len(p.order)) // the references of each rule to rules that are not measured yet
+	users := make(map[*rule][]*rule, len(p.order))
+	var ready []*rule
+	for _, r := range p.order {
+		if err := p.charge(1+len(r.uses), 16*len(r.uses)); err != nil {
 			return err
+		}
+		if waiting[r] = len(r.uses); len(r.uses) == 0 {
+			ready = append(ready, r)
+		}
+		for _, used := range r.uses {
+			users[used] = append(users[used], r)
+		}
+	}
+	for i := 0; i < len(ready); i++ {
+		measure(ready[i].body)
+		ready[i].measured = true
+		for _, user := range users[ready[i]] {
+			if waiting[user]--; waiting[user] == 0 {
+				ready = append(ready, user)
+			}
+		}
+	}
+	for _, r := range p.order {
+		if !r.measured {
+			measure(r.body)
 		}
 	}
 	return nil
 }
 
-const (
-	tooLarge   = maxLexeme + 1
-	unfinished = -1 // the size of a rule while it is being computed: a rule that contains itself is too large
-)
-
-// size returns about the number of characters in a part of the grammar. For a reference, it is the size of the rule.
-// For a repeat, it is the size of the contents times the maximum number of repetitions, or times the minimum if there
-// is no maximum. This factor is at least 1. size returns tooLarge if the size is above maxLexeme, or if the part
-// contains itself.
-func (b *builder) size(n *node) int {
+// measure sets the size and the height of a part and of its parts. The size is about the number of characters. For a
+// reference, it is the size of the rule. For a repeat, it is the size of the contents times the maximum number of
+// repetitions, or times the minimum if there is no maximum. This factor is at least 1. The size is tooLarge if it is
+// above maxLexeme, if parts and rules nest deeper than maxHeight, or if the rule of a reference is not measured yet.
+func measure(n *node) {
+	n.size, n.height = 1, 1
 	switch n.kind {
 	case chars:
-		return 1
+		return
+	case literal:
+		n.size = min(tooLarge, 1+utf8.RuneCountInString(n.text))
+		return
 	case reference:
-		size, known := b.sizes[n.name]
-		if size == unfinished {
-			return tooLarge
+		n.size = tooLarge
+		if body := n.rule.body; n.rule.measured {
+			n.size, n.height = body.size, body.height+1
 		}
-		if !known {
-			b.sizes[n.name] = unfinished
-			size = b.size(b.rules[n.name])
-			b.sizes[n.name] = size
-		}
-		return size
 	}
-	total := 1
 	for _, part := range n.parts {
-		total = min(tooLarge, total+b.size(part))
+		measure(part)
+		n.size = min(tooLarge, n.size+part.size)
+		n.height = max(n.height, part.height+1)
 	}
 	if n.kind == repeat {
-		total *= max(1, n.min, n.max)
+		n.size *= max(1, n.min, n.max)
 	}
-	return min(total, tooLarge)
+	if n.size = min(n.size, tooLarge); n.height > maxHeight {
+		n.size = tooLarge
+	}
 }
+
+type builder struct {
+	work   []*rule // rules that have a start and nothing else
+	at     *rule   // that is being compiled
+	g      *grammar.Grammar
+	budget *meter.Meter
+	err    error // the first one; the methods stop after it
+}
+
+// compiled is what a part has become, so that a second copy of it costs one edge.
+type compiled struct {
+	tried    bool
+	terminal *grammar.Terminal // nil if the part is not one lexeme
+	empty    bool              // a lexeme without texts
+	rule     grammar.Node      // that derives the part, or 0
+}
+
+// ok charges one unit and reports whether the builder may go on.
+func (b *builder) ok() bool {
+	if b.err == nil {
+		b.err = b.budget.Spend(1)
+	}
+	if b.err == nil && b.g.Size() > maxNodes {
+		b.err = fmt.Errorf("the grammar has more than %d nodes and edges", maxNodes)
+	}
+	return b.err == nil
+}
+
+const edgeBytes = 100 // about what a node and an edge of the grammar take
 
 // add adds edges between two nodes for the texts that a part of the grammar matches.
 func (b *builder) add(source, target grammar.Node, n *node) {
-	if b.g.Size() > maxNodes && b.err == nil {
-		b.err = fmt.Errorf("the grammar has more than %d nodes and edges", maxNodes)
+	if !b.ok() || b.lexeme(source, target, n) {
+		return
 	}
-	if b.err != nil || b.size(n) <= maxLexeme && b.lexeme(source, target, n) {
+	if b.err = b.budget.Keep(edgeBytes); b.err != nil {
 		return
 	}
 	switch n.kind {
 	case reference:
-		start, ok := b.starts[n.name]
-		if !ok {
-			start = b.g.Node()
-			b.starts[n.name] = start
-			b.work = append(b.work, n.name)
+		if !n.rule.called {
+			n.rule.start, n.rule.called = b.g.Node(), true
+			b.work = append(b.work, n.rule)
 		}
-		b.g.Call(source, start, target)
+		b.g.Call(source, n.rule.start, target)
 	case sequence:
-		b.sequence(source, target, b.grouped(n))
+		b.sequence(source, target, grouped(n))
 	case alternatives:
-		for _, part := range b.grouped(n) {
+		for _, part := range grouped(n) {
 			b.add(source, target, part)
 		}
 	case repeat:
@@ -130,24 +174,35 @@ func (b *builder) add(source, target grammar.Node, n *node) {
 	}
 }
 
-// grouped returns the parts of a sequence or of alternatives. It joins consecutive parts that together are
-// small enough for one lexeme.
-func (b *builder) grouped(n *node) []*node {
+// grouped returns the parts of a sequence or of alternatives. It joins consecutive parts that together are small enough
+// for one lexeme. If they are all of n, which did not become a lexeme, it returns the two halves of n.
+func grouped(n *node) []*node {
 	var out []*node
-	total := tooLarge
-	for _, part := range n.parts {
-		size := b.size(part)
-		if total+size > maxLexeme {
-			out = append(out, part)
-			total = size
-			continue
+	group := func(from, to int) {
+		if to-from == 1 {
+			out = append(out, n.parts[from])
+			return
 		}
-		total += size
-		last := out[len(out)-1]
-		if last.kind != n.kind {
-			last = &node{kind: n.kind, parts: []*node{last}}
+		part := &node{kind: n.kind, parts: n.parts[from:to], size: 1}
+		for _, p := range part.parts {
+			part.size = min(tooLarge, part.size+p.size)
+			part.height = max(part.height, p.height+1)
 		}
-		out[len(out)-1] = &node{kind: n.kind, parts: append(last.parts[:len(last.parts):len(last.parts)], part)}
+		out = append(out, part)
+	}
+	if half := len(n.parts) / 2; n.size <= maxLexeme && half > 0 {
+		group(0, half)
+		group(half, len(n.parts))
+		return out
+	}
+	for from := 0; from < len(n.parts); {
+		total, to := 1, from
+		for to < len(n.parts) && (to == from || total+n.parts[to].size <= maxLexeme) {
+			total += n.parts[to].size
+			to++
+		}
+		group(from, to)
+		from = to
 	}
 	return out
 }
@@ -166,68 +221,117 @@ func (b *builder) sequence(source, target grammar.Node, parts []*node) {
 	}
 }
 
+// repeat adds the copies of a repeated part. The last one may be repeated if there is no maximum.
 func (b *builder) repeat(source, target grammar.Node, n *node) {
-	for i := 0; i < n.min && b.err == nil; i++ {
-		next := b.g.Node()
-		b.add(source, next, n.parts[0])
-		source = next
-	}
+	copies := n.max
 	if n.max < 0 {
-		loop := b.g.Node()
-		b.g.Jump(source, loop)
-		b.g.Jump(loop, target)
-		b.add(loop, loop, n.parts[0])
-		return
+		copies = max(1, n.min)
 	}
-	for i := n.min; i < n.max && b.err == nil; i++ {
-		b.g.Jump(source, target)
+	for i := 0; i < copies && b.ok(); i++ {
+		if i >= n.min {
+			b.g.Jump(source, target)
+		}
 		next := b.g.Node()
-		b.add(source, next, n.parts[0])
+		if n.max < 0 && i == copies-1 {
+			loop := b.g.Node()
+			b.g.Jump(source, loop)
+			b.g.Jump(next, loop)
+			source = loop
+		}
+		if copies == 1 {
+			b.add(source, next, n.parts[0])
+		} else {
+			b.one(source, next, n.parts[0])
+		}
 		source = next
 	}
 	b.g.Jump(source, target)
 }
 
-// lexeme adds an edge between two nodes that reads a part as one lexeme. It returns false if the automaton of
-// the lexeme would be too large.
-func (b *builder) lexeme(source, target grammar.Node, n *node) bool {
-	work := b.budget.Within(lexemeWork)
-	var a automaton.Builder
-	start, end := a.State(), a.State()
-	a.Accept(end, 0)
-	b.write(&a, n, start, end)
-	d, err := a.Build(work)
-	if b.err = b.budget.Err(); b.err != nil {
-		return true
+// one adds an edge for one of several copies of a part.
+func (b *builder) one(source, target grammar.Node, n *node) {
+	if b.err = b.budget.Keep(edgeBytes); b.err != nil || b.lexeme(source, target, n) {
+		return
 	}
-	if err != nil {
-		return false // only because it is too large
+	if n.compiled.rule == 0 {
+		n.compiled.rule = b.g.Node()
+		end := b.g.Node()
+		b.g.Final(end)
+		b.add(n.compiled.rule, end, n)
 	}
-	if !d.Empty() {
-		b.g.Read(source, grammar.NewTerminal(lexeme.Text("", d, lexeme.Raw, false)), target)
-	}
-	return true
+	b.g.Call(source, n.compiled.rule, target)
 }
 
-// write adds transitions between two states for the texts that a part of the grammar matches.
-func (b *builder) write(a *automaton.Builder, n *node, source, target int32) {
+// lexeme adds an edge between two nodes that reads a part as one lexeme. It returns false if the lexeme would be too
+// large.
+func (b *builder) lexeme(source, target grammar.Node, n *node) bool {
+	if n.kind == reference {
+		n = n.rule.body
+	}
+	c := &n.compiled
+	if !c.tried {
+		c.tried = true
+		switch {
+		case n.kind == literal && n.text != "":
+			c.terminal = grammar.NewTerminal(lexeme.Literal(n.text))
+		case n.size <= maxLexeme:
+			b.compile(n)
+		}
+	}
+	if c.terminal != nil && b.err == nil {
+		b.g.Read(source, c.terminal, target)
+	}
+	return b.err != nil || c.terminal != nil || c.empty
+}
+
+// compile makes the lexeme of a part, unless it would be too large.
+func (b *builder) compile(n *node) {
+	work := b.budget.Within(lexemeWork(n.size))
+	a := automaton.NewBuilder(work)
+	start, end := a.State(), a.State()
+	a.Accept(end, 0)
+	write(a, n, start, end)
+	d, err := a.Build()
+	switch {
+	case err != nil:
+		b.err = b.budget.Err() // nil if only the lexeme is too large
+	case d.Empty():
+		n.compiled.empty = true
+	default:
+		n.compiled.terminal = grammar.NewTerminal(lexeme.Text("", d, lexeme.Raw, false))
+	}
+}
+
+// write adds transitions between two states for the texts that a part of the grammar matches. The part is small enough
+// for one lexeme, so its height limits the recursion.
+func write(a *automaton.Builder, n *node, source, target int32) {
 	switch n.kind {
 	case chars:
 		a.Edge(source, n.set, target)
+	case literal:
+		a.Literal(source, n.text, target)
 	case reference:
-		b.write(a, b.rules[n.name], source, target)
+		write(a, n.rule.body, source, target)
 	case alternatives:
 		for _, part := range n.parts {
-			b.write(a, part, source, target)
+			write(a, part, source, target)
 		}
 	case sequence:
-		for _, part := range n.parts {
-			next := a.State()
-			b.write(a, part, source, next)
+		for i, part := range n.parts {
+			next := target
+			if i < len(n.parts)-1 {
+				next = a.State()
+			}
+			write(a, part, source, next)
 			source = next
 		}
-		a.Empty(source, target)
+		if len(n.parts) == 0 {
+			a.Empty(source, target)
+		}
 	case repeat:
-		_ = a.Repeat(source, target, n.min, n.max, func(source, target int32) error { b.write(a, n.parts[0], source, target); return nil })
+		_ = a.Repeat(source, target, n.min, n.max, func(source, target int32) error {
+			write(a, n.parts[0], source, target)
+			return nil
+		})
 	}
 }

@@ -7,13 +7,16 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/automaton"
+	"llmmemory/internal/serving/structured/grammar"
 )
 
 type kind int
 
 const (
 	chars kind = iota
+	literal
 	sequence
 	alternatives
 	repeat
@@ -24,55 +27,124 @@ const (
 type node struct {
 	kind     kind
 	set      automaton.Set
+	text     string // of literal
 	parts    []*node
-	min, max int // of repeat; unlimited if max is below 0
-	name     string
-	line     int
+	min, max int   // of repeat; unlimited if max is below 0
+	rule     *rule // of reference
+
+	size, height int // see measure
+	compiled     compiled
+}
+
+type rule struct {
+	name   string
+	body   *node   // nil if the grammar does not define the rule
+	uses   []*rule // a rule for each reference in body
+	pos    int     // of the definition, or of the first reference
+	start  grammar.Node
+	called bool // start is set
+
+	measured bool
 }
 
 const (
-	maxBytes = 1 << 20
-	maxDepth = 200
+	maxBytes  = 1 << 20
+	maxDepth  = 200 // how deep groups, and repeats of repeats, may nest
+	nodeBytes = 160 // about what a node takes
 )
 
 type parser struct {
 	text  string
 	pos   int
 	depth int
+	rules map[string]*rule
+	order []*rule // in the order in which they are mentioned
+	uses  []*rule // of the rule that is being read
+	meter *meter.Meter
 }
 
-// parse returns the rules of a grammar.
-func parse(text string) (map[string]*node, error) {
+// parse returns the rules of a grammar, in the order in which they are mentioned first.
+func parse(text string, m *meter.Meter) (*parser, error) {
 	if len(text) > maxBytes {
 		return nil, fmt.Errorf("the grammar has %d bytes, more than %d", len(text), maxBytes)
 	}
-	p := &parser{text: text}
-	rules := map[string]*node{}
+	p := &parser{text: text, rules: map[string]*rule{}, meter: m}
 	for p.space(); p.pos < len(p.text); p.space() {
+		pos := p.pos
 		name := p.name()
 		if name == "" || !p.accept("::=") {
 			return nil, p.problem("a rule begins with its name and ::=")
 		}
-		if rules[name] != nil {
-			return nil, p.problem("the rule %s is defined twice", name)
-		}
-		body, err := p.alternatives()
+		r, err := p.rule(name)
 		if err != nil {
 			return nil, err
 		}
+		if r.body != nil {
+			return nil, p.problem("the rule %s is defined twice", shown(name))
+		}
+		r.pos, p.uses = pos, nil
+		if r.body, err = p.alternatives(); err != nil {
+			return nil, err
+		}
+		r.uses = p.uses
 		if p.pos < len(p.text) && !p.ruleFollows() {
 			return nil, p.problem("%q is not expected here", p.rune())
 		}
-		rules[name] = body
 	}
-	return rules, nil
+	for _, r := range p.order {
+		if r.body == nil {
+			p.pos = r.pos
+			return nil, p.problem("there is no rule %s", shown(r.name))
+		}
+	}
+	return p, nil
 }
+
+// rule returns the rule with a name, which the parser may not have read yet.
+func (p *parser) rule(name string) (*rule, error) {
+	r := p.rules[name]
+	if r == nil {
+		if err := p.charge(1, ruleBytes+len(name)); err != nil {
+			return nil, err
+		}
+		r = &rule{name: name, pos: p.pos - len(name)}
+		p.rules[name] = r
+		p.order = append(p.order, r)
+	}
+	return r, nil
+}
+
+const ruleBytes = 200 // about what a rule takes besides its name and body
+
+// charge charges the meter, and adds the line to its error.
+func (p *parser) charge(work, bytes int) error {
+	err := p.meter.Spend(work)
+	if err == nil {
+		err = p.meter.Keep(bytes)
+	}
+	if err != nil {
+		return fmt.Errorf("grammar of %d bytes, line %d: %w", len(p.text), p.line(), err)
+	}
+	return nil
+}
+
+// node charges a new node and returns it.
+func (p *parser) node(n node) (*node, error) { return &n, p.charge(1, nodeBytes) }
 
 func (p *parser) problem(format string, args ...any) error {
 	return fmt.Errorf("grammar, line %d: %s", p.line(), fmt.Sprintf(format, args...))
 }
 
+// line returns the number of the current line. It counts from the beginning, so only errors may use it.
 func (p *parser) line() int { return 1 + strings.Count(p.text[:min(p.pos, len(p.text))], "\n") }
+
+// shown returns the beginning of a name for an error.
+func shown(name string) string {
+	if len(name) <= 40 {
+		return name
+	}
+	return name[:40] + "..."
+}
 
 // space skips white space and comments.
 func (p *parser) space() {
@@ -133,29 +205,32 @@ func (p *parser) alternatives() (*node, error) {
 		return nil, p.problem("groups nest deeper than %d", maxDepth)
 	}
 	defer func() { p.depth-- }()
-	n := &node{kind: alternatives}
+	var parts []*node
 	for {
 		s, err := p.sequence()
 		if err != nil {
 			return nil, err
 		}
-		n.parts = append(n.parts, s)
+		parts = append(parts, s)
 		if !p.accept("|") {
 			break
 		}
 	}
-	if len(n.parts) == 1 {
-		return n.parts[0], nil
+	if len(parts) == 1 {
+		return parts[0], nil
 	}
-	return n, nil
+	return p.node(node{kind: alternatives, parts: parts})
 }
 
 func (p *parser) sequence() (*node, error) {
-	n := &node{kind: sequence}
+	var parts []*node
 	for {
 		p.space()
 		if p.pos == len(p.text) || p.text[p.pos] == '|' || p.text[p.pos] == ')' || p.ruleFollows() {
-			return n, nil
+			if len(parts) == 1 {
+				return parts[0], nil
+			}
+			return p.node(node{kind: sequence, parts: parts})
 		}
 		part, err := p.atom()
 		if err != nil {
@@ -164,12 +239,12 @@ func (p *parser) sequence() (*node, error) {
 		if part, err = p.quantified(part); err != nil {
 			return nil, err
 		}
-		n.parts = append(n.parts, part)
+		parts = append(parts, part)
 	}
 }
 
 func (p *parser) quantified(part *node) (*node, error) {
-	for {
+	for levels := 0; ; {
 		minimum, maximum := 0, -1
 		switch {
 		case p.accept("*"):
@@ -185,8 +260,30 @@ func (p *parser) quantified(part *node) (*node, error) {
 		default:
 			return part, nil
 		}
-		part = &node{kind: repeat, parts: []*node{part}, min: minimum, max: maximum}
+		if err := p.charge(1, 0); err != nil {
+			return nil, err
+		}
+		if inner := part; inner.kind == repeat && levels > 0 && isSimple(inner.min, inner.max) && isSimple(minimum, maximum) {
+			part.min = min(inner.min, minimum)
+			part.max = max(inner.max, maximum)
+			if inner.max < 0 || maximum < 0 {
+				part.max = -1
+			}
+			continue
+		}
+		if levels++; levels > maxDepth {
+			return nil, p.problem("repeats of repeats nest deeper than %d", maxDepth)
+		}
+		var err error
+		if part, err = p.node(node{kind: repeat, parts: []*node{part}, min: minimum, max: maximum}); err != nil {
+			return nil, err
+		}
 	}
+}
+
+// isSimple reports whether a repeat is *, + or ?. A simple repeat of a simple repeat is a simple repeat.
+func isSimple(minimum, maximum int) bool {
+	return minimum <= 1 && maximum < 0 || minimum == 0 && maximum == 1
 }
 
 // counts reads what follows the brace of a counted repeat.
@@ -231,7 +328,7 @@ func (p *parser) atom() (*node, error) {
 		return p.class()
 	case '.':
 		p.pos++
-		return &node{set: automaton.Any}, nil
+		return p.node(node{set: automaton.Any})
 	case '(':
 		p.pos++
 		n, err := p.alternatives()
@@ -240,32 +337,43 @@ func (p *parser) atom() (*node, error) {
 		}
 		return n, err
 	}
-	line := p.line()
 	name := p.name()
 	if name == "" {
 		return nil, p.problem("%q is not expected here", p.rune())
 	}
-	return &node{kind: reference, name: name, line: line}, nil
+	r, err := p.rule(name)
+	if err != nil {
+		return nil, err
+	}
+	p.uses = append(p.uses, r)
+	return p.node(node{kind: reference, rule: r})
 }
 
 // literal reads up to the closing quote.
 func (p *parser) literal(quote byte) (*node, error) {
-	n := &node{kind: sequence}
+	var text []byte
 	for {
 		if p.pos == len(p.text) || p.text[p.pos] == '\n' {
 			return nil, p.problem("a literal without its closing quote")
 		}
 		if p.text[p.pos] == quote {
 			p.pos++
-			return n, nil
+			break
 		}
 		r, err := p.char()
 		if err != nil {
 			return nil, err
 		}
-		n.parts = append(n.parts, &node{set: automaton.NewSet(automaton.Range{Lo: r, Hi: r})})
+		text = utf8.AppendRune(text, r)
 	}
+	if err := p.charge(len(text)/16, len(text)); err != nil {
+		return nil, err
+	}
+	return p.node(node{kind: literal, text: string(text)})
 }
+
+// rangeBytes is about what a range takes while the set that contains it is made.
+const rangeBytes = 24
 
 // class reads up to the closing bracket.
 func (p *parser) class() (*node, error) {
@@ -300,13 +408,16 @@ func (p *parser) class() (*node, error) {
 		if high < low {
 			return nil, p.problem("a range of characters whose end is before its begin")
 		}
+		if err := p.charge(1, rangeBytes); err != nil {
+			return nil, err
+		}
 		ranges = append(ranges, automaton.Range{Lo: low, Hi: high})
 	}
 	set := automaton.NewSet(ranges...)
 	if negative {
 		set = set.Negate()
 	}
-	return &node{set: set}, nil
+	return p.node(node{set: set})
 }
 
 // char reads a character of a literal or a class.

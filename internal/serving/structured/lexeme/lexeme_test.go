@@ -132,11 +132,11 @@ func TestEachStateCanEnd(t *testing.T) {
 
 // dfa returns the automaton of one character of a set.
 func dfa(t *testing.T, set automaton.Set) *automaton.DFA {
-	var b automaton.Builder
+	b := automaton.NewBuilder(meter.New(context.Background(), meter.Limits{Work: 1000, Bytes: 1 << 20}))
 	source, target := b.State(), b.State()
 	b.Edge(source, set, target)
 	b.Accept(target, 0)
-	d, err := b.Build(meter.New(context.Background(), meter.Limits{Work: 1000, Bytes: 1 << 20}))
+	d, err := b.Build()
 	require.NoError(t, err)
 	return d
 }

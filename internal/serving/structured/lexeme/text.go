@@ -141,11 +141,15 @@ func SpecialBytes(name string) []byte { return append([]byte{SpecialByte}, name.
 func HasSpecial(token []byte) bool { return bytes.IndexByte(token, SpecialByte) >= 0 }
 
 // Special returns the lexeme of the special token with a name.
-func Special(name string) *Lexeme { return newLexeme("special "+name, special(SpecialBytes(name))) }
+func Special(name string) *Lexeme { return newLexeme("special "+name, literal(SpecialBytes(name))) }
 
-type special []byte
+// Literal returns the lexeme of one text, which must not be empty.
+func Literal(text string) *Lexeme { return newLexeme("literal "+text, literal(text)) }
 
-func (t special) step(s State, b byte) (State, bool) {
+// literal accepts one list of bytes. State.pos counts the bytes so far.
+type literal string
+
+func (t literal) step(s State, b byte) (State, bool) {
 	if int(s.pos) == len(t) || t[s.pos] != b {
 		return s, false
 	}
@@ -153,7 +157,7 @@ func (t special) step(s State, b byte) (State, bool) {
 	return s, true
 }
 
-func (t special) tag(s State) int32 {
+func (t literal) tag(s State) int32 {
 	if int(s.pos) == len(t) {
 		return 0
 	}

@@ -2,6 +2,7 @@ package regex
 
 import (
 	"cmp"
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -24,6 +25,8 @@ var (
 	words  = ranges('0', '9', 'A', 'Z', '_', '_', 'a', 'z')
 	spaces = ranges('\t', '\r', ' ', ' ', 0xA0, 0xA0, 0x1680, 0x1680, 0x2000, 0x200A, 0x2028, 0x2029, 0x202F, 0x202F,
 		0x205F, 0x205F, 0x3000, 0x3000, 0xFEFF, 0xFEFF)
+	noDigits, noWords, noSpaces = digits.Negate(), words.Negate(), spaces.Negate()
+	lineCharacters              = ranges('\n', '\n', '\r', '\r', 0x2028, 0x2029).Negate() // what a dot matches
 )
 
 var posix = map[string]automaton.Set{
@@ -36,7 +39,19 @@ var posix = map[string]automaton.Set{
 // class reads what follows an opening bracket.
 func (p *parser) class() (automaton.Set, error) {
 	negative := p.accept("^")
-	var all automaton.Set
+	var members []automaton.Range
+	add := func(sets ...automaton.Set) error {
+		for _, s := range sets {
+			if err := p.meter.Spend(len(s)); err != nil {
+				return p.limited(err)
+			}
+			if err := p.meter.Keep(rangeBytes * len(s)); err != nil {
+				return p.limited(err)
+			}
+			members = append(members, s...)
+		}
+		return nil
+	}
 	for !p.accept("]") {
 		if p.pos == len(p.text) {
 			return nil, p.problem("a [ without its ]")
@@ -48,28 +63,39 @@ func (p *parser) class() (automaton.Set, error) {
 		if one && p.peek("-") && !p.peek("-]") {
 			p.pos++
 			high, oneHigh, err := p.member()
+			switch {
+			case err != nil:
+				return nil, err
+			case oneHigh && high[0].Lo < low[0].Lo:
+				return nil, p.problem("a range of characters whose end is before its begin")
+			case oneHigh:
+				low = ranges(low[0].Lo, high[0].Lo)
+			default: // a class cannot end a range, so the - is a character
+				err = add(single('-'), high)
+			}
 			if err != nil {
 				return nil, err
 			}
-			if oneHigh {
-				if high[0].Lo < low[0].Lo {
-					return nil, p.problem("a range of characters whose end is before its begin")
-				}
-				low = ranges(low[0].Lo, high[0].Lo)
-			} else { // a class cannot end a range, so the - is a character
-				low = automaton.Union(low, single('-'), high)
-			}
 		}
-		all = automaton.Union(all, low)
+		if err := add(low); err != nil {
+			return nil, err
+		}
 	}
+	all := automaton.NewSet(members...)
 	if p.fold {
-		all = folded(all)
+		var err error
+		if all, err = p.folded(all); err != nil {
+			return nil, err
+		}
 	}
 	if negative {
 		all = all.Negate()
 	}
 	return all, nil
 }
+
+// rangeBytes is about what a range takes while the set that contains it is made.
+const rangeBytes = 24
 
 // member reads one character or class between brackets. It returns true if it was a single character, which
 // can begin or end a range.
@@ -80,7 +106,7 @@ func (p *parser) member() (automaton.Set, bool, error) {
 			name := p.text[p.pos : p.pos+end]
 			s, ok := posix[strings.TrimPrefix(name, "^")]
 			if !ok {
-				return nil, false, p.problem("the class [:%s:] is not known", name)
+				return nil, false, p.problem("the class [:%s:] is not known", shown(name))
 			}
 			p.pos += end + 2
 			if strings.HasPrefix(name, "^") {
@@ -116,15 +142,15 @@ func (p *parser) escape(inClass bool) (automaton.Set, error) {
 	case 'd':
 		return digits, nil
 	case 'D':
-		return digits.Negate(), nil
+		return noDigits, nil
 	case 'w':
 		return words, nil
 	case 'W':
-		return words.Negate(), nil
+		return noWords, nil
 	case 's':
 		return spaces, nil
 	case 'S':
-		return spaces.Negate(), nil
+		return noSpaces, nil
 	case 'p', 'P':
 		return p.property(r == 'P')
 	case 'x', 'u', 'U':
@@ -164,7 +190,7 @@ func (p *parser) hex(escape rune) (rune, error) {
 		}
 		n, err := strconv.ParseUint(p.text[p.pos:p.pos+end], 16, 32)
 		if err != nil || n > automaton.MaxRune {
-			return 0, p.problem("\\%c{%s} is no character", escape, p.text[p.pos:p.pos+end])
+			return 0, p.problem("\\%c{%s} is no character", escape, shown(p.text[p.pos:p.pos+end]))
 		}
 		p.pos += end + 1
 		return rune(n), nil
@@ -213,16 +239,21 @@ func (p *parser) property(negative bool) (automaton.Set, error) {
 	if _, value, ok := strings.Cut(name, "="); ok {
 		name = value
 	}
+	key := fmt.Sprint(negative, name)
+	if known, ok := p.properties[key]; ok {
+		return known, nil
+	}
 	tables := [...]*unicode.RangeTable{unicode.Categories[name], unicode.Categories[unicode.CategoryAliases[name]],
 		unicode.Scripts[name], unicode.Properties[name]}
 	table := cmp.Or(tables[:]...)
 	if table == nil {
-		return nil, p.problem("the property \\p{%s} is not known", name)
+		return nil, p.problem("the property \\p{%s} is not known", shown(name))
 	}
 	s := fromTable(table)
 	if negative {
 		s = s.Negate()
 	}
+	p.properties[key] = s
 	return s, nil
 }
 
@@ -248,7 +279,13 @@ func fromTable(t *unicode.RangeTable) automaton.Set {
 
 // folded returns s with the other cases of its characters. Of a range of more than 5,001 characters, it adds only the
 // other cases of ASCII characters, to limit the work.
-func folded(s automaton.Set) automaton.Set {
+func (p *parser) folded(s automaton.Set) (automaton.Set, error) {
+	if len(s) == 0 {
+		return s, nil
+	}
+	if known, ok := p.otherCases[&s[0]]; ok {
+		return known, nil
+	}
 	out := append([]automaton.Range(nil), s...)
 	for _, r := range s {
 		hi := r.Hi
@@ -256,10 +293,28 @@ func folded(s automaton.Set) automaton.Set {
 			hi = min(hi, 0x7F)
 		}
 		for c := r.Lo; c <= hi; c++ {
+			if err := p.meter.Spend(1); err != nil {
+				return nil, p.limited(err)
+			}
 			for f := unicode.SimpleFold(c); f != c; f = unicode.SimpleFold(f) {
 				out = append(out, automaton.Range{Lo: f, Hi: f})
 			}
 		}
 	}
-	return automaton.NewSet(out...)
+	if err := p.meter.Keep(rangeBytes * len(out)); err != nil {
+		return nil, p.limited(err)
+	}
+	all := automaton.NewSet(out...)
+	if len(s) > 1 {
+		p.otherCases[&s[0]] = all
+	}
+	return all, nil
+}
+
+// shown returns the beginning of a name for an error.
+func shown(name string) string {
+	if len(name) <= 40 {
+		return name
+	}
+	return strings.ToValidUTF8(name[:40], "") + "..."
 }

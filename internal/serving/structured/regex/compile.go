@@ -1,6 +1,7 @@
 package regex
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -20,89 +21,109 @@ func Search(pattern string, budget *meter.Meter) (*automaton.DFA, error) {
 }
 
 func compile(pattern string, search bool, budget *meter.Meter) (*automaton.DFA, error) {
-	n, err := parse(pattern)
+	n, err := parse(pattern, budget)
 	if err != nil {
 		return nil, err
 	}
+	parts := flat(nil, n)
 	if search {
-		anyText := &node{kind: repeat, parts: []*node{{kind: set, set: automaton.Any}}, max: -1}
-		n = &node{kind: sequence, parts: []*node{anyText, n, anyText}}
+		parts = slices.Concat([]*node{anyText}, parts, []*node{anyText})
 	}
 	c := compiler{budget: budget}
-	d, err := c.automaton(n)
+	d, err := c.automaton(parts)
 	if err != nil {
-		return nil, fmt.Errorf("regular expression %q: %w", pattern, err)
+		return nil, fmt.Errorf("regular expression %s: %w", excerpt(pattern, 0), err)
 	}
 	return d, nil
 }
 
+var anyText = &node{kind: repeat, parts: []*node{{kind: set, set: automaton.Any}}, max: -1}
+
 type compiler struct{ budget *meter.Meter }
 
-// automaton returns the texts that n matches from begin to end.
-func (c *compiler) automaton(n *node) (*automaton.DFA, error) {
-	parts := flat(n)
-	for i, part := range parts {
-		if part.kind == look {
-			return c.looking(parts[:i], part, parts[i+1:])
+// automaton returns the texts that some parts match one after another, from begin to end. It begins with the parts
+// after the last group that looks ahead.
+func (c *compiler) automaton(parts []*node) (*automaton.DFA, error) {
+	last := len(parts)
+	for last > 0 && parts[last-1].kind != look {
+		last--
+	}
+	after := sequenceOf(parts[last:])
+	rest, err := c.before(after, nil)
+	for err == nil && last > 0 {
+		lookahead := parts[last-1]
+		first := last - 1
+		for first > 0 && parts[first-1].kind != look {
+			first--
 		}
+		after.begins = after.begins || contains(lookahead, begin)
+		prefix := sequenceOf(parts[first : last-1])
+		switch {
+		case prefix.onlyBegins: // A ^ after the group can match only here, where the match of prefix is empty.
+		case after.begins:
+			return nil, errors.New("a ^ after something and a group that looks ahead is not supported")
+		case prefix.ends:
+			return nil, errors.New("a $ before a group that looks ahead is not supported")
+		}
+		if rest, err = c.looking(lookahead, rest); err == nil && !prefix.onlyBegins {
+			rest, err = c.before(prefix, rest)
+		}
+		after.begins = after.begins || prefix.begins
+		last = first
 	}
-	var b automaton.Builder
-	source, target := b.State(), b.State()
-	b.Accept(target, 0)
-	if err := c.add(&b, n, source, target); err != nil {
-		return nil, err
-	}
-	return b.Build(c.budget)
+	return rest, err
 }
 
-// looking returns the texts that have two parts: the first part matches prefix, and the second matches suffix. The
-// beginning of the second part must also match lookahead. If lookahead is negated, no beginning of the second part may
-// match it.
-func (c *compiler) looking(prefix []*node, lookahead *node, suffix []*node) (*automaton.DFA, error) {
-	// A ^ in suffix or in lookahead can match only if the match of prefix is empty. It certainly is empty only if
-	// prefix contains nothing but ^.
-	if !slices.ContainsFunc(prefix, func(n *node) bool { return n.kind != begin }) {
-		prefix = nil
-	} else if contains(lookahead, begin) || slices.ContainsFunc(suffix, func(n *node) bool { return contains(n, begin) }) {
-		return nil, fmt.Errorf("a ^ after something and a group that looks ahead is not supported")
+// run is a sequence of parts of which none looks ahead.
+type run struct {
+	parts        []*node
+	begins, ends bool // whether the parts contain a ^, and a $
+	onlyBegins   bool // whether no part is anything but a ^
+}
+
+func sequenceOf(parts []*node) *run {
+	has := func(k kind) bool {
+		return slices.ContainsFunc(parts, func(n *node) bool { return contains(n, k) })
 	}
-	if slices.ContainsFunc(prefix, func(n *node) bool { return contains(n, end) }) {
-		return nil, fmt.Errorf("a $ before a group that looks ahead is not supported")
-	}
-	rest, err := c.automaton(&node{kind: sequence, parts: suffix})
-	if err != nil {
+	return &run{parts, has(begin), has(end), !slices.ContainsFunc(parts, func(n *node) bool { return n.kind != begin })}
+}
+
+// before returns the texts that r matches, each followed by a text of rest if rest is not nil.
+func (c *compiler) before(r *run, rest *automaton.DFA) (*automaton.DFA, error) {
+	b := automaton.NewBuilder(c.budget)
+	source, middle := b.State(), b.State()
+	if err := c.add(b, &node{kind: sequence, parts: r.parts}, source, middle); err != nil {
 		return nil, err
 	}
-	anyText := &node{kind: repeat, parts: []*node{{kind: set, set: automaton.Any}}, max: -1}
-	begins, err := c.automaton(&node{kind: sequence, parts: []*node{lookahead.parts[0], anyText}})
-	if err != nil {
-		return nil, err
+	if rest == nil {
+		b.Accept(middle, 0)
+		return b.Build()
 	}
-	combine := automaton.Intersect
-	if lookahead.negative {
-		combine = automaton.Subtract
-	}
-	if rest, err = combine(rest, begins, c.budget); err != nil || len(prefix) == 0 {
-		return rest, err
-	}
-	var b automaton.Builder
-	source, middle, target := b.State(), b.State(), b.State()
+	target := b.State()
 	b.Accept(target, 0)
-	if err := c.add(&b, &node{kind: sequence, parts: prefix}, source, middle); err != nil {
-		return nil, err
-	}
 	b.Embed(rest, middle, target)
-	return b.Build(c.budget)
+	return b.Build()
 }
 
-// flat returns the parts of a sequence, with the parts of nested sequences in their place.
-func flat(n *node) []*node {
-	if n.kind != sequence {
-		return []*node{n}
+// looking returns the texts of rest that begin with a match of lookahead or, if it is negated, those that do not.
+func (c *compiler) looking(lookahead *node, rest *automaton.DFA) (*automaton.DFA, error) {
+	begins, err := c.automaton(append(flat(nil, lookahead.parts[0]), anyText))
+	if err != nil {
+		return nil, err
 	}
-	var out []*node
+	if lookahead.negative {
+		return automaton.Subtract(rest, begins, c.budget)
+	}
+	return automaton.Intersect(rest, begins, c.budget)
+}
+
+// flat appends the parts of a sequence, with the parts of nested sequences in their place.
+func flat(out []*node, n *node) []*node {
+	if n.kind != sequence {
+		return append(out, n)
+	}
 	for _, part := range n.parts {
-		out = append(out, flat(part)...)
+		out = flat(out, part)
 	}
 	return out
 }
@@ -119,12 +140,14 @@ func (c *compiler) add(b *automaton.Builder, n *node, source, target int32) erro
 	switch n.kind {
 	case set:
 		b.Edge(source, n.set, target)
+	case literal:
+		b.Literal(source, string(n.text), target)
 	case begin:
 		b.Begin(source, target)
 	case end:
 		b.End(source, target)
 	case look:
-		return fmt.Errorf("a group that looks ahead inside a repeat or an alternative is not supported")
+		return errors.New("a group that looks ahead inside a repeat or an alternative is not supported")
 	case alternatives:
 		for _, part := range n.parts {
 			if err := c.add(b, part, source, target); err != nil {

@@ -5,7 +5,7 @@ import "strings"
 // group reads what follows an opening parenthesis. It returns nil if the group contains only flags.
 func (p *parser) group() (*node, error) {
 	fold, dotAll := p.fold, p.dotAll
-	n := &node{kind: sequence}
+	n := node{kind: sequence}
 	switch {
 	case !p.accept("?"):
 	case p.accept(":"):
@@ -39,8 +39,11 @@ func (p *parser) group() (*node, error) {
 		return nil, p.problem("a ( without its )")
 	}
 	p.fold, p.dotAll = fold, dotAll
+	if n.kind == sequence && part.kind != begin && part.kind != end && part.kind != look {
+		return part, nil
+	}
 	n.parts = []*node{part}
-	return n, nil
+	return p.node(n)
 }
 
 // flags reads the flags of a group and the character after them. It returns true if the group ends after its

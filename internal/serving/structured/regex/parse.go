@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/automaton"
 )
 
@@ -14,6 +15,7 @@ type kind int
 
 const (
 	set kind = iota
+	literal
 	sequence
 	alternatives
 	repeat
@@ -25,25 +27,34 @@ const (
 // node is a part of an expression.
 type node struct {
 	kind     kind
+	negative bool
 	set      automaton.Set
+	text     []byte // of literal
 	parts    []*node
 	min, max int // of repeat; unlimited if max is below 0
-	negative bool
 }
 
-// maxDepth is how deep groups may nest.
-const maxDepth = 200
+const (
+	maxDepth  = 200 // how deep groups may nest
+	nodeBytes = 128 // about what a node takes
+)
 
 type parser struct {
-	text   string
-	pos    int
-	depth  int
-	fold   bool // i
-	dotAll bool // s
+	text       string
+	pos        int
+	depth      int
+	fold       bool // i
+	dotAll     bool // s
+	properties map[string]automaton.Set
+	otherCases map[*automaton.Range]automaton.Set // what folded returned, by the first range of its argument
+	meter      *meter.Meter
 }
 
-func parse(text string) (*node, error) {
-	p := &parser{text: text}
+func parse(text string, m *meter.Meter) (*node, error) {
+	p := &parser{text: text, properties: map[string]automaton.Set{}, otherCases: map[*automaton.Range]automaton.Set{}, meter: m}
+	if err := m.Spend(len(text)); err != nil {
+		return nil, fmt.Errorf("regular expression of %d bytes: %w", len(text), err)
+	}
 	n, err := p.alternatives()
 	if err != nil {
 		return nil, err
@@ -55,7 +66,33 @@ func parse(text string) (*node, error) {
 }
 
 func (p *parser) problem(format string, args ...any) error {
-	return fmt.Errorf("regular expression %q, at byte %d: %s", p.text, p.pos, fmt.Sprintf(format, args...))
+	return fmt.Errorf("regular expression %s, at byte %d: %s", excerpt(p.text, p.pos), p.pos, fmt.Sprintf(format, args...))
+}
+
+// excerpt returns an expression in quotes. If it is long, excerpt returns only the characters around a position.
+func excerpt(text string, pos int) string {
+	const around = 100 // bytes before and after the position
+	if len(text) <= 2*around {
+		return strconv.Quote(text)
+	}
+	from, to := max(0, pos-around), min(len(text), pos+around)
+	return fmt.Sprintf("of %d bytes with %q", len(text), strings.ToValidUTF8(text[from:to], ""))
+}
+
+// node charges a new node and returns it.
+func (p *parser) node(n node) (*node, error) {
+	if err := p.meter.Spend(1); err != nil {
+		return nil, p.limited(err)
+	}
+	if err := p.meter.Keep(nodeBytes); err != nil {
+		return nil, p.limited(err)
+	}
+	return &n, nil
+}
+
+// limited adds the place to an error of the meter.
+func (p *parser) limited(err error) error {
+	return fmt.Errorf("regular expression %s, at byte %d: %w", excerpt(p.text, p.pos), p.pos, err)
 }
 
 func (p *parser) peek(prefix string) bool { return strings.HasPrefix(p.text[p.pos:], prefix) }
@@ -93,11 +130,11 @@ func (p *parser) alternatives() (*node, error) {
 	if len(parts) == 1 {
 		return parts[0], nil
 	}
-	return &node{kind: alternatives, parts: parts}, nil
+	return p.node(node{kind: alternatives, parts: parts})
 }
 
 func (p *parser) sequence() (*node, error) {
-	n := &node{kind: sequence}
+	var parts []*node
 	for p.pos < len(p.text) && !p.peek("|") && !p.peek(")") {
 		part, err := p.atom()
 		if err != nil {
@@ -109,9 +146,16 @@ func (p *parser) sequence() (*node, error) {
 		if part, err = p.quantified(part); err != nil {
 			return nil, err
 		}
-		n.parts = append(n.parts, part)
+		if last := len(parts) - 1; last >= 0 && part.kind == literal && parts[last].kind == literal {
+			parts[last].text = append(parts[last].text, part.text...)
+		} else {
+			parts = append(parts, part)
+		}
 	}
-	return n, nil
+	if len(parts) == 1 {
+		return parts[0], nil
+	}
+	return p.node(node{kind: sequence, parts: parts})
 }
 
 // quantified reads the quantifiers after a part.
@@ -141,7 +185,7 @@ func (p *parser) quantified(part *node) (*node, error) {
 	if p.peek("*") || p.peek("?") {
 		return nil, p.problem("a quantifier after a quantifier")
 	}
-	return &node{kind: repeat, parts: []*node{part}, min: minimum, max: maximum}, nil
+	return p.node(node{kind: repeat, parts: []*node{part}, min: minimum, max: maximum})
 }
 
 // braces reads {n}, {n,} or {n,m}. Other braces are ordinary characters.
@@ -185,34 +229,45 @@ func (p *parser) atom() (*node, error) {
 		return p.group()
 	case p.accept("["):
 		s, err := p.class()
-		return p.chars(s), err
+		if err != nil {
+			return nil, err
+		}
+		return p.node(node{set: s})
 	case p.accept("."):
 		if p.dotAll {
-			return p.chars(automaton.Any), nil
+			return p.node(node{set: automaton.Any})
 		}
-		return p.chars(automaton.NewSet(automaton.Range{Lo: '\n', Hi: '\n'}, automaton.Range{Lo: '\r', Hi: '\r'},
-			automaton.Range{Lo: 0x2028, Hi: 0x2029}).Negate()), nil
+		return p.node(node{set: lineCharacters})
 	case p.accept("^"), p.accept(`\A`):
-		return &node{kind: begin}, nil
+		return p.node(node{kind: begin})
 	case p.accept("$"), p.accept(`\z`), p.accept(`\Z`):
-		return &node{kind: end}, nil
+		return p.node(node{kind: end})
 	case p.accept(`\b`), p.accept(`\B`):
 		return nil, p.problem("word boundaries are not supported")
 	case p.accept(`\`):
 		s, err := p.escape(false)
-		return p.chars(s), err
+		if err != nil {
+			return nil, err
+		}
+		return p.chars(s)
 	case p.peek("*"), p.peek("+"), p.peek("?"):
 		return nil, p.problem("a quantifier without something to repeat")
 	}
-	r := p.rune()
-	return p.chars(single(r)), nil
+	return p.chars(single(p.rune()))
 }
 
 func single(r rune) automaton.Set { return automaton.NewSet(automaton.Range{Lo: r, Hi: r}) }
 
-func (p *parser) chars(s automaton.Set) *node {
+// chars returns the node of one character of a set.
+func (p *parser) chars(s automaton.Set) (*node, error) {
 	if p.fold {
-		s = folded(s)
+		var err error
+		if s, err = p.folded(s); err != nil {
+			return nil, err
+		}
 	}
-	return &node{kind: set, set: s}
+	if len(s) == 1 && s[0].Lo == s[0].Hi {
+		return p.node(node{kind: literal, text: utf8.AppendRune(nil, s[0].Lo)})
+	}
+	return p.node(node{set: s})
 }
