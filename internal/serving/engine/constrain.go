@@ -70,7 +70,9 @@ func (q *sequence) prepareMask(n int) error {
 	if q.mask == nil {
 		q.mask = make([]uint64, (q.stream.engine.config.Model.VocabSize+63)/64)
 	}
-	q.matcher.Mask(q.mask)
+	if err := q.matcher.Mask(q.mask); err != nil {
+		return fmt.Errorf("a constrained answer: %w", err)
+	}
 	if n < q.stream.request.MinTokens {
 		forbid(q.mask, q.ends)
 	}
@@ -79,7 +81,9 @@ func (q *sequence) prepareMask(n int) error {
 	}
 	token, unique := firstToken(q.mask)
 	if token < 0 {
-		q.matcher.Mask(q.mask)
+		if err := q.matcher.Mask(q.mask); err != nil {
+			return fmt.Errorf("a constrained answer: %w", err)
+		}
 		token, unique = firstToken(q.mask)
 	}
 	if token < 0 {

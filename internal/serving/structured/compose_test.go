@@ -264,7 +264,9 @@ func TestFreeTextAtTheEndHasNoSpanningTokens(t *testing.T) {
 		c := compiled(t, v, test.form)
 		spanning := false
 		for _, item := range c.runner.Start().Items {
-			spanning = spanning || len(c.itemTokens(item).spanning) > 0
+			tokens, err := c.itemTokens(item)
+			require.NoError(t, err)
+			spanning = spanning || len(tokens.spanning) > 0
 		}
 		require.Equal(t, test.spanning, spanning, "%s", must(test.form))
 	}

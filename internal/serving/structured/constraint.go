@@ -2,6 +2,7 @@ package structured
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"llmmemory/internal/serving/meter"
@@ -15,6 +16,8 @@ type Constraint struct {
 
 	mutex   sync.Mutex // guards the runner, its lexemes and the rest
 	runner  *grammar.Runner
+	start   *grammar.Config // of the empty text
+	meter   *meter.Meter    // of the call that holds the mutex
 	cache   map[stateKey]*stateTokens
 	masks   int               // configs that hold a mask, as their Memo
 	states  []*grammar.Config // memory that calls of addSpanning share
@@ -36,15 +39,32 @@ func Compile(v *Vocabulary, form Form) (*Constraint, error) {
 // CompileWithin compiles a form for a vocabulary, with at most the given work in units of meter.Meter.
 // It returns an error if ctx ends before it has finished.
 func CompileWithin(ctx context.Context, v *Vocabulary, form Form, work int) (*Constraint, error) {
-	budget := meter.New(ctx, meter.Limits{Work: work, Bytes: compileBytes, Depth: compileDepth})
-	g, err := form.grammar(v, budget)
+	return compile(meter.New(ctx, meter.Limits{Work: work, Bytes: compileBytes, Depth: compileDepth}), v, form)
+}
+
+func compile(m *meter.Meter, v *Vocabulary, form Form) (*Constraint, error) {
+	g, err := form.grammar(v, m)
 	if err != nil {
 		return nil, err
 	}
-	if !g.Trim() {
-		return nil, form.noAnswer(budget)
+	if err := m.Spend(g.Size()); err != nil {
+		return nil, fmt.Errorf("a grammar of %d nodes and edges: %w", g.Size(), err)
 	}
-	return &Constraint{vocabulary: v, runner: grammar.NewRunner(g), cache: map[stateKey]*stateTokens{}, scratch: make([]uint64, v.Words())}, nil
+	if !g.Trim() {
+		return nil, form.noAnswer(m)
+	}
+	c := &Constraint{vocabulary: v, runner: grammar.NewRunner(g), cache: map[stateKey]*stateTokens{}, scratch: make([]uint64, v.Words())}
+	c.charge(m)
+	if c.start = c.runner.Start(); c.start == nil {
+		return nil, fmt.Errorf("the beginning of the answer: %w", m.Err())
+	}
+	return c, nil
+}
+
+// charge makes the methods of c charge a meter from now on. The caller must hold the mutex.
+func (c *Constraint) charge(m *meter.Meter) {
+	c.meter = m
+	c.runner.Charge(m)
 }
 
 // maxMaskBytes limits the memory of the masks that a constraint caches in the field Memo of configs. A mask takes 16 KB
@@ -57,14 +77,18 @@ const maxMaskBytes = 8 << 20
 func (v *Vocabulary) maxMasks() int { return min(1024, max(1, maxMaskBytes/(8*v.Words()))) }
 
 // mask returns the tokens that may follow a text with the state config. These are the tokens that one of config's items
-// allows. If the text may end, the tokens that end an answer are included. The caller must hold the mutex.
-func (c *Constraint) mask(config *grammar.Config) []uint64 {
+// allows. If the text may end, the tokens that end an answer are included. The error is the meter's. The caller must
+// hold the mutex.
+func (c *Constraint) mask(config *grammar.Config) ([]uint64, error) {
 	if mask, ok := config.Memo.([]uint64); ok {
-		return mask
+		return mask, nil
 	}
 	mask := make([]uint64, c.vocabulary.Words())
 	for i, item := range config.Items {
-		f := c.itemTokens(item)
+		f, err := c.itemTokens(item)
+		if err != nil {
+			return nil, err
+		}
 		dst := mask
 		// The item does not allow the tokens in f.excluded, but an earlier item may allow them. So the item's tokens
 		// are first collected in a mask of their own, and the excluded tokens are removed from this mask only.
@@ -73,13 +97,23 @@ func (c *Constraint) mask(config *grammar.Config) []uint64 {
 			dst = c.scratch
 			clear(dst)
 		}
+		if err := c.meter.Spend(c.vocabulary.Words() / 4); err != nil {
+			return nil, err
+		}
 		f.inner.addTo(dst)
 		for i := range f.spanning {
 			x := &f.spanning[i]
 			afterLexeme := c.runner.After(item, x.tag)
-			c.addSpanning(&x.suffixes, 0, afterLexeme, dst)
+			if afterLexeme == nil {
+				return nil, c.meter.Err()
+			}
+			if err := c.addSpanning(&x.suffixes, 0, afterLexeme, dst); err != nil {
+				return nil, err
+			}
 			for _, node := range x.nodes {
-				c.addSpanning(&c.vocabulary.trie, node, afterLexeme, dst)
+				if err := c.addSpanning(&c.vocabulary.trie, node, afterLexeme, dst); err != nil {
+					return nil, err
+				}
 			}
 		}
 		f.excluded.removeFrom(dst)
@@ -97,21 +131,24 @@ func (c *Constraint) mask(config *grammar.Config) []uint64 {
 		c.runner.Forget()
 	}
 	config.Memo = mask
-	return mask
+	return mask, nil
 }
 
 // addSpanning adds to mask the tokens that complete a lexeme and have more bytes after it, if the grammar allows these
 // bytes. The lexeme ends at the given node of the trie, so the bytes below that node come after the lexeme. The
 // parameter start is the config at the end of the lexeme.
-func (c *Constraint) addSpanning(suffixes *trie, node int32, start *grammar.Config, mask []uint64) {
+func (c *Constraint) addSpanning(suffixes *trie, node int32, start *grammar.Config, mask []uint64) error {
 	if len(suffixes.nodes) == 0 {
-		return
+		return nil
 	}
 	root := &suffixes.nodes[node]
 	states := append(c.states[:0], start)
 	for i := node + 1; i < root.end; {
 		n := &suffixes.nodes[i]
 		depth := n.depth - root.depth
+		if err := c.meter.Spend(1); err != nil {
+			return err
+		}
 		next := c.runner.Step(states[depth-1], n.b)
 		if next == nil {
 			i = n.end
@@ -124,35 +161,42 @@ func (c *Constraint) addSpanning(suffixes *trie, node int32, start *grammar.Conf
 		i++
 	}
 	c.states = states
+	return c.meter.Err()
 }
 
 // maxStateTokens is the number of stateTokens that a vocabulary caches for all constraints.
 const maxStateTokens = 4096
 
 // itemTokens returns the tokens that can follow in the state of an item's lexeme.
-func (c *Constraint) itemTokens(item grammar.Item) *stateTokens {
+func (c *Constraint) itemTokens(item grammar.Item) (*stateTokens, error) {
 	key := stateKey{item.Lexeme, item.State, item.Lexeme.FreeEnd()}
-	if key.ignoredTag != lexeme.None && c.runner.After(item, key.ignoredTag).TextFollows() {
-		key.ignoredTag = lexeme.None
+	if key.ignoredTag != lexeme.None {
+		after := c.runner.After(item, key.ignoredTag)
+		if after == nil {
+			return nil, c.meter.Err()
+		}
+		if after.TextFollows() {
+			key.ignoredTag = lexeme.None
+		}
 	}
 	if f, ok := c.cache[key]; ok {
-		return f
+		return f, nil
 	}
 	if len(c.cache) >= c.vocabulary.maxMasks() {
 		clear(c.cache)
 	}
-	f := c.newItemTokens(item, key.ignoredTag)
-	if !f.large {
+	f, err := c.newItemTokens(item, key.ignoredTag)
+	if err == nil && !f.large {
 		c.cache[key] = f
 	}
-	return f
+	return f, err
 }
 
 // newItemTokens computes the tokens that can follow in the state of an item's lexeme. A lexeme made by lexeme.Others
 // accepts all names of members except the names in a list. For such a lexeme, newItemTokens begins with the tokens of
 // the lexeme that accepts all names. All constraints of the vocabulary share these tokens, unless the tokens take too
 // much memory to be cached. It then sets the field excluded to the tokens that complete a name of the list.
-func (c *Constraint) newItemTokens(item grammar.Item, ignoredTag int32) *stateTokens {
+func (c *Constraint) newItemTokens(item grammar.Item, ignoredTag int32) (*stateTokens, error) {
 	v := c.vocabulary
 	if anyState, ok := item.Lexeme.AnyNameState(item.State); ok {
 		if c.anyName == nil {
@@ -160,20 +204,24 @@ func (c *Constraint) newItemTokens(item grammar.Item, ignoredTag int32) *stateTo
 				c.anyName.Compact()
 			}
 		}
-		f := *c.sharedTokens(c.anyName, c.anyName.Find(anyState), ignoredTag)
-		f.excluded = v.exceptions(item.Lexeme, item.State)
-		return &f
+		shared, err := c.sharedTokens(c.anyName, c.anyName.Find(anyState), ignoredTag)
+		if err != nil {
+			return nil, err
+		}
+		f := *shared
+		f.excluded, err = v.exceptions(item.Lexeme, item.State, c.meter)
+		return &f, err
 	}
 	return c.sharedTokens(item.Lexeme, item.State, ignoredTag)
 }
 
 // sharedTokens returns the tokens that can follow in a state of a lexeme. If the vocabulary's cache has them, because a
 // constraint computed them before, sharedTokens takes them from there.
-func (c *Constraint) sharedTokens(l *lexeme.Lexeme, state, ignoredTag int32) *stateTokens {
+func (c *Constraint) sharedTokens(l *lexeme.Lexeme, state, ignoredTag int32) (*stateTokens, error) {
 	v := c.vocabulary
 	identity := l.Identity(state)
 	if identity.Key == "" {
-		return v.computeTokens(l, state, ignoredTag)
+		return v.computeTokens(l, state, ignoredTag, c.meter)
 	}
 	if ignoredTag != lexeme.None {
 		identity.Key += " to the end"
@@ -182,7 +230,10 @@ func (c *Constraint) sharedTokens(l *lexeme.Lexeme, state, ignoredTag int32) *st
 	f, ok := v.cache[identity]
 	v.mutex.Unlock()
 	if !ok {
-		f = v.computeTokens(l, state, ignoredTag)
+		var err error
+		if f, err = v.computeTokens(l, state, ignoredTag, c.meter); err != nil {
+			return nil, err
+		}
 		v.mutex.Lock()
 		if len(v.cache) >= maxStateTokens {
 			clear(v.cache)
@@ -192,5 +243,5 @@ func (c *Constraint) sharedTokens(l *lexeme.Lexeme, state, ignoredTag int32) *st
 		}
 		v.mutex.Unlock()
 	}
-	return f
+	return f, nil
 }

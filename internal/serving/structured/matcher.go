@@ -1,9 +1,13 @@
 package structured
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"slices"
+	"sync/atomic"
 
+	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/grammar"
 )
 
@@ -13,29 +17,64 @@ type Matcher struct {
 	constraint *Constraint
 	configs    []*grammar.Config // after each token; the first is the start
 	stopped    bool              // the last token ended the answer
+	account    *account
+}
+
+// An account limits the work of the masks and tokens of an answer. A matcher shares it with its clones and forks.
+type account struct {
+	spent  atomic.Int64 // units of work
+	tokens atomic.Int64 // accepted, less those taken back
+}
+
+const (
+	answerWork = 20_000_000 // units of work that an account allows, also the limit of one mask or token
+	tokenWork  = 100_000    // units that it allows for each token besides
+	tokenBytes = 64 << 20   // that one mask or token may allocate
+)
+
+func (a *account) meter() *meter.Meter {
+	left := answerWork + tokenWork*a.tokens.Load() - a.spent.Load()
+	return meter.New(context.Background(), meter.Limits{Work: int(min(max(left, 0), answerWork)), Bytes: tokenBytes})
 }
 
 // NewMatcher returns a matcher for an answer that has not begun.
 func (c *Constraint) NewMatcher() *Matcher {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	return &Matcher{constraint: c, configs: []*grammar.Config{c.runner.Start()}}
+	return &Matcher{constraint: c, configs: []*grammar.Config{c.start}, account: &account{}}
 }
 
 func (m *Matcher) last() *grammar.Config { return m.configs[len(m.configs)-1] }
 
-// Mask sets bit t%64 of mask[t/64] for each token t that may come next, and clears all other bits. If the answer may
-// end, the tokens that end an answer may come next too.
-func (m *Matcher) Mask(mask []uint64) {
-	if m.stopped {
-		clear(mask)
-		return
-	}
+// charged calls do, which may use the constraint, and charges the account for it. After the account has refused, it
+// always refuses.
+func (m *Matcher) charged(do func() error) error {
 	c := m.constraint
 	c.mutex.Lock()
-	tokens := c.mask(m.current())
-	c.mutex.Unlock()
-	clear(mask[copy(mask, tokens):])
+	defer c.mutex.Unlock()
+	work := m.account.meter()
+	c.charge(work)
+	err := do()
+	m.account.spent.Add(int64(work.Spent()))
+	if limit := work.Err(); limit != nil {
+		m.account.spent.Store(math.MaxInt32 * answerWork)
+		return fmt.Errorf("after %d tokens, the grammar or schema allows so many ways to go on that the next token needs %w; "+
+			"make it less ambiguous or smaller", m.account.tokens.Load(), limit)
+	}
+	return err
+}
+
+// Mask sets bit t%64 of mask[t/64] for each token t that may come next, and clears all other bits. If the answer may
+// end, the tokens that end an answer may come next too. Mask returns an error that is meter.ErrTooLarge if the form
+// needs too much work.
+func (m *Matcher) Mask(mask []uint64) error {
+	if m.stopped {
+		clear(mask)
+		return nil
+	}
+	return m.charged(func() error {
+		tokens, err := m.constraint.mask(m.current())
+		clear(mask[copy(mask, tokens):])
+		return err
+	})
 }
 
 // current returns the config after the last token. If the runner has removed this config from its cache,
@@ -46,7 +85,8 @@ func (m *Matcher) current() *grammar.Config {
 	return config
 }
 
-// Accept adds a token. If the token is not allowed, Accept returns an error and changes nothing.
+// Accept adds a token. If the token is not allowed, or if the form needs too much work, Accept returns an error and adds
+// nothing.
 func (m *Matcher) Accept(token int) error {
 	v := m.constraint.vocabulary
 	if token < 0 || token >= len(v.tokens) {
@@ -68,16 +108,17 @@ func (m *Matcher) Accept(token int) error {
 	if len(v.tokens[token]) == 0 {
 		return fmt.Errorf("token %d has no bytes", token)
 	}
-	m.constraint.mutex.Lock()
-	defer m.constraint.mutex.Unlock()
-	config := m.current()
-	for _, b := range v.tokens[token] {
-		if config = m.constraint.runner.Step(config, b); config == nil {
-			return fmt.Errorf("token %d (%q) is not allowed here", token, v.tokens[token])
+	return m.charged(func() error {
+		config := m.current()
+		for _, b := range v.tokens[token] {
+			if config = m.constraint.runner.Step(config, b); config == nil {
+				return fmt.Errorf("token %d (%q) is not allowed here", token, v.tokens[token])
+			}
 		}
-	}
-	m.configs = append(m.configs, config)
-	return nil
+		m.configs = append(m.configs, config)
+		m.account.tokens.Add(1)
+		return nil
+	})
 }
 
 // Rollback takes back the last n tokens.
@@ -86,6 +127,10 @@ func (m *Matcher) Rollback(n int) error {
 		return fmt.Errorf("cannot take back %d of %d tokens", n, len(m.configs)-1)
 	}
 	if n > 0 {
+		if m.stopped { // the last token was not counted
+			m.account.tokens.Add(1)
+		}
+		m.account.tokens.Add(int64(-n))
 		m.configs = m.configs[:len(m.configs)-n]
 		m.stopped = false
 	}
@@ -102,7 +147,7 @@ func (m *Matcher) Clone() *Matcher {
 // Fork returns a matcher in the same state as m. Rollback of the new matcher cannot take back the tokens that
 // m has accepted.
 func (m *Matcher) Fork() *Matcher {
-	return &Matcher{m.constraint, []*grammar.Config{m.last()}, m.stopped}
+	return &Matcher{m.constraint, []*grammar.Config{m.last()}, m.stopped, m.account}
 }
 
 // Len returns the number of accepted tokens.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/lexeme"
 )
 
@@ -77,14 +78,16 @@ const maxMerged = 10_000
 
 // computeTokens finds the tokens that can follow in a state of a lexeme. If the lexeme ends with the tag ignoredTag, no
 // text can follow it. So computeTokens does not look for tokens that complete the lexeme with this tag and have more
-// bytes after it. Free text can end with this tag in most states, so this saves much work.
-func (v *Vocabulary) computeTokens(l *lexeme.Lexeme, state, ignoredTag int32) *stateTokens {
-	w := walk{v: v, l: l, f: &stateTokens{}, words: v.Words(), ignoredTag: ignoredTag, ends: map[int32][]int32{}}
+// bytes after it. Free text can end with this tag in most states, so this saves much work. The error is the meter's.
+func (v *Vocabulary) computeTokens(l *lexeme.Lexeme, state, ignoredTag int32, m *meter.Meter) (*stateTokens, error) {
+	w := walk{v: v, l: l, f: &stateTokens{}, words: v.Words(), meter: m, ignoredTag: ignoredTag, ends: map[int32][]int32{}}
 	w.states, w.rows = make([]int32, v.longest+1), make([]*lexeme.Row, v.longest+1)
 	w.states[0], w.rows[0] = state, l.Row(state)
 	for i, b := range v.trie.first {
 		if l.Next(state, b) != lexeme.None {
-			w.visit(v.trie.top[i])
+			if err := w.visit(v.trie.top[i]); err != nil {
+				return nil, err
+			}
 		}
 	}
 	for tag, nodes := range w.ends {
@@ -94,9 +97,12 @@ func (v *Vocabulary) computeTokens(l *lexeme.Lexeme, state, ignoredTag int32) *s
 		} else {
 			c.suffixes.merge(&v.trie, nodes, 0)
 		}
+		if err := m.Spend(1 + len(c.suffixes.nodes)); err != nil {
+			return nil, err
+		}
 		w.f.spanning = append(w.f.spanning, c)
 	}
-	return w.f
+	return w.f, nil
 }
 
 // walk finds the tokens that can follow in a state of a lexeme. It visits the nodes below a node of the vocabulary's
@@ -106,16 +112,27 @@ type walk struct {
 	l          *lexeme.Lexeme
 	f          *stateTokens
 	words      int
+	meter      *meter.Meter
 	ignoredTag int32
 	states     []int32           // of the lexeme, at each node on the way to the current one
 	rows       []*lexeme.Row     // of states
 	ends       map[int32][]int32 // the nodes at which the lexeme may end, by tag
 }
 
+// stepsPerCharge is how many nodes a walk visits before it charges the meter.
+const stepsPerCharge = 100
+
 // visit visits a node and its descendants.
-func (w *walk) visit(node int32) {
+func (w *walk) visit(node int32) error {
 	nodes := w.v.trie.nodes
+	steps := 0
 	for i := node; i < nodes[node].end; {
+		if steps++; steps == stepsPerCharge {
+			steps = 0
+			if err := w.meter.Spend(stepsPerCharge); err != nil {
+				return err
+			}
+		}
 		n := &nodes[i]
 		next := w.rows[n.depth-1].Known(n.b)
 		if next < lexeme.None {
@@ -141,6 +158,7 @@ func (w *walk) visit(node int32) {
 		}
 		i++
 	}
+	return w.meter.Spend(steps)
 }
 
 // loops reports whether the lexeme stays in the given state for all bytes below a node of the trie.
@@ -150,17 +168,20 @@ func (w *walk) loops(state int32, n *trieNode) bool {
 }
 
 // exceptions returns the tokens that complete an excluded name. The lexeme l must be one that Others
-// returned: it matches all names except the excluded ones.
-func (v *Vocabulary) exceptions(l *lexeme.Lexeme, state int32) tokenSet {
+// returned: it matches all names except the excluded ones. The error is the meter's.
+func (v *Vocabulary) exceptions(l *lexeme.Lexeme, state int32, m *meter.Meter) (tokenSet, error) {
 	var out tokenSet
 	if !l.CanExclude(state) {
-		return out
+		return out, nil
 	}
 	words := v.Words()
 	states := make([]int32, v.longest+1)
 	states[0] = state
 	nodes := v.trie.nodes
 	for i := int32(1); i < int32(len(nodes)); {
+		if err := m.Spend(1); err != nil {
+			return out, err
+		}
 		n := &nodes[i]
 		next := l.Next(states[n.depth-1], n.b)
 		switch {
@@ -175,7 +196,7 @@ func (v *Vocabulary) exceptions(l *lexeme.Lexeme, state int32) tokenSet {
 			i++
 		}
 	}
-	return out
+	return out, nil
 }
 
 // merge adds a node to t that has the children of the given nodes of another trie, with all their

@@ -49,7 +49,14 @@ type closing struct {
 	seen   map[kernel]bool
 	frames map[Node]*frame // the fresh frame of each rule
 	fresh  []*frame
+	places map[place]bool // the returns of fresh frames
 	closed *closed
+}
+
+// place is an element of frame.returns.
+type place struct {
+	frame *frame
+	ret   kernel
 }
 
 // close returns the closure of r.kernels. It sorts r.kernels.
@@ -65,23 +72,31 @@ func (r *Runner) close() *closed {
 	stored := string(r.key)
 	w := &r.closing
 	w.work, w.closed, w.fresh = w.work[:0], &closed{}, w.fresh[:0]
-	if w.seen == nil {
-		w.seen, w.frames = map[kernel]bool{}, map[Node]*frame{}
+	if w.seen == nil || len(w.seen) > keptKernels {
+		w.seen, w.frames, w.places = map[kernel]bool{}, map[Node]*frame{}, map[place]bool{}
 	}
 	clear(w.seen)
 	clear(w.frames)
+	clear(w.places)
 	for _, k := range r.kernels {
 		w.push(k)
 	}
 	for len(w.work) > 0 {
 		k := w.work[len(w.work)-1]
 		w.work = w.work[:len(w.work)-1]
-		r.visit(w, k)
+		if r.visit(w, k); r.meter.Err() != nil {
+			return &closed{}
+		}
 	}
-	r.share(w)
+	if r.share(w); r.meter.Err() != nil {
+		return &closed{}
+	}
 	r.closures[stored] = w.closed
 	return w.closed
 }
+
+// keptKernels limits the size of maps that the next closure uses again. To clear a map takes time in its largest size.
+const keptKernels = 1000
 
 func (w *closing) push(k kernel) {
 	if !w.seen[k] {
@@ -89,6 +104,12 @@ func (w *closing) push(k kernel) {
 		w.work = append(w.work, k)
 	}
 }
+
+const (
+	kernelBytes = 60 // about what a kernel that was seen takes
+	itemBytes   = 32
+	frameBytes  = 150 // about what a frame takes besides its returns
+)
 
 // visit adds an item to the closure for each edge of the kernel's node that reads a lexeme. At the end of the rule at
 // node 0, it notes that the text may end. It also pushes onto w.work the kernels that can be reached in one step
@@ -100,11 +121,17 @@ func (w *closing) push(k kernel) {
 //   - at a call, the first kernel of the called rule
 func (r *Runner) visit(w *closing, k kernel) {
 	node := &r.grammar.nodes[k.node]
+	if r.meter.Spend(1+len(node.edges)) != nil || r.meter.Keep(kernelBytes+itemBytes*len(node.edges)) != nil {
+		return
+	}
 	if node.final {
 		if k.frame == r.root {
 			w.closed.accept = true
 		}
 		k.frame.ended = k.frame.ended || k.frame.fresh
+		if r.meter.Spend(len(k.frame.returns)) != nil {
+			return
+		}
 		for _, ret := range k.frame.returns {
 			w.push(ret)
 		}
@@ -135,6 +162,9 @@ func (r *Runner) visit(w *closing, k kernel) {
 func (r *Runner) call(w *closing, e *edge, caller *frame) {
 	f := w.frames[e.call]
 	if f == nil {
+		if r.meter.Keep(frameBytes) != nil {
+			return
+		}
 		r.count++
 		f = &frame{id: r.count, rule: e.call, fresh: true}
 		w.frames[e.call] = f
@@ -143,6 +173,9 @@ func (r *Runner) call(w *closing, e *edge, caller *frame) {
 	}
 	ret := kernel{e.targets[0], caller}
 	if node := &r.grammar.nodes[ret.node]; node.final && len(node.edges) == 0 && !caller.fresh && caller != r.root {
+		if r.meter.Spend(len(caller.returns)) != nil || r.meter.Keep(kernelBytes*len(caller.returns)) != nil {
+			return
+		}
 		for _, callerRet := range caller.returns {
 			w.returnTo(f, callerRet)
 		}
@@ -152,56 +185,51 @@ func (r *Runner) call(w *closing, e *edge, caller *frame) {
 }
 
 func (w *closing) returnTo(f *frame, ret kernel) {
-	if slices.Contains(f.returns, ret) {
-		return
-	}
-	f.returns = append(f.returns, ret)
-	if f.ended {
-		w.push(ret)
+	if p := (place{f, ret}); !w.places[p] {
+		w.places[p] = true
+		f.returns = append(f.returns, ret)
+		if f.ended {
+			w.push(ret)
+		}
 	}
 }
 
 // share replaces new frames of the closure by equal frames of earlier closures. Equal states then have equal configs.
-// A frame whose callers include the frame itself is not replaced.
+// A caller comes before the frames that it calls. A frame whose callers, or their callers, include the frame itself is
+// not replaced, nor are the frames that it calls.
 func (r *Runner) share(w *closing) {
 	if len(w.fresh) == 0 {
 		return
 	}
 	shared := map[*frame]*frame{}
-	visiting := map[*frame]bool{}
-	var visit func(f *frame) *frame
-	visit = func(f *frame) *frame {
-		if !f.fresh {
-			return f
-		}
-		if s, ok := shared[f]; ok {
-			return s
-		}
-		if visiting[f] {
-			return nil
-		}
-		visiting[f] = true
-		defer delete(visiting, f)
-		returns := make([]kernel, len(f.returns))
-		for i, ret := range f.returns {
-			caller := visit(ret.frame)
-			if caller == nil {
-				return nil
-			}
-			returns[i] = kernel{ret.node, caller}
-		}
-		slices.SortFunc(returns, compareKernels)
-		key := appendKernels(binary.LittleEndian.AppendUint32(nil, uint32(f.rule)), returns)
-		s, ok := r.frames[string(key)]
-		if !ok {
-			s = &frame{id: f.id, rule: f.rule, returns: returns}
-			r.frames[string(key)] = s
-		}
-		shared[f] = s
-		return s
-	}
+	waiting := map[*frame]int{} // the fresh callers of each frame that are not shared yet
+	called := map[*frame][]*frame{}
+	var ready []*frame
 	for _, f := range w.fresh {
-		visit(f)
+		if r.meter.Spend(1+len(f.returns)) != nil {
+			return
+		}
+		for _, ret := range f.returns {
+			if ret.frame.fresh {
+				waiting[f]++
+				called[ret.frame] = append(called[ret.frame], f)
+			}
+		}
+		if waiting[f] == 0 {
+			ready = append(ready, f)
+		}
+	}
+	for i := 0; i < len(ready); i++ {
+		f := ready[i]
+		if r.meter.Keep(frameBytes+2*kernelBytes*len(f.returns)) != nil {
+			return
+		}
+		shared[f] = r.shareFrame(f, shared)
+		for _, next := range called[f] {
+			if waiting[next]--; waiting[next] == 0 {
+				ready = append(ready, next)
+			}
+		}
 	}
 	for i, item := range w.closed.items {
 		if s, ok := shared[item.frame]; ok {
@@ -218,4 +246,24 @@ func (r *Runner) share(w *closing) {
 	for _, f := range w.fresh {
 		f.fresh = false
 	}
+}
+
+// shareFrame returns the frame of the runner's cache that equals f. The fresh callers of f are in the map shared. If the
+// cache has no equal frame, shareFrame adds one.
+func (r *Runner) shareFrame(f *frame, shared map[*frame]*frame) *frame {
+	returns := make([]kernel, len(f.returns))
+	for i, ret := range f.returns {
+		if s, ok := shared[ret.frame]; ok {
+			ret.frame = s
+		}
+		returns[i] = ret
+	}
+	slices.SortFunc(returns, compareKernels)
+	key := appendKernels(binary.LittleEndian.AppendUint32(nil, uint32(f.rule)), returns)
+	s, ok := r.frames[string(key)]
+	if !ok {
+		s = &frame{id: f.id, rule: f.rule, returns: returns}
+		r.frames[string(key)] = s
+	}
+	return s
 }

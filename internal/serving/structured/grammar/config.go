@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/lexeme"
 )
 
@@ -82,6 +83,7 @@ type Runner struct {
 	key      []byte             // memory that calls share, as items and closing
 	items    []Item
 	closing  closing
+	meter    *meter.Meter // charged for what is not cached
 }
 
 // NewRunner returns a runner of a grammar. The grammar must be trimmed and must not be empty.
@@ -98,17 +100,23 @@ func (r *Runner) Forget() {
 	r.configs, r.closures, r.frames = map[string]*Config{}, map[string]*closed{}, map[string]*frame{}
 }
 
-// Start returns the config of the empty text.
+// Charge makes the runner charge m for the configs that it makes from now on. After m has refused, Step and After return
+// nil, and nothing is cached.
+func (r *Runner) Charge(m *meter.Meter) { r.meter = m }
+
+// Start returns the config of the empty text, or nil after the meter has refused.
 func (r *Runner) Start() *Config {
 	r.kernels = append(r.kernels[:0], kernel{0, r.root})
 	return r.intern(r.items[:0])
 }
 
-// Step returns the config after a byte, or nil if the byte is not allowed.
+// Step returns the config after a byte, or nil if the byte is not allowed or the meter has refused.
 func (r *Runner) Step(c *Config, b byte) *Config {
 	next := c.known(b)
 	if next == nil || next.epoch != r.epoch && next != dead {
-		next = r.step(c, b)
+		if next = r.step(c, b); next == nil {
+			return nil
+		}
 		c.remember(b, next)
 	}
 	if next == dead {
@@ -129,6 +137,9 @@ func (r *Runner) Current(c *Config) *Config {
 func (r *Runner) step(c *Config, b byte) *Config {
 	if len(r.configs) > maxConfigs {
 		r.Forget()
+	}
+	if r.meter.Spend(1+len(c.Items)) != nil {
+		return nil
 	}
 	items := r.items[:0]
 	r.kernels = r.kernels[:0]
@@ -151,7 +162,8 @@ func (r *Runner) step(c *Config, b byte) *Config {
 	return r.intern(items)
 }
 
-// After returns the config in which the lexeme of item has just been completed with the given tag.
+// After returns the config in which the lexeme of item has just been completed with the given tag. It returns nil after
+// the meter has refused.
 func (r *Runner) After(item Item, tag int32) *Config {
 	r.kernels = append(r.kernels[:0], kernel{r.grammar.edges[item.edge].targets[tag], item.frame})
 	return r.intern(r.items[:0])
@@ -163,6 +175,9 @@ func (r *Runner) intern(items []Item) *Config {
 	accept := false
 	if len(r.kernels) > 0 {
 		c := r.close()
+		if r.meter.Err() != nil || r.meter.Spend(len(c.items)) != nil {
+			return nil
+		}
 		items = append(items, c.items...)
 		accept = c.accept
 	}
@@ -183,10 +198,15 @@ func (r *Runner) intern(items []Item) *Config {
 	if c, ok := r.configs[string(r.key)]; ok {
 		return c
 	}
+	if r.meter.Keep(configBytes+2*itemBytes*len(items)) != nil {
+		return nil
+	}
 	c := &Config{Items: slices.Clone(items), Accept: accept, epoch: r.epoch}
 	r.configs[string(r.key)] = c
 	return c
 }
+
+const configBytes = 200 // about what a config takes besides its items
 
 func compareItems(a, b Item) int {
 	return cmp.Or(cmp.Compare(a.edge, b.edge), cmp.Compare(a.State, b.State), cmp.Compare(a.frame.id, b.frame.id))
