@@ -1,10 +1,10 @@
 package structured
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/automaton"
@@ -19,7 +19,9 @@ type builder struct {
 	v      *Vocabulary
 	budget *meter.Meter
 	depth  int
-	err    error // the first one; methods that add paths stop after it
+	size   int                     // of g when it was charged last
+	rules  map[string]grammar.Node // of the forms that have no parts, by their JSON text
+	err    error                   // the first one; methods that add paths stop after it
 }
 
 // ok keeps the first error. It reports whether there is none.
@@ -43,7 +45,7 @@ func (b *builder) add(source, target grammar.Node, f *Form, ends []string) {
 		b.ok(fmt.Errorf("the forms nest deeper than %d", maxDepth))
 	}
 	defer func() { b.depth-- }()
-	if !b.ok(b.budget.Spend(1)) {
+	if !b.ok(b.charge()) {
 		return
 	}
 	switch {
@@ -65,6 +67,8 @@ func (b *builder) add(source, target grammar.Node, f *Form, ends []string) {
 		b.add(source, target, &f.Sequence[last], ends)
 	case f.Repeat != nil:
 		b.repeat(source, target, f.Repeat, ends)
+	case f.Separated != nil:
+		b.separated(source, target, f.Separated, ends)
 	case f.Tag != nil && len(f.Tag.End) == 0: // its content is followed by ends
 		b.tag(source, target, f.Tag, ends)
 	default:
@@ -92,33 +96,51 @@ func (b *builder) addBounded(source, target grammar.Node, f *Form) {
 		b.text(source, target, f.Text)
 	case f.Tag != nil:
 		b.tag(source, target, f.Tag, f.Tag.End)
-	case f.Separated != nil:
-		b.separated(source, target, f.Separated)
 	default:
 		b.embed(source, target, f)
 	}
 }
 
-// embed adds a call of a rule for the texts of a form that has no parts.
+// embed adds a call of a rule for the texts of a form that has no parts. Equal forms share a rule, so that the ways to
+// read an answer do not multiply.
 func (b *builder) embed(source, target grammar.Node, f *Form) {
-	g, err := b.simple(f)
-	switch {
-	case !b.ok(err):
-	case g == nil:
-		b.ok(errors.New("a form of answers without content"))
-	case f.JSONSchema != nil && !g.Trim():
-		b.ok(f.noAnswer(b.budget))
-	default:
-		b.g.Call(source, b.g.Embed(g), target)
-		b.ok(b.checkSize())
+	key, err := json.Marshal(f)
+	if !b.ok(err) || !b.ok(b.budget.Keep(len(key))) {
+		return
 	}
+	rule, known := b.rules[string(key)]
+	if !known {
+		g, err := b.simple(f)
+		switch {
+		case !b.ok(err):
+			return
+		case g == nil:
+			b.ok(errors.New("a form of answers without content"))
+			return
+		case f.JSONSchema != nil && !g.Trim():
+			b.ok(f.noAnswer(b.budget))
+			return
+		}
+		b.size += g.Size() // charged by the package that made it
+		rule = b.g.Embed(g)
+		b.rules[string(key)] = rule
+	}
+	b.g.Call(source, rule, target)
+	b.ok(b.charge())
 }
 
-func (b *builder) checkSize() error {
-	if b.g.Size() > maxNodes {
+// charge charges for what the grammar has grown.
+func (b *builder) charge() error {
+	size := b.g.Size()
+	grown := size - b.size
+	b.size = size
+	if size > maxNodes {
 		return fmt.Errorf("the grammar of the form has more than %d nodes and edges", maxNodes)
 	}
-	return nil
+	if err := b.budget.Spend(1 + grown); err != nil {
+		return err
+	}
+	return b.budget.Keep(grown * grammar.NodeBytes)
 }
 
 // text adds a path that reads a fixed text. Where the text contains the name of a special token, the path
@@ -182,23 +204,25 @@ func stopsAt(ends []string, target grammar.Node) []stop {
 // The free text contains none of the texts in excluded.
 func (b *builder) freeText(source grammar.Node, stops []stop, excluded []string) {
 	var marks []string
-	var nodes []grammar.Node // the node after each mark
-	var anywhere []stop      // those whose mark contains a special token, which free text never does, or is empty
+	var nodes []grammar.Node  // the node after each mark
+	index := map[string]int{} // of each mark
+	var anywhere []stop       // those whose mark contains a special token, which free text never does, or is empty
 	excluded = slices.Clone(excluded)
 	for _, s := range stops {
-		if index, name := b.v.special(s.text); s.text == "" || name != "" && index < len(s.mark) {
+		if at, name := b.v.special(s.text); s.text == "" || name != "" && at < len(s.mark) {
 			anywhere = append(anywhere, s)
 			if s.mark != "" {
 				excluded = append(excluded, s.mark)
 			}
 			continue
 		}
-		if !b.ok(b.budget.Spend(len(marks))) {
+		if !b.ok(b.budget.Spend(1 + len(s.mark))) {
 			return
 		}
-		i := slices.Index(marks, s.mark)
-		if i < 0 {
+		i, known := index[s.mark]
+		if !known {
 			i = len(marks)
+			index[s.mark] = i
 			marks, nodes = append(marks, s.mark), append(nodes, b.g.Node())
 		}
 		b.text(nodes[i], s.target, s.text[len(s.mark):])
@@ -224,11 +248,16 @@ func (b *builder) freeText(source grammar.Node, stops []stop, excluded []string)
 	}), append(nodes, end)...)
 }
 
-// contents adds a path for each tag. The path reads the content and the end of the tag, and leads to target. The result
-// has the first node of each path.
-func (b *builder) contents(tags []Tag, target grammar.Node) []grammar.Node {
+// contents adds a path for each tag. The path reads the content and the end of the tag, then one of the texts in ends
+// unless there are none, and leads to target. The result has the first node of each path.
+func (b *builder) contents(tags []Tag, target grammar.Node, ends []string) []grammar.Node {
 	if len(tags) == 0 {
 		b.ok(errors.New("tags: there are none"))
+	}
+	closed := target // the node after the end of a tag
+	if len(ends) > 0 {
+		closed = b.g.Node()
+		b.oneOf(closed, target, ends)
 	}
 	starts := make([]grammar.Node, len(tags))
 	for i := range tags {
@@ -236,8 +265,13 @@ func (b *builder) contents(tags []Tag, target grammar.Node) []grammar.Node {
 		if b.err != nil {
 			continue
 		}
-		if b.add(starts[i], target, &tags[i].Content, tags[i].End); b.err != nil {
-			b.err = fmt.Errorf("the tag %q: %w", tags[i].Begin, b.err)
+		if content := &tags[i].Content; len(tags[i].End) > 0 {
+			b.add(starts[i], closed, content, tags[i].End)
+		} else {
+			b.add(starts[i], target, content, ends)
+		}
+		if b.err != nil {
+			b.err = fmt.Errorf("the tag %.100q: %w", tags[i].Begin, b.err)
 		}
 	}
 	return starts
@@ -246,22 +280,25 @@ func (b *builder) contents(tags []Tag, target grammar.Node) []grammar.Node {
 // tags adds paths for free text with tags in it. If ends is not empty, each path then reads one of the texts
 // in ends.
 func (b *builder) tags(source, target grammar.Node, t *Tags, ends []string) {
-	if !b.ok(b.budget.Spend(len(t.Tags) * len(t.Triggers))) {
+	afterTag := b.g.Node()
+	starts := b.contents(t.Tags, afterTag, t.endsOfTags(ends))
+	triggers, err := newTriggers(t.Triggers, b.budget)
+	if !b.ok(err) {
 		return
 	}
-	afterTag := b.g.Node()
-	starts := b.contents(t.Tags, afterTag)
 	var stops []stop
+	used := map[string]bool{}
 	for i, tag := range t.Tags {
-		trigger, err := t.trigger(tag.Begin)
+		trigger, err := triggers.of(tag.Begin)
 		if !b.ok(err) {
 			return
 		}
+		used[trigger] = true
 		stops = append(stops, stop{trigger, tag.Begin, starts[i]})
 	}
 	for _, trigger := range t.Triggers {
-		if !slices.ContainsFunc(stops, func(s stop) bool { return s.mark == trigger }) {
-			b.ok(fmt.Errorf("tags: no tag begins with the trigger %q", trigger))
+		if !used[trigger] {
+			b.ok(fmt.Errorf("tags: no tag begins with the trigger %.100q", trigger))
 			return
 		}
 	}
@@ -274,7 +311,7 @@ func (b *builder) tags(source, target grammar.Node, t *Tags, ends []string) {
 		b.g.Jump(source, free)
 	}
 	if t.StopAfterFirst {
-		b.oneOf(afterTag, target, ends)
+		b.g.Jump(afterTag, target)
 	} else {
 		b.g.Jump(afterTag, free)
 	}
@@ -283,41 +320,34 @@ func (b *builder) tags(source, target grammar.Node, t *Tags, ends []string) {
 	}
 }
 
-// trigger returns the trigger that is a prefix of begin, which is the Begin of a tag. It returns an error if no trigger
-// is a prefix, if two different ones are, or if a trigger is empty.
-func (t *Tags) trigger(begin string) (string, error) {
-	found := ""
-	for _, trigger := range t.Triggers {
-		switch {
-		case trigger == "":
-			return "", errors.New("tags: a trigger is empty")
-		case !strings.HasPrefix(begin, trigger) || trigger == found:
-		case found != "":
-			return "", fmt.Errorf("tags: the tag %q begins with two triggers, %q and %q", begin, found, trigger)
-		default:
-			found = trigger
-		}
+// endsOfTags returns the texts of ends that follow each tag at once.
+func (t *Tags) endsOfTags(ends []string) []string {
+	if t.StopAfterFirst {
+		return ends
 	}
-	if found == "" {
-		return "", fmt.Errorf("tags: the tag %q begins with none of the triggers", begin)
-	}
-	return found, nil
+	return nil
 }
 
-// separated adds a list of tags with a separator between them.
-func (b *builder) separated(source, target grammar.Node, s *Separated) {
-	item, afterTag := b.g.Node(), b.g.Node()
-	starts := b.contents(s.Tags, afterTag)
-	for i, tag := range s.Tags {
-		b.text(item, starts[i], tag.Begin)
-	}
-	b.g.Jump(source, item)
-	b.g.Jump(afterTag, target)
+// separated adds a list of tags with a separator between them. If ends is not empty, each path then reads one of the
+// texts in ends.
+func (b *builder) separated(source, target grammar.Node, s *Separated, ends []string) {
 	if !s.AtLeastOne {
-		b.g.Jump(source, target)
+		b.oneOf(source, target, ends)
 	}
+	item := b.g.Node()
+	b.g.Jump(source, item)
+	b.items(item, target, s.Tags, ends) // the last one
 	if !s.StopAfterFirst {
+		afterTag := b.g.Node()
+		b.items(item, afterTag, s.Tags, nil)
 		b.text(afterTag, item, s.Separator)
+	}
+}
+
+// items adds a path for each tag of a list, and then for one of the texts in ends unless there are none.
+func (b *builder) items(source, target grammar.Node, tags []Tag, ends []string) {
+	for i, start := range b.contents(tags, target, ends) {
+		b.text(source, start, tags[i].Begin)
 	}
 }
 
@@ -354,7 +384,7 @@ func (b *builder) repeat(source, target grammar.Node, r *Repeat, ends []string) 
 		}
 		b.g.Call(source, one, next)
 		source = next
-		b.ok(b.checkSize())
+		b.ok(b.charge())
 	}
 }
 

@@ -139,7 +139,7 @@ func (f *Form) noAnswer(budget *meter.Meter) error {
 }
 
 func (f Form) grammar(v *Vocabulary, budget *meter.Meter) (*grammar.Grammar, error) {
-	b := &builder{v: v, budget: budget}
+	b := &builder{v: v, budget: budget, rules: map[string]grammar.Node{}}
 	if g, err := b.simple(&f); g != nil || err != nil {
 		return g, err
 	}

@@ -46,7 +46,7 @@ func (r *naiveReader) read(f *Form, pos int, ends []string, next func(int)) {
 		if !f.Separated.AtLeastOne {
 			r.oneOf(ends, pos, next)
 		}
-		r.separated(f.Separated, pos, func(pos int) { r.oneOf(ends, pos, next) })
+		r.separated(f.Separated, pos, ends, next)
 	case f.Choice != nil:
 		for _, text := range f.Choice {
 			r.literal(text, pos, func(pos int) { r.oneOf(ends, pos, next) })
@@ -89,15 +89,24 @@ func (r *naiveReader) sequence(all []Form, pos int, ends []string, next func(int
 	}
 }
 
-func (r *naiveReader) separated(s *Separated, pos int, next func(int)) {
+func (r *naiveReader) separated(s *Separated, pos int, ends []string, next func(int)) {
 	for i := range s.Tags {
-		r.tag(&s.Tags[i], pos, func(pos int) {
-			next(pos)
-			if !s.StopAfterFirst {
-				r.literal(s.Separator, pos, func(pos int) { r.separated(s, pos, next) })
-			}
-		})
+		r.lastTag(&s.Tags[i], pos, ends, next)
+		if !s.StopAfterFirst {
+			r.tag(&s.Tags[i], pos, func(pos int) {
+				r.literal(s.Separator, pos, func(pos int) { r.separated(s, pos, ends, next) })
+			})
+		}
 	}
+}
+
+// lastTag reads a tag that one of ends must follow, or anything if ends is empty.
+func (r *naiveReader) lastTag(t *Tag, pos int, ends []string, next func(int)) {
+	if len(t.End) > 0 {
+		r.tag(t, pos, func(pos int) { r.oneOf(ends, pos, next) })
+		return
+	}
+	r.literal(t.Begin, pos, func(pos int) { r.read(&t.Content, pos, ends, next) })
 }
 
 // free reads free text up to the first of ends.
@@ -140,16 +149,16 @@ func firstOf(text string, marks []string) string {
 }
 
 func (r *naiveReader) tags(t *Tags, pos int, immediate bool, ends []string, next func(int)) {
-	afterTag := func(pos int) {
+	read := func(tag *Tag, pos int) {
 		if t.StopAfterFirst {
-			r.oneOf(ends, pos, next)
+			r.lastTag(tag, pos, ends, next)
 		} else {
-			r.tags(t, pos, false, ends, next)
+			r.tag(tag, pos, func(pos int) { r.tags(t, pos, false, ends, next) })
 		}
 	}
 	if immediate {
 		for i := range t.Tags {
-			r.tag(&t.Tags[i], pos, afterTag)
+			read(&t.Tags[i], pos)
 		}
 		return
 	}
@@ -163,7 +172,7 @@ func (r *naiveReader) tags(t *Tags, pos int, immediate bool, ends []string, next
 				continue
 			}
 			if rest, ok := strings.CutPrefix(t.Tags[i].Begin, mark); ok {
-				r.tag(&Tag{rest, t.Tags[i].Content, t.Tags[i].End}, pos, afterTag)
+				read(&Tag{rest, t.Tags[i].Content, t.Tags[i].End}, pos)
 			}
 		}
 	})

@@ -100,7 +100,7 @@ func (c *constraints) compiled(ctx context.Context, form *structured.Form) (*str
 		v = c.vocabulary
 		return structured.CompileWithin(ctx, v, *form, smallWork)
 	})
-	if ctx.Err() != nil || !errors.Is(err, structured.ErrTooLarge) {
+	if !errors.Is(err, structured.ErrTooLarge) {
 		return constraint, err
 	}
 	return c.exclusively(ctx, c.large, key, func() (*structured.Constraint, error) {

@@ -17,9 +17,9 @@ const (
 	maxNodes  = 200_000 // nodes and edges of the grammar
 )
 
-// lexemeWork returns the limit of the work for a lexeme of a size, in units of meter.Meter. What needs more becomes
+// lexemeWork returns the limit of the work for the lexeme of a part, in units of meter.Meter. What needs more becomes
 // several lexemes.
-func lexemeWork(size int) int { return min(200_000, 10_000+100*size) }
+func lexemeWork(n *node) int { return min(200_000, 10_000+100*n.size) + 20*n.ranges }
 
 // Compile returns the grammar of a text.
 func Compile(text string, budget *meter.Meter) (*grammar.Grammar, error) {
@@ -88,7 +88,7 @@ func (p *parser) measure() error {
 	return nil
 }
 
-// measure sets the size and the height of a part and of its parts. The size is about the number of characters. For a
+// measure sets the size, the height and the number of ranges of a part and of its parts. The size is about the number of characters. For a
 // reference, it is the size of the rule. For a repeat, it is the size of the contents times the maximum number of
 // repetitions, or times the minimum if there is no maximum. This factor is at least 1. The size is tooLarge if it is
 // above maxLexeme, if parts and rules nest deeper than maxHeight, or if the rule of a reference is not measured yet.
@@ -96,6 +96,7 @@ func measure(n *node) {
 	n.size, n.height = 1, 1
 	switch n.kind {
 	case chars:
+		n.ranges = len(n.set)
 		return
 	case literal:
 		n.size = min(tooLarge, 1+utf8.RuneCountInString(n.text))
@@ -103,13 +104,14 @@ func measure(n *node) {
 	case reference:
 		n.size = tooLarge
 		if body := n.rule.body; n.rule.measured {
-			n.size, n.height = body.size, body.height+1
+			n.size, n.height, n.ranges = body.size, body.height+1, body.ranges
 		}
 	}
 	for _, part := range n.parts {
 		measure(part)
 		n.size = min(tooLarge, n.size+part.size)
 		n.height = max(n.height, part.height+1)
+		n.ranges += part.ranges
 	}
 	if n.kind == repeat {
 		n.size *= max(1, n.min, n.max)
@@ -124,6 +126,7 @@ type builder struct {
 	at     *rule   // that is being compiled
 	g      *grammar.Grammar
 	budget *meter.Meter
+	size   int   // of g when it was charged last
 	err    error // the first one; the methods stop after it
 }
 
@@ -135,25 +138,30 @@ type compiled struct {
 	rule     grammar.Node      // that derives the part, or 0
 }
 
-// ok charges one unit and reports whether the builder may go on.
+// ok charges for what the grammar has grown, and reports whether the builder may go on.
 func (b *builder) ok() bool {
 	if b.err == nil {
-		b.err = b.budget.Spend(1)
-	}
-	if b.err == nil && b.g.Size() > maxNodes {
-		b.err = fmt.Errorf("the grammar has more than %d nodes and edges", maxNodes)
+		b.err = b.charge()
 	}
 	return b.err == nil
 }
 
-const edgeBytes = 100 // about what a node and an edge of the grammar take
+func (b *builder) charge() error {
+	size := b.g.Size()
+	grown := size - b.size
+	b.size = size
+	if size > maxNodes {
+		return fmt.Errorf("the grammar has more than %d nodes and edges", maxNodes)
+	}
+	if err := b.budget.Spend(1 + grown); err != nil {
+		return err
+	}
+	return b.budget.Keep(grown * grammar.NodeBytes)
+}
 
 // add adds edges between two nodes for the texts that a part of the grammar matches.
 func (b *builder) add(source, target grammar.Node, n *node) {
 	if !b.ok() || b.lexeme(source, target, n) {
-		return
-	}
-	if b.err = b.budget.Keep(edgeBytes); b.err != nil {
 		return
 	}
 	switch n.kind {
@@ -187,6 +195,7 @@ func grouped(n *node) []*node {
 		for _, p := range part.parts {
 			part.size = min(tooLarge, part.size+p.size)
 			part.height = max(part.height, p.height+1)
+			part.ranges += p.ranges
 		}
 		out = append(out, part)
 	}
@@ -250,7 +259,7 @@ func (b *builder) repeat(source, target grammar.Node, n *node) {
 
 // one adds an edge for one of several copies of a part.
 func (b *builder) one(source, target grammar.Node, n *node) {
-	if b.err = b.budget.Keep(edgeBytes); b.err != nil || b.lexeme(source, target, n) {
+	if !b.ok() || b.lexeme(source, target, n) {
 		return
 	}
 	if n.compiled.rule == 0 {
@@ -286,7 +295,10 @@ func (b *builder) lexeme(source, target grammar.Node, n *node) bool {
 
 // compile makes the lexeme of a part, unless it would be too large.
 func (b *builder) compile(n *node) {
-	work := b.budget.Within(lexemeWork(n.size))
+	work := b.budget
+	if n.kind != chars { // which cannot be divided
+		work = work.Within(lexemeWork(n))
+	}
 	a := automaton.NewBuilder(work)
 	start, end := a.State(), a.State()
 	a.Accept(end, 0)

@@ -106,8 +106,8 @@ func (w *closing) push(k kernel) {
 }
 
 const (
-	kernelBytes = 60 // about what a kernel that was seen takes
-	itemBytes   = 32
+	kernelBytes = 160 // about what a kernel that was seen takes
+	itemBytes   = 64
 	frameBytes  = 150 // about what a frame takes besides its returns
 )
 
@@ -121,7 +121,7 @@ const (
 //   - at a call, the first kernel of the called rule
 func (r *Runner) visit(w *closing, k kernel) {
 	node := &r.grammar.nodes[k.node]
-	if r.meter.Spend(1+len(node.edges)) != nil || r.meter.Keep(kernelBytes+itemBytes*len(node.edges)) != nil {
+	if r.meter.Spend(1+len(node.edges)) != nil || !r.keep(kernelBytes+itemBytes*len(node.edges)) {
 		return
 	}
 	if node.final {
@@ -162,7 +162,7 @@ func (r *Runner) visit(w *closing, k kernel) {
 func (r *Runner) call(w *closing, e *edge, caller *frame) {
 	f := w.frames[e.call]
 	if f == nil {
-		if r.meter.Keep(frameBytes) != nil {
+		if !r.keep(frameBytes) {
 			return
 		}
 		r.count++
@@ -173,7 +173,7 @@ func (r *Runner) call(w *closing, e *edge, caller *frame) {
 	}
 	ret := kernel{e.targets[0], caller}
 	if node := &r.grammar.nodes[ret.node]; node.final && len(node.edges) == 0 && !caller.fresh && caller != r.root {
-		if r.meter.Spend(len(caller.returns)) != nil || r.meter.Keep(kernelBytes*len(caller.returns)) != nil {
+		if r.meter.Spend(len(caller.returns)) != nil || !r.keep(kernelBytes*len(caller.returns)) {
 			return
 		}
 		for _, callerRet := range caller.returns {
@@ -221,7 +221,7 @@ func (r *Runner) share(w *closing) {
 	}
 	for i := 0; i < len(ready); i++ {
 		f := ready[i]
-		if r.meter.Keep(frameBytes+2*kernelBytes*len(f.returns)) != nil {
+		if !r.keep(frameBytes + 2*kernelBytes*len(f.returns)) {
 			return
 		}
 		shared[f] = r.shareFrame(f, shared)

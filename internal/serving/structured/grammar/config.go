@@ -70,6 +70,9 @@ func (c *Config) remember(b byte, next *Config) {
 // of them.
 const maxConfigs = 20000
 
+// maxCacheBytes limits what the configs, closures and frames in the cache take, in bytes as Runner.Charge counts them.
+const maxCacheBytes = 32 << 20
+
 // Runner runs a grammar. It is not safe for concurrent use.
 type Runner struct {
 	grammar  *Grammar
@@ -83,6 +86,7 @@ type Runner struct {
 	key      []byte             // memory that calls share, as items and closing
 	items    []Item
 	closing  closing
+	bytes    int          // about what the cache takes
 	meter    *meter.Meter // charged for what is not cached
 }
 
@@ -97,6 +101,7 @@ func NewRunner(g *Grammar) *Runner {
 // freed.
 func (r *Runner) Forget() {
 	r.epoch++
+	r.bytes = 0
 	r.configs, r.closures, r.frames = map[string]*Config{}, map[string]*closed{}, map[string]*frame{}
 }
 
@@ -135,7 +140,7 @@ func (r *Runner) Current(c *Config) *Config {
 }
 
 func (r *Runner) step(c *Config, b byte) *Config {
-	if len(r.configs) > maxConfigs {
+	if len(r.configs) > maxConfigs || r.bytes > maxCacheBytes {
 		r.Forget()
 	}
 	if r.meter.Spend(1+len(c.Items)) != nil {
@@ -198,12 +203,18 @@ func (r *Runner) intern(items []Item) *Config {
 	if c, ok := r.configs[string(r.key)]; ok {
 		return c
 	}
-	if r.meter.Keep(configBytes+2*itemBytes*len(items)) != nil {
+	if !r.keep(configBytes + 2*itemBytes*len(items)) {
 		return nil
 	}
 	c := &Config{Items: slices.Clone(items), Accept: accept, epoch: r.epoch}
 	r.configs[string(r.key)] = c
 	return c
+}
+
+// keep charges the meter for bytes that are cached, and reports whether it allows them.
+func (r *Runner) keep(bytes int) bool {
+	r.bytes += bytes
+	return r.meter.Keep(bytes) == nil
 }
 
 const configBytes = 200 // about what a config takes besides its items

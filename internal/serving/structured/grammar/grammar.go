@@ -47,6 +47,9 @@ func (g *Grammar) Node() Node {
 	return Node(len(g.nodes) - 1)
 }
 
+// NodeBytes is about what a node or an edge takes.
+const NodeBytes = 64
+
 // Size returns the number of nodes and edges.
 func (g *Grammar) Size() int { return len(g.nodes) + len(g.edges) }
 
