@@ -289,7 +289,7 @@ func (b *builder) tags(source, target grammar.Node, t *Tags, ends []string) {
 	var stops []stop
 	used := map[string]bool{}
 	for i, tag := range t.Tags {
-		trigger, err := triggers.of(tag.Begin)
+		trigger, err := triggers.find(tag.Begin)
 		if !b.ok(err) {
 			return
 		}

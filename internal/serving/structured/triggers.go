@@ -45,9 +45,9 @@ func newTriggers(texts []string, m *meter.Meter) (*triggers, error) {
 
 const branchBytes = 64 // about what a branch takes, with its node
 
-// of returns the trigger that is a prefix of begin, which is the Begin of a tag. It returns an error if no trigger
+// find returns the trigger that is a prefix of begin, which is the Begin of a tag. It returns an error if no trigger
 // is a prefix, or if two different ones are.
-func (t *triggers) of(begin string) (string, error) {
+func (t *triggers) find(begin string) (string, error) {
 	found := ""
 	node, ok := int32(0), true
 	for i := 0; i < len(begin); i++ {

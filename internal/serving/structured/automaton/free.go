@@ -12,7 +12,7 @@ import (
 // text. If several texts in ends end at the same character, the tag is that of the longest one. Free text without a
 // text of ends is accepted with the tag len(ends). The texts in ends must not be empty.
 func Free(ends, excluded []string, m *meter.Meter) (*DFA, error) {
-	until, err := occurrences(ends, m)
+	ending, err := occurrences(ends, m)
 	if err != nil {
 		return nil, err
 	}
@@ -20,15 +20,15 @@ func Free(ends, excluded []string, m *meter.Meter) (*DFA, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, pairs := joinClasses(until.DFA, without.DFA)
+	d, pairs := joinClasses(ending.DFA, without.DFA)
 	if err := m.Spend(len(d.starts)); err != nil {
 		return nil, err
 	}
 	step := func(s freeState, class int) (freeState, bool) {
-		if until.tags[s.until] != None {
+		if ending.tags[s.mark] != None {
 			return s, false
 		}
-		next := freeState{until: until.Next(s.until, pairs[class][0]), without: None, since: s.since}
+		next := freeState{mark: ending.Next(s.mark, pairs[class][0]), without: None, since: s.since}
 		if s.since == clean {
 			if next.without = without.Next(s.without, pairs[class][1]); without.tags[next.without] != None {
 				next.without, next.since = None, 0
@@ -36,14 +36,14 @@ func Free(ends, excluded []string, m *meter.Meter) (*DFA, error) {
 		} else {
 			next.since++
 		}
-		return next, next.since < until.depth[next.until]
+		return next, next.since < ending.depth[next.mark]
 	}
 	lengths := make([]int, len(ends))
 	for i, text := range ends {
 		lengths[i] = utf8.RuneCountInString(text)
 	}
 	return d, explore(d, freeState{since: clean}, step, func(s freeState) int32 {
-		switch tag := until.tags[s.until]; {
+		switch tag := ending.tags[s.mark]; {
 		case tag != None && int(s.since) < lengths[tag]:
 			return tag
 		case tag == None && s.since == clean:
@@ -56,8 +56,8 @@ func Free(ends, excluded []string, m *meter.Meter) (*DFA, error) {
 // freeState is a state of Free. If an excluded text has ended, only a text of ends may follow that began before the
 // excluded text ended.
 type freeState struct {
-	until, without int32 // the states of the occurrences of ends and of excluded; without is None unless since is clean
-	since          int32 // characters after the first excluded text, or clean
+	mark, without int32 // the states of the occurrences of ends and of excluded; without is None unless since is clean
+	since         int32 // characters after the first excluded text, or clean
 }
 
 const clean = -1 // no excluded text so far

@@ -37,17 +37,17 @@ func Compile(text string, budget *meter.Meter) (*grammar.Grammar, error) {
 	b := &builder{g: grammar.New(), budget: budget}
 	end := b.g.Node()
 	b.g.Final(end)
-	b.at = root
+	b.rule = root
 	b.add(0, end, &node{kind: reference, rule: root})
 	for len(b.work) > 0 && b.err == nil {
-		b.at = b.work[len(b.work)-1]
+		b.rule = b.work[len(b.work)-1]
 		b.work = b.work[:len(b.work)-1]
 		end := b.g.Node()
 		b.g.Final(end)
-		b.add(b.at.start, end, b.at.body)
+		b.add(b.rule.start, end, b.rule.body)
 	}
 	if b.err != nil {
-		return nil, fmt.Errorf("grammar, rule %s: %w", shown(b.at.name), b.err)
+		return nil, fmt.Errorf("grammar, rule %s: %w", shown(b.rule.name), b.err)
 	}
 	return b.g, nil
 }
@@ -123,7 +123,7 @@ func measure(n *node) {
 
 type builder struct {
 	work   []*rule // rules that have a start and nothing else
-	at     *rule   // that is being compiled
+	rule   *rule   // that is being compiled
 	g      *grammar.Grammar
 	budget *meter.Meter
 	size   int   // of g when it was charged last
@@ -186,12 +186,12 @@ func (b *builder) add(source, target grammar.Node, n *node) {
 // for one lexeme. If they are all of n, which did not become a lexeme, it returns the two halves of n.
 func grouped(n *node) []*node {
 	var out []*node
-	group := func(from, to int) {
-		if to-from == 1 {
-			out = append(out, n.parts[from])
+	group := func(start, end int) {
+		if end-start == 1 {
+			out = append(out, n.parts[start])
 			return
 		}
-		part := &node{kind: n.kind, parts: n.parts[from:to], size: 1}
+		part := &node{kind: n.kind, parts: n.parts[start:end], size: 1}
 		for _, p := range part.parts {
 			part.size = min(tooLarge, part.size+p.size)
 			part.height = max(part.height, p.height+1)
@@ -204,14 +204,14 @@ func grouped(n *node) []*node {
 		group(half, len(n.parts))
 		return out
 	}
-	for from := 0; from < len(n.parts); {
-		total, to := 1, from
-		for to < len(n.parts) && (to == from || total+n.parts[to].size <= maxLexeme) {
-			total += n.parts[to].size
-			to++
+	for start := 0; start < len(n.parts); {
+		total, end := 1, start
+		for end < len(n.parts) && (end == start || total+n.parts[end].size <= maxLexeme) {
+			total += n.parts[end].size
+			end++
 		}
-		group(from, to)
-		from = to
+		group(start, end)
+		start = end
 	}
 	return out
 }
