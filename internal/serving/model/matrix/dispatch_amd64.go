@@ -36,7 +36,7 @@ func Kernels() string { return [...]string{"portable", "AVX2", "AVX-512"}[isa] }
 // hasBF16 reports whether the processor can multiply pairs of BF16 with AVX-512. Tests set it to false.
 var hasBF16 = cpu.X86.HasAVX512BF16
 
-func paired() bool { return isa == avx512 && hasBF16 }
+func paired() bool { return isa == avx512 && hasBF16 && pairsAreFast() }
 
 // direct512 is the largest number of rows that AVX-512 kernels multiply without packing the rows in groups first.
 const direct512 = 4

@@ -22,8 +22,9 @@ func setLevel(t testing.TB, l instructions) {
 // to three times: without VNNI and BF16, with VNNI only, and with BF16 only. VNNI has instructions that multiply bytes;
 // BF16 has instructions that multiply BF16.
 func eachLevel(t testing.TB, f func(name string)) {
-	hadVNNI, hadBF16 := hasVNNI, hasBF16
-	t.Cleanup(func() { hasVNNI, hasBF16 = hadVNNI, hadBF16 })
+	hadVNNI, hadBF16, hadFast := hasVNNI, hasBF16, pairsAreFast
+	t.Cleanup(func() { hasVNNI, hasBF16, pairsAreFast = hadVNNI, hadBF16, hadFast })
+	pairsAreFast = func() bool { return true }
 	for _, l := range levels() {
 		setLevel(t, l)
 		hasVNNI, hasBF16 = false, false
@@ -37,7 +38,7 @@ func eachLevel(t testing.TB, f func(name string)) {
 			f(Kernels() + " with BF16")
 		}
 	}
-	hasVNNI, hasBF16 = hadVNNI, hadBF16
+	hasVNNI, hasBF16, pairsAreFast = hadVNNI, hadBF16, hadFast
 }
 
 // fuses reports whether sums have the bits of the kernels.

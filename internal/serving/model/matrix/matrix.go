@@ -142,7 +142,7 @@ type Matrix struct {
 	Out, In int
 	Block   int // k that share a scale, or 0 without scales
 
-	pairs      bool // W16A16 for AVX512_BF16, with the weights of two k adjacent
+	pairs      bool // W16A16 for VDPBF16PS, with the weights of two k adjacent
 	slices     int  // number of slices of the inputs: 1, 2 or 4; see Slice
 	panelBytes int
 	data       []byte
@@ -276,8 +276,8 @@ func (t Type) factorBytes() int {
 	return Panel
 }
 
-// kernels returns the type whose kernels read the packed weights. Without AVX512_BF16, weights of W16A16 are packed
-// as BF16.
+// kernels returns the type whose kernels read the packed weights. Weights of W16A16 that are not in pairs are packed as
+// BF16.
 func (m *Matrix) kernels() Type {
 	if m.Type == W16A16 && !m.pairs {
 		return BF16
