@@ -81,7 +81,7 @@ func (l *loaded) prompt(text string, asChat bool) ([]int32, error) {
 		return nil, fmt.Errorf("%s has no chat template; leave --chat out", l.name)
 	}
 	var prompt strings.Builder
-	marked, err := l.template.RenderTo(func(piece string, _ *marks.Marks) error {
+	marked, err := l.template.RenderTo(context.Background(), func(piece string, _ *marks.Marks) error {
 		prompt.WriteString(piece)
 		return nil
 	}, []chat.Message{{Role: "user", Content: text}}, chat.Options{Answer: true, Marked: l.tokenizer.Edges()})

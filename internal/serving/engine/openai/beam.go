@@ -274,6 +274,7 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, reques
 		return err
 	}
 	defer f.series.End()
+	s.shrink(r, j)
 	u := &usage{Details: &promptDetails{}}
 	var choices []choice
 	j.bestOf = j.n

@@ -117,8 +117,7 @@ func (s *Server) submit(w http.ResponseWriter, req *http.Request, r engine.Reque
 		giveBack()
 		return err
 	}
-	j.shape = shape{format: j.shape.format}
-	s.bodies.shrink(&reservationOf(req).share, j.kept())
+	s.shrink(req, j)
 	for _, p := range j.prompts {
 		r.Prompt = p.tokens
 		stream, err := s.config.Engine.Submit(r)
@@ -190,6 +189,12 @@ func (s *Server) count(req *http.Request, j *job, r engine.Request) (tokens int,
 		tokens += len(p.tokens) + r.N*min(r.MaxTokens, c.MaxModelLen-len(p.tokens))
 	}
 	return tokens, j.checkPromptLogprobs(&r)
+}
+
+// shrink drops what the prompts and the constraint of a job were made of, and frees the memory for it.
+func (s *Server) shrink(r *http.Request, j *job) {
+	j.shape = shape{format: j.shape.format}
+	s.bodies.shrink(&reservationOf(r).share, j.kept())
 }
 
 // kept returns the number of bytes of the request that are needed until the last answer has ended, without the tokens of

@@ -158,17 +158,17 @@ func (s *Server) render(ctx context.Context, c *Chat, limit limit) (p prompt, er
 	}
 	var text strings.Builder
 	fits := vocabulary.Fits(limit.tokens)
-	marked, err := s.config.Template.RenderTo(func(piece string, m *marks.Marks) error {
-		switch {
-		case ctx.Err() != nil:
-			return errGone
-		case !fits(m.Plain(piece)):
+	marked, err := s.config.Template.RenderTo(ctx, func(piece string, m *marks.Marks) error {
+		if !fits(m.Plain(piece)) {
 			return limit.err
 		}
 		text.WriteString(piece)
 		return nil
 	}, messages, options)
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return p, errGone
+	case err != nil:
 		return p, err
 	}
 	whole, err := cut(text.String())

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -71,6 +72,7 @@ func TestWhatAWaitingRequestKeepsIsCounted(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	template, err := chat.New(induction.Template+"{% if tools %}{% endif %}", nil)
 	require.NoError(t, err)
+	requests := func() int { l := e.Load(); return l.Running + l.Waiting }
 	const size = 8 * shortBody
 	pad := strings.Repeat("x", size)
 	tool := `"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "description": "` + pad + `"}}}]`
@@ -83,6 +85,7 @@ func TestWhatAWaitingRequestKeepsIsCounted(t *testing.T) {
 		{"tools whose parameters are read", "qwen3_coder", "/v1/chat/completions", tool, 8},
 		{"a form", "hermes", "/v1/chat/completions", `"response_format": {"type": "json_object", "schema": {"description": "` + pad + `"}}`, 0},
 		{"a field without effect", "hermes", "/v1/chat/completions", `"metadata": {"a": "` + pad + `"}`, 0},
+		{"beams", "hermes", "/v1/chat/completions", `"use_beam_search": true, "n": 2, "chat_template_kwargs": {"a": "` + pad + `"}`, 0},
 		{"a form of a completion", "hermes", "/v1/completions", `"guided_json": {"description": "` + pad + `"}`, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -91,25 +94,32 @@ func TestWhatAWaitingRequestKeepsIsCounted(t *testing.T) {
 			s := New(Config{Engine: e, Name: "demo", Template: template, Metrics: metrics, Format: toolparser.Format{Tools: tools}})
 			server := httptest.NewServer(s)
 			t.Cleanup(server.Close)
-			body := `{"stream": true, "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], ` + test.fields + "}"
+			body := `{"max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], ` + test.fields + "}"
 			if test.path == "/v1/completions" {
-				body = `{"stream": true, "max_tokens": 9, "prompt": "hi", ` + test.fields + "}"
+				body = `{"max_tokens": 9, "prompt": "hi", ` + test.fields + "}"
 			}
 			ctx, leave := context.WithCancel(t.Context())
 			r, err := http.NewRequestWithContext(ctx, "POST", server.URL+test.path, strings.NewReader(body))
 			require.NoError(t, err)
 			r.Header.Set("Content-Type", "application/json")
-			a, err := http.DefaultClient.Do(r)
-			require.NoError(t, err)
-			require.Equal(t, 200, a.StatusCode, test.name)
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				if a, err := http.DefaultClient.Do(r); err == nil {
+					<-ctx.Done()
+					_ = a.Body.Close()
+				}
+			}()
+			require.Eventually(t, func() bool { return requests() > 0 }, 10*time.Minute, time.Millisecond, "accepted")
 			s.bodies.mu.Lock()
 			used := s.bodies.used
 			s.bodies.mu.Unlock()
 			require.Equal(t, test.pieces, used, fmt.Sprintf("pieces of %d bytes", shortBody))
 			leave()
-			_ = a.Body.Close()
+			<-ended
 			server.Close() // waits for the handler
 			require.Zero(t, s.bodies.used)
+			require.Zero(t, requests())
 		})
 	}
 	close(device.Released)

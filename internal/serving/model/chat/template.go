@@ -5,6 +5,7 @@
 package chat
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -134,11 +135,10 @@ type Options struct {
 	Marked []rune
 }
 
-// RenderTo passes the prompt to write piece by piece. While the template computes without output, RenderTo calls
-// write with "" from time to time. If write returns an error, RenderTo stops and returns that error, wrapped.
-// RenderTo also returns the marks in the prompt, or nil if it marked no characters.
+// RenderTo passes the prompt to write piece by piece. If write returns an error or ctx ends, RenderTo stops and returns
+// that error, wrapped. RenderTo also returns the marks in the prompt, or nil if it marked no characters.
 func (t *Template) RenderTo(
-	write func(piece string, m *marks.Marks) error, messages []Message, o Options,
+	ctx context.Context, write func(piece string, m *marks.Marks) error, messages []Message, o Options,
 ) (*marks.Marks, error) {
 	messages, kwargs, m, err := t.marked(messages, o)
 	if err != nil {
@@ -173,7 +173,7 @@ func (t *Template) RenderTo(
 			variables[name] = nil
 		}
 	}
-	err = t.template.RenderTo(func(piece string) error { return write(piece, m) }, variables, m)
+	err = t.template.RenderTo(jinja.NewMeter(ctx), func(piece string) error { return write(piece, m) }, variables, m)
 	switch {
 	case refusal != nil:
 		return nil, refusal

@@ -1,6 +1,7 @@
 package jinja_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -106,7 +107,7 @@ func TestWhatIsLeftOutIsRefusedWhenATemplateIsRead(t *testing.T) {
 }
 
 func TestTheWorkOfATemplateIsBounded(t *testing.T) {
-	const work, deep = "too much work", "nested more than 200 deep"
+	const work, deep, sources = "too much work", "nested too deep: deeper than 200", "nested more than 200 deep"
 	const used = "{% set x = 'x' * (8 * 10**6) %}" // of 1 << 23 steps
 	loops := strings.Repeat("{% for x in range(100000) %}", 3) + strings.Repeat("{% endfor %}", 3)
 	for _, test := range []struct{ name, source, want string }{
@@ -130,14 +131,14 @@ func TestTheWorkOfATemplateIsBounded(t *testing.T) {
 		{"JSON with a long key", used + "{{ ([{'x' * 10**5: 0}] * 10**4) | tojson }}", work},
 		{"what is unique of long texts", used + "{{ (['x' * 10**5] * 10**4) | unique }}", work},
 		{"a power", "{{ 10 ** 10 ** 10 }}", "is too large"},
-		{"many brackets", "{{ " + strings.Repeat("(", 10000) + "1" + strings.Repeat(")", 10000) + " }}", deep},
-		{"many ifs", strings.Repeat("{% if 1 %}", 10000) + strings.Repeat("{% endif %}", 10000), deep},
+		{"many brackets", "{{ " + strings.Repeat("(", 10000) + "1" + strings.Repeat(")", 10000) + " }}", sources},
+		{"many ifs", strings.Repeat("{% if 1 %}", 10000) + strings.Repeat("{% endif %}", 10000), sources},
 		{"many operators", "{{ 1" + strings.Repeat(" + 1", 10000) + " }}", "more than 500 operators in a row"},
 		{"many filters", "{{ 1" + strings.Repeat(" | string", 10000) + " }}", "more than 500 operators in a row"},
 		{"many attributes", "{{ x" + strings.Repeat(".x", 10000) + " }}", "more than 500 operators in a row"},
-		{"many nots", "{{ " + strings.Repeat("not ", 10000) + " 1 }}", deep},
-		{"many signs", "{{ " + strings.Repeat("-", 10000) + " 1 }}", deep},
-		{"many targets", "{% for " + strings.Repeat("(", 10000) + "x" + strings.Repeat(")", 10000) + " in y %}{% endfor %}", deep},
+		{"many nots", "{{ " + strings.Repeat("not ", 10000) + " 1 }}", sources},
+		{"many signs", "{{ " + strings.Repeat("-", 10000) + " 1 }}", sources},
+		{"many targets", "{% for " + strings.Repeat("(", 10000) + "x" + strings.Repeat(")", 10000) + " in y %}{% endfor %}", sources},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var before, after runtime.MemStats
@@ -244,7 +245,7 @@ func TestMarksDoNotChangeWhatATemplateMakes(t *testing.T) {
 			m, err := marks.New(chars, slices.Values([]string{x, y}), "")
 			require.NoError(t, err)
 			var got strings.Builder
-			err = template.RenderTo(func(piece string) error {
+			err = template.RenderTo(jinja.NewMeter(context.Background()), func(piece string) error {
 				got.WriteString(piece)
 				return nil
 			}, map[string]any{"x": m.Mark(x), "y": m.Mark(y)}, m)

@@ -6,22 +6,29 @@
 package jinja
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"strings"
 
+	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/model/marks"
 )
 
 const (
-	maxSteps      = 1 << 23 // limit of steps of a Render: tokens evaluated, elements made, and 16 bytes of text made
-	round         = 32      // steps that an iteration of a loop or a call of a macro costs, because it makes a scope
-	maxDepth      = 200     // nesting of calls of macros, of values and of expressions
-	maxChain      = 500     // operators, attributes or filters in a row
-	stepsPerWrite = 1 << 14 // the most steps between two calls of write
-	maxRange      = 100000  // elements of a range, as in jinja2's sandbox
+	maxSteps = 1 << 23 // limit of steps of a Render: tokens evaluated, elements made, and 16 bytes of text made
+	round    = 32      // steps that an iteration of a loop or a call of a macro costs, because it makes a scope
+	maxDepth = 200     // nesting of calls of macros, of values and of expressions
+	maxChain = 500     // operators, attributes or filters in a row
+	maxRange = 100000  // elements of a range, as in jinja2's sandbox
 )
+
+// NewMeter returns a meter for one RenderTo. A unit of work is a step: a token evaluated, an element made, or 16 bytes of
+// text made.
+func NewMeter(ctx context.Context) *meter.Meter {
+	return meter.New(ctx, meter.Limits{Work: maxSteps, Depth: maxDepth})
+}
 
 // A Template is safe for concurrent use.
 type Template struct{ body block }
@@ -57,20 +64,22 @@ func Parse(source string) (t *Template, err error) {
 // map[string]any or Function, or a type that FromJSON returns.
 func (t *Template) Render(variables map[string]any) (string, error) {
 	var text strings.Builder
-	err := t.RenderTo(func(piece string) error {
+	err := t.RenderTo(NewMeter(context.Background()), func(piece string) error {
 		text.WriteString(piece)
 		return nil
 	}, variables, nil)
 	return text.String(), err
 }
 
-// RenderTo passes the rendered text to write piece by piece. While the template computes without output, RenderTo
-// calls write with "" from time to time. If write returns an error, RenderTo stops and wraps it.
+// RenderTo passes the rendered text to write piece by piece. If write or the meter returns an error, RenderTo stops and
+// wraps it.
 //
 // The caller may have replaced characters by marks in the texts of the variables. It then passes these marks as mk. The
 // template's operations treat a mark as the character that it replaces. The rendered text keeps the marks.
-func (t *Template) RenderTo(write func(piece string) error, variables map[string]any, mk *marks.Marks) (err error) {
-	m := &machine{line: 1, steps: maxSteps, output: write, marks: mk, filters: filters}
+func (t *Template) RenderTo(
+	work *meter.Meter, write func(piece string) error, variables map[string]any, mk *marks.Marks,
+) (err error) {
+	m := &machine{line: 1, meter: work, output: write, marks: mk, filters: filters}
 	defer caught(&err, &m.line)
 	s := &scope{m: m, vars: maps.Clone(globals)}
 	for name, v := range variables {
@@ -82,27 +91,19 @@ func (t *Template) RenderTo(write func(piece string) error, variables map[string
 
 // A machine is the state of one Render.
 type machine struct {
-	line, steps, depth int
-	filters            map[string]builtin // for the filter map, because the table cannot refer to itself
-	output             func(piece string) error
-	capture            *strings.Builder // captures the output; if nil, it goes to the field output
-	marks              *marks.Marks
+	line    int
+	meter   *meter.Meter
+	filters map[string]builtin // for the filter map, because the table cannot refer to itself
+	output  func(piece string) error
+	capture *strings.Builder // captures the output; if nil, it goes to the field output
+	marks   *marks.Marks
 }
 
-var errWork = errors.New("the template does too much work; it is meant to loop over messages only")
-
+// spend charges steps.
 func (m *machine) spend(n int) {
-	before := m.steps
-	if m.steps -= n; m.steps < 0 || n < 0 {
-		panic(failure{errWork})
-	}
-	if before/stepsPerWrite != m.steps/stepsPerWrite {
-		m.give("")
-	}
-}
-
-func (m *machine) give(piece string) {
-	if err := m.output(piece); err != nil {
+	if err := m.meter.Spend(n); errors.Is(err, meter.ErrTooLarge) {
+		fail("the template does %w; it is meant to loop over messages only", err)
+	} else if err != nil {
 		panic(failure{err})
 	}
 }
@@ -134,11 +135,13 @@ func size(v any) int {
 }
 
 func (m *machine) nested(f func()) {
-	if m.depth++; m.depth > maxDepth {
-		fail("macros, loops or values are nested more than %d deep", maxDepth)
+	if err := m.meter.Enter(); errors.Is(err, meter.ErrTooLarge) {
+		fail("macros, loops or values are %w", err)
+	} else if err != nil {
+		panic(failure{err})
 	}
 	f()
-	m.depth--
+	m.meter.Leave()
 }
 
 func (m *machine) captured(f func()) string {
@@ -193,7 +196,9 @@ func (b block) run(s *scope) flow {
 func (m *machine) write(s string) {
 	m.spend(1 + len(s)/16)
 	if m.capture == nil {
-		m.give(s)
+		if err := m.output(s); err != nil {
+			panic(failure{err})
+		}
 		return
 	}
 	m.capture.WriteString(s)

@@ -1,6 +1,7 @@
 package jinja_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -11,27 +12,22 @@ import (
 	"llmmemory/internal/serving/model/marks"
 )
 
-// steps returns the number of times that a template calls write without output, which it does after a constant number of
-// steps. Client's texts are marked as a server marks them.
+// steps returns the number of steps of a template. Client's texts are marked as a server marks them.
 func steps(t *testing.T, template, text string, value any) int {
 	parsed, err := jinja.Parse(template)
 	require.NoError(t, err)
 	mk, err := marks.New([]rune("<>|"), slices.Values([]string{text, "<"}), template)
 	require.NoError(t, err)
-	n := 0
-	require.NoError(t, parsed.RenderTo(func(piece string) error {
-		if piece == "" {
-			n++
-		}
-		return nil
-	}, map[string]any{"text": mk.Mark(text), "value": jinja.EachText(value, mk.Mark)}, mk), "%.60s", text)
-	return n
+	work := jinja.NewMeter(t.Context())
+	require.NoError(t, parsed.RenderTo(work, func(string) error { return nil },
+		map[string]any{"text": mk.Mark(text), "value": jinja.EachText(value, mk.Mark)}, mk), "%.60s", text)
+	return work.Spent()
 }
 
 // Ensure that what chat templates do with clients' texts and values takes work in proportion to their size, or to their
 // size times its logarithm.
 func TestTheWorkForTextsAndValuesIsLinear(t *testing.T) {
-	const n = 1 << 12
+	const n = 1 << 10
 	for _, template := range []string{"{{ text }}", "{{ text.split('</think>')[-1] }}", "{{ text.rsplit('</think>')[0] }}", "{{ text.split() }}",
 		"{{ text.rsplit() }}", "{{ text.split('<', 1)[0] }}", "{{ text | trim }}", "{{ text.strip('<a') }}", "{{ text.lstrip().rstrip() }}",
 		"{{ text.replace('</think>', '<') }}", "{{ text | replace('a', 'b') }}", "{{ '</think>' in text }}", "{{ text[1:] }}", "{{ text[::-1] }}",
@@ -41,7 +37,7 @@ func TestTheWorkForTextsAndValuesIsLinear(t *testing.T) {
 		for _, one := range []string{"a", "</think>", " <", "\n"} {
 			text := strings.Repeat(one, n)
 			half, whole := steps(t, template, text[:len(text)/2], nil), steps(t, template, text, nil)
-			require.LessOrEqual(t, whole, 2*half+8, "%s of %q", template, one)
+			require.LessOrEqual(t, whole, 2*half+100, "%s of %q", template, one)
 		}
 	}
 	for _, template := range []string{"{{ value }}", "{{ value | tojson }}", "{{ value | tojson(indent=4) }}", "{{ value | length }}", "{{ value | list }}",
@@ -55,7 +51,7 @@ func TestTheWorkForTextsAndValuesIsLinear(t *testing.T) {
 				return v
 			}
 			half, whole := steps(t, template, "", list(2*n)), steps(t, template, "", list(4*n))
-			require.LessOrEqual(t, whole, 2*half+half/4+8, "%s of %s", template, one)
+			require.LessOrEqual(t, whole, 2*half+half/4+100, "%s of %s", template, one)
 		}
 	}
 }
@@ -73,6 +69,18 @@ func TestDeepValues(t *testing.T) {
 		parsed, err := jinja.Parse(template)
 		require.NoError(t, err)
 		_, err = parsed.Render(map[string]any{"v": v})
-		require.ErrorContains(t, err, "nested more than 200 deep", template)
+		require.ErrorContains(t, err, "nested too deep: deeper than 200", template)
 	}
+}
+
+// Ensure that a template stops when its context ends, also if it writes nothing.
+func TestATemplateEndsWithItsContext(t *testing.T) {
+	parsed, err := jinja.Parse("{% for i in range(9999) %}{% set x = i %}{% endfor %}")
+	require.NoError(t, err)
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	work := jinja.NewMeter(ctx)
+	err = parsed.RenderTo(work, func(string) error { return nil }, nil, nil)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Zero(t, work.Spent())
 }
