@@ -20,7 +20,7 @@ const (
 )
 
 // A reservation is what a request occupies: a slot until its prompts are tokenized, and memory for its body. When the
-// constraint of its answers is known, only the memory for what its answers need remains (Server.submit).
+// constraint of its answers is known, only the memory for what its answers need remains (Server.shrink).
 type reservation struct {
 	memory *bodyMemory
 	share  share
@@ -39,7 +39,8 @@ func reservationOf(r *http.Request) *reservation {
 	return held
 }
 
-// free releases the reservation of a request.
+// free releases the reservation of a request. A handler that does not submit a job calls it before it writes a long
+// answer, because a client may read slowly.
 func free(r *http.Request) {
 	held := reservationOf(r)
 	held.memory.giveBack(&held.share)

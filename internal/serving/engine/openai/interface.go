@@ -180,6 +180,7 @@ func (s *Server) Count(w http.ResponseWriter, r *http.Request, c *Chat, body fun
 	if err != nil {
 		return err
 	}
+	free(r)
 	writeJSON(w, http.StatusOK, body(len(prompts[0].tokens)))
 	return nil
 }

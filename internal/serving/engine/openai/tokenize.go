@@ -58,6 +58,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 			answer.TokenStrs = append(answer.TokenStrs, strings.ToValidUTF8(s.name(id), "\uFFFD"))
 		}
 	}
+	free(r)
 	writeJSON(w, http.StatusOK, answer)
 	return nil
 }

@@ -154,6 +154,22 @@ func TestWhatAChatCannotExpressIsRefusedByName(t *testing.T) {
 	}
 }
 
+// Ensure that the bytes that a response repeats are counted.
+func TestWhatAResponseRepeatsIsCounted(t *testing.T) {
+	before, err := translated(`"input": "x"`)
+	require.NoError(t, err)
+	require.Zero(t, before.ReplyBytes)
+	pad := strings.Repeat("y", 100)
+	for _, fields := range []string{`"instructions": "` + pad + `"`, `"metadata": {"a": "` + pad + `"}`,
+		`"tools": [{"type": "function", "name": "f", "description": "` + pad + `"}]`,
+		`"text": {"format": {"type": "json_schema", "name": "` + pad + `", "schema": {}}}`} {
+		c, err := translated(`"input": "` + pad + `", ` + fields)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, c.ReplyBytes, 100, fields)
+		require.Less(t, c.ReplyBytes, 200, fields)
+	}
+}
+
 // Ensure that metadata has OpenAI's limits, which count characters.
 func TestMetadataIsLimited(t *testing.T) {
 	pairs := func(n int) string {
