@@ -29,6 +29,7 @@ func makes(t *testing.T, dir string, target ...string) (said string, err error) 
 }
 
 func TestTheFolderForStudentsTestsTheirFile(t *testing.T) {
+	level.SkipNormal(t)
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "tests")
 	status, said, stderr := run(t, "student", "--out", dir)

@@ -217,6 +217,7 @@ func mutate(t *testing.T, m corpus.Mutant) string {
 }
 
 func TestTheSuiteCatchesMutants(t *testing.T) {
+	level.SkipNormal(t)
 	all := mutants(t)
 	require.Greater(t, len(all), 110)
 	if !*matrix && !level.Exhaustive() {

@@ -39,7 +39,7 @@ func TestEveryShortUseIsTheHandouts(t *testing.T) {
 // block, the end of an L2 table, and the maximum length. The test tries this with and without shared blocks. The pools
 // have no, one, two or many free blocks.
 func TestEveryCallAtABoundaryIsTheHandouts(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	s := newSubject()
 	defer s.arena.close()
 	states, calls := 0, 0
