@@ -85,7 +85,7 @@ func TestCILeavesOutWhatThereIsNoTimeFor(t *testing.T) {
 		{"a fast machine", fast, nil, all, nil, 0},
 		{"one on which the long tests take longer", map[string]int{"test": 300, "test-long": 2000, "check": 260, "invariants": 1},
 			nil, []string{"test", "test-long", "check", "invariants"}, []string{"race"}, 0},
-		{"a slow machine", map[string]int{"test": 500, "check": 600, "race": 500, "invariants": 200},
+		{"a slow machine", map[string]int{"test": 800, "check": 600, "race": 500, "invariants": 200},
 			nil, []string{"test", "check", "race", "invariants"}, []string{"test-long"}, 0},
 		{"a very slow machine", map[string]int{"test": 2700}, nil, []string{"test"}, all[1:], 0},
 		{"the same with more time", map[string]int{"test": 700, "test-long": 2700, "check": 700, "race": 500, "invariants": 400},
