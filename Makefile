@@ -214,14 +214,14 @@ test-mpi:
 
 race:
 	@.ci/tools build
-	@CGO_ENABLED=1 $(TEST) -count=1 -race -short ./internal/serving/parallel
-	@CGO_ENABLED=1 $(TEST) -count=1 -race -short -run 'Cancel|SharedPrompt|SeveralAnswers' ./internal/serving/engine
-	@CGO_ENABLED=1 $(TEST) -count=1 -race -short -run 'Goroutines|StaysSound' ./internal/scheduling/vllm/v1/sched
-	@CGO_ENABLED=1 $(TEST) -count=1 -race -short -run 'SameTime' ./internal/serving/model/chat/jinja
+	@LLM_TEST_LONG=1 CGO_ENABLED=1 $(TEST) -count=1 -race -short ./internal/serving/parallel
+	@LLM_TEST_LONG=1 CGO_ENABLED=1 $(TEST) -count=1 -race -short -run 'Cancel|SharedPrompt|SeveralAnswers' ./internal/serving/engine
+	@LLM_TEST_LONG=1 CGO_ENABLED=1 $(TEST) -count=1 -race -short -run 'Goroutines|StaysSound' ./internal/scheduling/vllm/v1/sched
+	@LLM_TEST_LONG=1 CGO_ENABLED=1 $(TEST) -count=1 -race -short -run 'SameTime' ./internal/serving/model/chat/jinja
 
 invariants:
 	@.ci/tools build
-	@$(TEST) -tags netgo,osusergo,invariants -short $(CHECKED)
+	@LLM_TEST_LONG=1 $(TEST) -tags netgo,osusergo,invariants -short $(CHECKED)
 
 mutants:
 	@.ci/tools test

@@ -90,7 +90,7 @@ func stop(t *testing.T, dir string, signal os.Signal) (stderr string) {
 
 // Ensure that a sweep can be completed after it was first killed during a write and then interrupted.
 func TestAKilledSweepGoesOn(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	t.Parallel()
 	dir := t.TempDir()
 	stop(t, dir, syscall.SIGKILL)

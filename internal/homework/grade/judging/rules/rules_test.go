@@ -165,6 +165,7 @@ func TestABreachBelongsToItsFunctionsTask(t *testing.T) {
 
 // Ensure that an unparsable source gives ErrUnread: it costs no points and does not stop the grader.
 func TestUnreadableTextIsNotHeldAgainstASubmission(t *testing.T) {
+	level.SkipNormal(t)
 	level.SkipQuick(t) // it uses up the limits
 	var bomb strings.Builder
 	bomb.WriteString("#define A0 1\n")

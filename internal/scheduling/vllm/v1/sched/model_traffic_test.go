@@ -4,6 +4,7 @@ import (
 	"maps"
 	"testing"
 
+	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/testkit/rapidtest"
 
 	"github.com/stretchr/testify/require"
@@ -78,6 +79,7 @@ func TestSchedulerStaysSound(t *testing.T) {
 
 // Ensure the same where blocks are scarce and prompts are alike.
 func TestSchedulerStaysSoundUnderPressure(t *testing.T) {
+	level.SkipNormal(t)
 	rapidtest.Check(t, func(t *rapid.T) {
 		e := newEngine(t, underPressure(t))
 		e.reversed = rapid.Bool().Draw(t, "reversed")
@@ -98,6 +100,7 @@ func (e *engine) drain(t *rapid.T) {
 }
 
 func TestWhatRunsEndsDuringAPause(t *testing.T) {
+	level.SkipNormal(t)
 	rapidtest.Check(t, func(t *rapid.T) {
 		e := newEngine(t, contended(t))
 		e.pictures = true
