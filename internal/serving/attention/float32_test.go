@@ -126,7 +126,7 @@ func float32Problem(size int, seed uint64) *problem {
 }
 
 func TestFloat32WithLogitsUpTo30(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	for _, kind := range float32Kinds {
 		for i, size := range []int{256, 40, 32, 80, 128} {
 			if i > 1 && kind.name != "random" && !level.Exhaustive() {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/testkit/level"
 )
 
 // randomRequest draws a request with random values of all fields. Many prompts have a common prefix.
@@ -135,6 +136,7 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 // Ensure that blocks become free while the request still runs, when they have left a sliding window. Freeing them
 // does not change the answers.
 func TestASlidingWindowGivesItsBlocksBack(t *testing.T) {
+	level.SkipNormal(t)
 	windowed := func(change func(*engine.Config)) func(*engine.Config) {
 		return func(c *engine.Config) {
 			c.Model.SlidingWindow = 48

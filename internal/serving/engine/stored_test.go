@@ -16,6 +16,7 @@ import (
 	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/kvoffload"
+	"llmmemory/internal/testkit/level"
 )
 
 // A ledger is a tier in memory that counts repeated calls of Store. At random a ledger is slow, fails, claims to have
@@ -98,6 +99,7 @@ func (l *ledger) Close() error { return nil }
 // alone. The requests run in little memory with preemption, forks, drafts, cancelled requests and windows, and with a
 // tier that fails at random.
 func TestTiersChangeNoAnswersAndHaveTheBlocksOfTheirHashes(t *testing.T) {
+	level.SkipNormal(t)
 	const n = 40
 	var loaded int64 // bytes
 	counts := &counter{}
