@@ -13,6 +13,7 @@ import (
 
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/sampling"
+	"llmmemory/internal/testkit/level"
 )
 
 // next are the n most likely tokens after a prompt.
@@ -134,6 +135,7 @@ func TestBeamsWithAFormAreTheMostLikelyAnswersOfTheForm(t *testing.T) {
 }
 
 func TestBeamsHaveTheForm(t *testing.T) {
+	level.SkipNormal(t)
 	s := start(t, nil)
 	for _, form := range forms {
 		if strings.Contains(form.fields, personSchema) { // the model would repeat the white space that JSON allows

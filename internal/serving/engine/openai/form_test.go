@@ -12,6 +12,7 @@ import (
 
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/openai"
+	"llmmemory/internal/testkit/level"
 )
 
 const personSchema = `{"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer",
@@ -127,6 +128,7 @@ func TestAnswersAreJSONObjects(t *testing.T) {
 // Ensure that 64 concurrent streams have the same answers as the same requests alone. Some requests have a form, some
 // must or may call a tool, and some have neither.
 func TestStreamsWithFormsAreThoseOfTheSameRequestsAlone(t *testing.T) {
+	level.SkipNormal(t)
 	const n = 64
 	tools := `"tools": [{"type": "function", "function": {"name": "f", "parameters": ` + personSchema + `}}], "tool_choice": `
 	request := func(i int) (path, body string) {

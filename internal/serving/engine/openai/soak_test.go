@@ -28,7 +28,7 @@ import (
 // Ensure that many concurrent users of all kinds cause no leak of blocks, memory or goroutines. Correct requests get
 // the expected answer. In make exhaustive the users send requests for ten minutes.
 func TestAMixOfUsersLosesNothing(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	s := start(t, func(c *openai.Config, e *engine.Config) {
 		c.MaxBody, e.MaxNumSeqs, e.MaxModelLen = 1<<16, 16, 512
 	})

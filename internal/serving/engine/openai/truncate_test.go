@@ -6,10 +6,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 // Ensure that truncate_prompt_tokens keeps the last tokens of a prompt. The prompt may be a text, tokens or messages.
 func TestTheLastTokensOfAPromptAreKept(t *testing.T) {
+	level.SkipNormal(t)
 	s := start(t, nil)
 	long := strings.Repeat("abcd", 600) // longer than the model's 1,024 tokens
 	tail := func(text string, n int) []int32 { return bytesOf(text[len(text)-n:]) }
