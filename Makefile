@@ -202,7 +202,7 @@ exhaustive: lib cache
 test-tiers:
 	@.ci/tools test
 	@command -v redis-server >/dev/null || { apt-get update -q && apt-get install -qy redis-server; }
-	@$(TEST) -count=1 -v -run 'Redis|Tier|Outlive' ./internal/serving/kvoffload ./internal/serving/engine ./cmd/llmserve
+	@LLM_TEST_LONG=1 $(TEST) -count=1 -v -run 'Redis|Tier|Outlive' ./internal/serving/kvoffload ./internal/serving/engine ./cmd/llmserve
 
 # The tests that need Open MPI and Slurm; as root it installs what is missing.
 test-mpi:

@@ -48,6 +48,7 @@ func (s *served) choices(t *testing.T, body string) string {
 // Ensure that each of 64 simultaneous requests gets the same answer as alone, even while other clients disconnect.
 // One server schedules asynchronously and one speculates.
 func TestAnswersOverHTTPDoNotDependOnWhatRunsBeside(t *testing.T) {
+	level.SkipNormal(t)
 	level.SkipQuick(t) // engine.TestAnswersDoNotDependOnWhatRunsBeside is the quick test
 	const n = 64
 	rnd := rand.New(rand.NewPCG(3, 16))
