@@ -39,6 +39,21 @@ func TestThePackagesThatMakeTestBeginsWithAreThere(t *testing.T) {
 	}
 }
 
+// Ensure that make test compiles no module that only tests of make test-long need: the files that import such a module
+// have the build tag long.
+func TestMakeTestCompilesNoModuleOfTheLongTests(t *testing.T) {
+	imports, found := regexp.MustCompile(`"github.com/(openai/openai-go|mmcloughlin/avo|alicebob/miniredis)`), 0
+	eachSource(t, func(name string) {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		if strings.HasSuffix(name, "_test.go") && imports.Match(text) {
+			found++
+			require.True(t, strings.HasPrefix(string(text), "//go:build long\n"), name)
+		}
+	})
+	require.Positive(t, found)
+}
+
 // namesOfTests returns the first lines of the tests and benchmarks in some folders.
 func namesOfTests(t *testing.T, folders []string) string {
 	t.Helper()

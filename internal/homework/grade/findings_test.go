@@ -89,7 +89,7 @@ func TestAFindingHelps(t *testing.T) {
 }
 
 func TestTheSameComplaintInTwoFunctionsCostsBothTasks(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	g := newGrader(t)
 	g.Tries = 0
 	g.LeaveOutSweeps()
@@ -242,7 +242,7 @@ func TestWhatMemcheckSaysOfAFindingFailsIt(t *testing.T) {
 	g.Tries = 20
 	g.LeaveOutSweeps()
 	const next = "        node = node->next;\n        free_tables(seq);\n"
-	for _, c := range level.First(2, []struct {
+	for _, c := range level.First(1, []struct {
 		name, source         string
 		task                 int
 		memcheck, sanitizers grade.Status
@@ -286,11 +286,11 @@ func TestWhatMemcheckSaysOfAFindingFailsIt(t *testing.T) {
 // Ensure that a finding says so if the grader itself has changed the list of sequences. A submission may remember a
 // sequence between calls and use it after the grader has removed it.
 func TestAFindingSaysThatTheTesterChangesTheList(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	g := newGrader(t)
 	g.LeaveOutSweeps()
 	const says = "the tester itself changed the list of sequences before this call"
-	for _, c := range level.First(1, []struct {
+	for _, c := range []struct {
 		name, source string
 		steps        map[grade.StageName]string // of the finding: what the tester did
 	}{
@@ -302,7 +302,7 @@ func TestAFindingSaysThatTheTesterChangesTheList(t *testing.T) {
 			"    struct list_node *node = engine->active_seqs.next;\n    while", "    last = NULL;\n    struct list_node *node = engine->active_seqs.next;\n    while"),
 			map[grade.StageName]string{grade.Sanitizers: "given free e0 ", grade.Directed: "unlink e0 1"}},
 		{"a read of freed memory", corpus.Source(t, "M4"), map[grade.StageName]string{grade.Memcheck: ""}},
-	}) {
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			r := gradedBy(t, g, putText(t, c.source))
@@ -326,14 +326,14 @@ func TestAFindingSaysThatTheTesterChangesTheList(t *testing.T) {
 // be a global variable that the submission's llm_init would have set. The finding then says that llm_init was not
 // called.
 func TestAGlobalVariableOfLLMInitIsDistinguishedFromATable(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	g := newGrader(t)
 	global := strings.ReplaceAll(corpus.Correct(t), "engine->ref_count", "refs")
 	global = strings.Replace(global, "static Sequence *sequence_of", "static int *refs;\n\nstatic Sequence *sequence_of", 1)
 	global = strings.Replace(global, "    engine->active_seqs.prev = &engine->active_seqs;\n", "    engine->ref_count = refs;\n    engine->active_seqs.prev = &engine->active_seqs;\n", 1)
 	global = strings.ReplaceAll(global, "sizeof *refs", "sizeof(int)")
 	noTable := func(before, after string) string { return corpus.Changed(t, before, after) }
-	for _, c := range level.First(1, []struct {
+	for _, c := range []struct {
 		name, traces, source string
 		says                 string
 		remark               bool
@@ -347,7 +347,7 @@ func TestAGlobalVariableOfLLMInitIsDistinguishedFromATable(t *testing.T) {
 			"it uses a pointer that is NULL", false},
 		{"free_sequence with a table that is NULL", "task2_free_releases", noTable("        if (seq->block_table[i] == NULL) {\n            continue;\n        }\n        for (int j = 0; j < L2_PT_SIZE; j++) {\n            int id = seq->block", "        for (int j = 0; j < L2_PT_SIZE; j++) {\n            int id = seq->block"),
 			"it uses block_table[1] of sequence 1, which is NULL", false},
-	}) {
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			g := *g

@@ -19,7 +19,9 @@ var ubuntu = []string{"-fstack-protector-strong", "-D_FORTIFY_SOURCE=2", "-Wform
 
 // Ensure that a file gets the same score and the same findings each time, also with other compiler flags.
 func TestTheSameFileGetsTheSameResult(t *testing.T) {
-	level.SkipQuick(t)
+	if *repeats == 0 {
+		level.SkipNormal(t)
+	}
 	here, there := newGrader(t), newGrader(t, ubuntu...)
 	if !level.Exhaustive() && *repeats == 0 {
 		here.LeaveOutSweeps()

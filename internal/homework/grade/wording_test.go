@@ -75,7 +75,7 @@ func source(t *testing.T, name string) string {
 }
 
 func TestAMistakeIsReportedOnce(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	g := newGrader(t)
 	g.LeaveOutSweeps()
 	r := gradedBy(t, g, putText(t, corpus.Source(t, "D1")))
