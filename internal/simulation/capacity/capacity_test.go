@@ -13,6 +13,7 @@ import (
 	"llmmemory/internal/simulation/scenario"
 	"llmmemory/internal/simulation/sim"
 	"llmmemory/internal/simulation/workload"
+	"llmmemory/internal/testkit/level"
 )
 
 func TestParseSLO(t *testing.T) {
@@ -172,6 +173,7 @@ func TestTheObjectivesValuesAreTheSimulators(t *testing.T) {
 
 // Ensure that starting a search at another rate changes its result by at most the precision.
 func TestTheSearchDoesNotDependOnItsStart(t *testing.T) {
+	level.SkipNormal(t)
 	rate := func(start float64) float64 {
 		s := one(t, scenario.Scenario{}, "0.1s/token")
 		require.NoError(t, s.settle(context.Background(), start, 1.02))

@@ -70,7 +70,7 @@ const plannedMemory = 0.95
 // tried one after the other until two of them give the same result. At the planned rate, these two must meet the
 // objective. At 1.1 times Capacity.Most, they must miss it.
 func TestAPlanLastsForAnHour(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	servers, slos := planned[:1], objectives[:1]
 	if level.Exhaustive() {
 		servers, slos = planned, objectives
