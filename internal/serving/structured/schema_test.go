@@ -138,7 +138,7 @@ func TestMembersWithEqualNamesCountOnce(t *testing.T) {
 		`{"minProperties": 2}`:                          "minProperties",
 		`{"minProperties": 2, "properties": {"a": {}}}`: "minProperties",
 		`{"minProperties": 2, "additionalProperties": false, "patternProperties": {"^k": {}}}`: "minProperties",
-		`{"properties": {"x": {"not": {"maxProperties": 1}}}, "required": ["x"]}`:              "at /properties/x/not: minProperties",
+		`{"properties": {"x": {"not": {"maxProperties": 1}}}, "required": ["x"]}`:              "at /properties/x/not: maxProperties: its negation demands",
 		`{"minProperties": 1}`:                    "",
 		`{"minProperties": 2, "required": ["a"]}`: "",
 		`{"minProperties": 2, "properties": {"a": {}, "b": {}}, "additionalProperties": false}`:            "",
@@ -195,7 +195,7 @@ func TestCompactTexts(t *testing.T) {
 // Ensure that integers have no fraction. The exception is a number with a fraction in enum or const, if the type
 // allows it.
 func TestIntegersAreWrittenWithoutFraction(t *testing.T) {
-	v := vocabularyOf(t, "1", "0", ".", "e", "2", "-", "5")
+	v := vocabularyOf(t, "1", "0", ".", "e", "2", "-", "5", "6", "E", "+")
 	for _, test := range []struct {
 		schema             string
 		accepted, rejected []string
@@ -206,7 +206,9 @@ func TestIntegersAreWrittenWithoutFraction(t *testing.T) {
 		{`{"enum": [1e2, 2.50]}`, []string{"100", "1e2", "2.50"}, []string{"1.0e2", "2.500"}},
 		{`{"type": "integer", "enum": [1.0, 1e2]}`, []string{"1", "100"}, []string{"1.0", "1e2"}},
 		{`{"allOf": [{"enum": [1.0]}, {"maximum": 1}]}`, []string{"1", "1.0"}, nil},
-		{`{"type": "number", "maximum": 1}`, []string{"1", "1.0", "-2.0"}, []string{"2"}},
+		{`{"type": "number", "maximum": 1}`, []string{"1", "1.0", "-2.0", "1e-05", "1E0", "-1e+20"}, []string{"2", "1e1", "1.0001e0"}},
+		{`{"type": "number", "minimum": 0}`, []string{"1e-06", "15e+2", "0.5E0", "-0.0"}, []string{"-1e-06", "1e", "01"}},
+		{`{"const": 0.000001}`, []string{"1e-06", "1e-6", "0.000001"}, []string{"1e-5"}},
 	} {
 		c := compiled(t, v, Form{JSONSchema: []byte(test.schema)})
 		for _, text := range test.accepted {

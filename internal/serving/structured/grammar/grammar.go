@@ -147,7 +147,7 @@ func (g *Grammar) Trim() bool {
 		n := work[len(work)-1]
 		work = work[:len(work)-1]
 		for _, e := range users[n] {
-			if g.usable(e, alive) {
+			if !alive[sources[e]] && g.usable(e, alive) { // so the targets of an edge are walked once
 				mark(sources[e])
 			}
 		}

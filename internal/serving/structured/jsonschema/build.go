@@ -1,9 +1,9 @@
 package jsonschema
 
 import (
+	"fmt"
 	"slices"
 
-	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/grammar"
 	"llmmemory/internal/serving/structured/lexeme"
 )
@@ -15,17 +15,15 @@ const (
 )
 
 // unsupportedLimit returns the error for a number n that is larger than supported. The error names the keyword that set
-// n as the upper or the lower limit. If no keyword did, for example if a list such as prefixItems is too long, the error
-// is meter.ErrTooLarge.
-func unsupportedLimit(l limits, minKeyword, maxKeyword string, n, supported int) error {
-	schema, keyword := l.maxOf, maxKeyword
-	if n != l.max || schema == nil {
-		schema, keyword = l.minOf, minKeyword
-		if n != l.min || schema == nil {
-			return meter.ErrTooLarge
-		}
+// n as the upper or the lower limit. If no keyword did, because a list is long, it names the given keyword of b.place.
+func (b *builder) unsupportedLimit(l limits, keyword string, n, supported int) error {
+	by := origin{schema: b.place, keyword: keyword}
+	if n == l.max && l.maxOf.schema != nil {
+		by = l.maxOf
+	} else if n == l.min && l.minOf.schema != nil {
+		by = l.minOf
 	}
-	return refuse(schema, keyword, "%d is above %d, the largest supported value here", n, supported)
+	return by.refuse(n, fmt.Sprintf("%d is above %d, the largest supported value here", n, supported))
 }
 
 // arrays adds edges that lead from source to target and read the arrays that a allows. A node before or after an
@@ -42,10 +40,10 @@ func (b *builder) arrays(source, target grammar.Node, a *arrays) {
 		b.ok(refuse(a.source, "uniqueItems", "the keyword is not supported where maxItems is above 1"))
 		return
 	case len(a.contains) > maxContains:
-		b.ok(meter.ErrTooLarge)
+		b.ok(refuse(a.contains[0][0].schema, "contains", "%d schemas of contains for one array are more than %d", len(a.contains), maxContains))
 		return
 	case last > maxCount:
-		b.ok(unsupportedLimit(a.limits, "minItems", "maxItems", last, maxCount))
+		b.ok(b.unsupportedLimit(a.limits, "prefixItems", last, maxCount))
 		return
 	}
 	all := 1<<len(a.contains) - 1
@@ -58,7 +56,7 @@ func (b *builder) arrays(source, target grammar.Node, a *arrays) {
 	if a.min == 0 && all == 0 {
 		b.read(first, target, "]")
 	}
-	for i := 0; i != a.max && b.err == nil; i++ {
+	for i := 0; i != a.max && b.small(); i++ {
 		b.elements(a, i, elementStart, elementEnd)
 		if i+1 >= a.min {
 			b.read(elementEnd[all], target, "]")
@@ -112,14 +110,30 @@ type members struct {
 	unlistedNames unlisted
 	others        *grammar.Terminal // reads unlisted names, if unlistedNames.plain is set
 	end           grammar.Node
+	chunks        map[int]grammar.Node // see listedNames; of one layer of nodes
 }
 
 // objects adds edges between two nodes for the objects of an alternative.
 func (b *builder) objects(source, target grammar.Node, o *objects) {
 	m := &members{builder: b, o: o, listed: o.listed(), end: target}
+	minimum := o.min
+	if minimum <= len(o.required) {
+		minimum = 0 // the required ones are enough
+	}
+	top := minimum // counts from here on make no difference
+	if o.max != unlimited {
+		top = o.max
+	}
+	if !b.ok(b.checkNames(o, len(m.listed), top)) {
+		return
+	}
+	required := make(map[string]bool, len(o.required))
+	for _, name := range o.required {
+		required[name] = true
+	}
 	for i, name := range m.listed {
 		m.values = append(m.values, b.member(o, name))
-		if slices.Contains(o.required, name) {
+		if required[name] {
 			m.required = append(m.required, i)
 		}
 	}
@@ -133,27 +147,31 @@ func (b *builder) objects(source, target grammar.Node, o *objects) {
 	// Unlisted names can be equal, and JSON parsers keep only one of several members with the same name. So
 	// at most one unlisted member counts for minProperties.
 	if o.min > len(m.required)+1 && m.unlistedNames.exist() {
-		b.ok(refuse(o.minOf, "minProperties", "only one more than the required members is supported where other names than those of properties are possible"))
+		b.ok(o.minOf.refuse(o.min, "only one more than the required members is supported where other names than those of properties are possible"))
 		return
 	}
 	first := b.g.Node()
 	b.read(source, first, "{")
-	minimum := o.min
-	if minimum <= len(m.required) {
-		minimum = 0 // the required ones are enough
-	}
-	top := minimum // counts from here on make no difference
-	if o.max != unlimited {
-		top = o.max
-	}
-	if (len(m.listed)+2)*(top+1) > maxCount {
-		b.ok(unsupportedLimit(o.limits, "minProperties", "maxProperties", top, maxCount/(len(m.listed)+2)-1))
-		return
-	}
 	if minimum == 0 {
 		m.close(first, 0)
 	}
 	m.grow(first, minimum, top)
+}
+
+// checkNames returns an error if the objects of an alternative have too many nodes: one for each listed name, and that
+// for each number of members up to top.
+func (b *builder) checkNames(o *objects, listed, top int) error {
+	switch {
+	case listed+2 > maxCount:
+		keyword := "properties"
+		if 2*len(o.required) > listed {
+			keyword = "required"
+		}
+		return refuse(b.place, keyword, "%d names in one place are more than %d, the largest supported number", listed, maxCount-2)
+	case top > maxCount/(listed+2)-1:
+		return b.unsupportedLimit(o.limits, "properties", top, maxCount/(listed+2)-1)
+	}
+	return nil
 }
 
 // close adds an edge that reads "}" and leads to m.end. It adds no edge if a required name at index i or after it is
@@ -183,9 +201,10 @@ func (m *members) grow(first grammar.Node, minimum, top int) {
 	// the value of the listed name i comes next. At valueNodes[n+k], the value of an unlisted name of kind k comes
 	// next.
 	nameNodes := []grammar.Node{first}
-	for count := 0; count != m.o.max && m.err == nil; count++ {
+	for count := 0; count != m.o.max && m.small(); count++ {
 		last := m.o.max == unlimited && count >= top
 		valueNodes := m.nodes(n + kinds)
+		m.chunks = map[int]grammar.Node{}
 		for i, node := range nameNodes {
 			m.names(node, i, valueNodes)
 		}
@@ -220,19 +239,7 @@ func (m *members) names(source grammar.Node, i int, valueNodes []grammar.Node) {
 	n := len(m.listed)
 	stop := min(m.nextRequired(i)+1, n)
 	others := m.nextRequired(i) == n
-	if stop > i {
-		t := grammar.LazyTerminal(func(alive func(int32) bool) *lexeme.Lexeme {
-			var names []string
-			var tags []int32
-			for j := i; j < stop; j++ {
-				if alive(int32(j - i)) {
-					names, tags = append(names, m.listed[j]), append(tags, int32(j-i))
-				}
-			}
-			return m.spaced(lexeme.Names(names, tags))
-		})
-		m.g.Read(source, t, valueNodes[i:stop]...)
-	}
+	m.listedNames(source, i, stop, valueNodes)
 	if others && m.unlistedNames.plain {
 		m.g.Read(source, m.others, valueNodes[n])
 		return
@@ -248,6 +255,43 @@ func (m *members) names(source grammar.Node, i int, valueNodes []grammar.Node) {
 		})
 		m.g.Read(source, t, valueNodes[n:]...)
 	}
+}
+
+// namesInChunk is the largest number of listed names that one lexeme reads. More than this are rare.
+const namesInChunk = 256
+
+// listedNames adds edges that read one of the listed names from index i up to stop, which is excluded. If these names
+// are more than a chunk, an edge reads those up to the end of the chunk that has i, and another one leads to a node for
+// the rest. That node is shared by all i, so that the work is not the square of the number of names.
+func (m *members) listedNames(source grammar.Node, i, stop int, valueNodes []grammar.Node) {
+	if i >= stop {
+		return
+	}
+	end := stop
+	if stop-i > namesInChunk {
+		end = (i/namesInChunk + 1) * namesInChunk
+		rest, ok := m.chunks[end]
+		if !ok {
+			rest = m.g.Node()
+			m.chunks[end] = rest
+			m.listedNames(rest, end, stop, valueNodes)
+		}
+		m.g.Jump(source, rest)
+	}
+	if !m.ok(m.budget.Spend(1 + (end-i)/copyWork)) {
+		return
+	}
+	t := grammar.LazyTerminal(func(alive func(int32) bool) *lexeme.Lexeme {
+		var names []string
+		var tags []int32
+		for j := i; j < end; j++ {
+			if alive(int32(j - i)) {
+				names, tags = append(names, m.listed[j]), append(tags, int32(j-i))
+			}
+		}
+		return m.spaced(lexeme.Names(names, tags))
+	})
+	m.g.Read(source, t, valueNodes[i:end]...)
 }
 
 // otherNames returns the lexeme of the names that are not excluded.

@@ -13,16 +13,26 @@ import (
 // bytes of the longest token. If compact is set, the only white space in a text is a space after each comma
 // and colon, as Python's json.dumps writes it.
 func Compile(source []byte, compact bool, longest int, budget *meter.Meter) (*grammar.Grammar, error) {
-	root, err := read(source)
+	c, root, err := newCompiler(source, budget)
 	if err != nil {
 		return nil, err
 	}
-	return newCompiler(root, budget).build(conjunction{{schema: root}}, compact, longest)
+	g, err := c.build(root, compact, longest)
+	return g, locate(err, c.doc.root, "schema", fmt.Sprintf("%d bytes", len(source)))
 }
 
-func newCompiler(root *value, budget *meter.Meter) *compiler {
-	return &compiler{doc: newDocument(root), budget: budget, ids: map[*value]int32{}, shapes: map[term]*shape{}, joint: map[string]*shape{},
-		open: map[term]bool{}, probed: map[string]bool{}, dfas: map[string]*automaton.DFA{}}
+// newCompiler reads a schema. It returns a compiler for it, and the conjunction of the whole schema.
+func newCompiler(source []byte, budget *meter.Meter) (*compiler, conjunction, error) {
+	root, err := read(source, budget)
+	if err != nil {
+		return nil, nil, err
+	}
+	doc, err := newDocument(root, budget)
+	if err != nil {
+		return nil, nil, locate(err, root, "$id", "long identifiers in one another")
+	}
+	return &compiler{doc: doc, budget: budget, ids: map[*value]int32{}, shapes: map[term]*shape{}, joint: map[string]*shape{},
+		open: map[term]bool{}, probed: map[string]bool{}, dfas: map[string]*automaton.DFA{}}, conjunction{{schema: root}}, nil
 }
 
 // builder makes the rules of a grammar.
@@ -32,9 +42,12 @@ type builder struct {
 	compact   bool
 	longest   int
 	terminals map[string]*grammar.Terminal
+	scalarsOf map[any]*grammar.Terminal // by the identity of an alternative of numbers or strings
 	rules     map[string]rule
 	work      []rule
-	err       error // the first one
+	place     *value // a schema of the values under construction
+	charged   int    // the nodes and edges for which the meter is charged
+	err       error  // the first one
 }
 
 // ok keeps the first error. It reports whether there is none.
@@ -49,13 +62,21 @@ func (b *builder) ok(err error) bool {
 type rule struct {
 	start, end grammar.Node
 	shape      *shape
+	place      *value // a schema of the conjunction
 }
 
-// maxNodes limits the size of a grammar.
-const maxNodes = 400_000
+const (
+	maxNodes = 400_000 // nodes and edges of a grammar
+	// maxAlternatives is the largest number of alternatives with elements or members in one place. An answer is compared
+	// with all of them at once.
+	maxAlternatives = 1000
+
+	nodesWork = 4 // nodes and edges that are made at the cost of one unit of work
+)
 
 func (c *compiler) build(root conjunction, compact bool, longest int) (*grammar.Grammar, error) {
-	b := &builder{compiler: c, g: grammar.New(), compact: compact, longest: longest, terminals: map[string]*grammar.Terminal{}, rules: map[string]rule{}}
+	b := &builder{compiler: c, g: grammar.New(), compact: compact, longest: longest, terminals: map[string]*grammar.Terminal{},
+		scalarsOf: map[any]*grammar.Terminal{}, rules: map[string]rule{}, place: &value{kind: object}}
 	end := b.g.Node()
 	b.g.Final(end)
 	b.value(0, end, root)
@@ -63,16 +84,29 @@ func (c *compiler) build(root conjunction, compact bool, longest int) (*grammar.
 		r := b.work[len(b.work)-1]
 		b.work = b.work[:len(b.work)-1]
 		b.rule(r)
-		if b.g.Size() > maxNodes {
-			b.ok(fmt.Errorf("the grammar of the schema has more than %d nodes and edges", maxNodes))
-		}
 	}
 	return b.g, b.err
 }
 
+// small charges the meter for the new nodes and edges of the grammar. It reports whether there is no error, and the
+// grammar is not too large.
+func (b *builder) small() bool {
+	size := b.g.Size()
+	if size > maxNodes {
+		b.ok(refuse(b.place, "schema", "the grammar of the whole schema has more than %d nodes and edges", maxNodes))
+	}
+	b.ok(b.budget.Spend((size - b.charged) / nodesWork))
+	b.charged = size
+	return b.err == nil
+}
+
 // value adds edges between two nodes for the values that a conjunction allows.
 func (b *builder) value(source, target grammar.Node, all conjunction) {
+	before := b.budget.Spent()
 	s, err := b.shape(all)
+	if len(all) > 0 {
+		err = b.blame(err, before, all[0].schema, "schema", fmt.Sprintf("%d schemas for one value", len(all)))
+	}
 	if !b.ok(err) {
 		return
 	}
@@ -83,7 +117,10 @@ func (b *builder) value(source, target grammar.Node, all conjunction) {
 	key := b.key(all)
 	r, ok := b.rules[key]
 	if !ok {
-		r = rule{b.g.Node(), b.g.Node(), s}
+		r = rule{b.g.Node(), b.g.Node(), s, b.place}
+		if len(all) > 0 {
+			r.place = all[0].schema
+		}
 		b.g.Final(r.end)
 		b.rules[key] = r
 		b.work = append(b.work, r)
@@ -92,13 +129,31 @@ func (b *builder) value(source, target grammar.Node, all conjunction) {
 }
 
 func (b *builder) rule(r rule) {
-	b.scalars(r.start, r.end, r.shape)
-	for i := range r.shape.arrays {
+	b.place = r.place
+	before, s := b.budget.Spent(), r.shape
+	if n := len(s.arrays) + len(s.objects); n > maxAlternatives {
+		b.ok(refuse(r.place, "schema", "%d alternatives with members or elements are more than %d", n, maxAlternatives))
+		return
+	}
+	b.scalars(r.start, r.end, s)
+	for i := 0; i < len(r.shape.arrays) && b.small(); i++ {
 		b.arrays(r.start, r.end, &r.shape.arrays[i])
 	}
-	for i := range r.shape.objects {
+	for i := 0; i < len(r.shape.objects) && b.small(); i++ {
 		b.objects(r.start, r.end, &r.shape.objects[i])
 	}
+	if !b.small() {
+		b.err = b.blame(b.err, before, r.place, "schema", b.size(s))
+	}
+}
+
+// size says how many alternatives a shape has, and how many names they list.
+func (b *builder) size(s *shape) string {
+	names := 0
+	for i := range s.objects {
+		names += len(s.objects[i].listed())
+	}
+	return fmt.Sprintf("%d alternatives with members or elements, and %d names", len(s.arrays)+len(s.objects), names)
 }
 
 // terminal returns the terminal that an earlier call made for the same key, or else a new one. The function
@@ -132,7 +187,10 @@ func (b *builder) read(source, target grammar.Node, text string) {
 	if text == "," && b.compact {
 		text = ", "
 	}
-	b.lexeme(source, target, "word "+text, func() (texts, error) { return automaton.Texts([]string{text}, b.budget) }, lexeme.Raw)
+	t := b.lexeme("word "+text, func() (texts, error) { return automaton.Texts([]string{text}, b.budget) }, lexeme.Raw)
+	if t != nil {
+		b.g.Read(source, t, target)
+	}
 }
 
 // scalars adds edges between two nodes for the nulls, booleans, numbers and strings of a shape.
@@ -147,10 +205,44 @@ func (b *builder) scalars(source, target grammar.Node, s *shape) {
 	}
 	for i := range s.numbers {
 		n := &s.numbers[i]
-		b.lexeme(source, target, n.key(), func() (texts, error) { return n.automaton(b.budget) }, lexeme.Raw)
+		b.alternative(source, target, n.identity(), func() *grammar.Terminal {
+			return b.lexeme(n.key(), func() (texts, error) { return n.automaton(b.budget) }, lexeme.Raw)
+		})
 	}
 	for i := range s.strings {
-		b.text(source, target, &s.strings[i])
+		text := &s.strings[i]
+		b.alternative(source, target, text.identity(), func() *grammar.Terminal { return b.text(text) })
+	}
+}
+
+// identity returns a value that tells an alternative from others without reading its list. Shapes that are intersected
+// with everything share their lists.
+func (n *numbers) identity() any {
+	if len(n.list) == 0 {
+		return n
+	}
+	return [...]any{&n.list[0], len(n.list), n.whole}
+}
+
+// identity is like that of numbers.
+func (s *strings_) identity() any {
+	if len(s.list) == 0 {
+		return s
+	}
+	return [...]any{&s.list[0], len(s.list)}
+}
+
+// alternative adds an edge between two nodes for an alternative of numbers or strings, which is part of a shape and has
+// the given identity. The function make makes its terminal, or returns nil if no text is possible. It is called once for
+// each identity.
+func (b *builder) alternative(source, target grammar.Node, identity any, make func() *grammar.Terminal) {
+	t, ok := b.scalarsOf[identity]
+	if !ok {
+		t = make()
+		b.scalarsOf[identity] = t
+	}
+	if t != nil {
+		b.g.Read(source, t, target)
 	}
 }
 
@@ -169,8 +261,8 @@ func (n *numbers) key() string {
 	for _, m := range n.multiples {
 		key = fmt.Appendf(key, " %t %s", m.negated, m.step)
 	}
-	for _, r := range n.list {
-		key = fmt.Appendf(key, " %s %q", r.Rat, r.text)
+	for _, c := range n.list {
+		key = fmt.Appendf(key, " %q", c.text)
 	}
 	return string(key)
 }
@@ -188,41 +280,36 @@ func (s *strings_) key() string {
 	return string(key)
 }
 
-// lexeme adds an edge between two nodes. The edge reads the texts of the automaton from the function make. If there
-// are no texts, lexeme adds no edge.
-func (b *builder) lexeme(source, target grammar.Node, key string, make func() (texts, error), form lexeme.Form) {
-	t := b.terminal(key, func() (*lexeme.Lexeme, error) {
+// lexeme returns the terminal that reads the texts of the automaton from the function make, or nil if there are none.
+func (b *builder) lexeme(key string, make func() (texts, error), form lexeme.Form) *grammar.Terminal {
+	return b.terminal(key, func() (*lexeme.Lexeme, error) {
 		d, err := make()
 		if err != nil || d.Empty() {
 			return nil, err
 		}
 		return lexeme.Text(key, d, form, true), nil
 	})
-	if t != nil {
-		b.g.Read(source, t, target)
-	}
 }
 
-func (b *builder) text(source, target grammar.Node, s *strings_) {
-	if len(s.dfas) > 0 {
-		b.lexeme(source, target, s.key(), func() (texts, error) { return s.texts(b.budget) }, lexeme.Quoted)
-		return
-	}
-	if s.min > maxLength {
-		b.ok(unsupportedLimit(s.limits, "minLength", "maxLength", s.min, maxLength))
-		return
-	}
-	key := fmt.Sprintf("length %d %d", s.min, s.max)
-	if s.listed {
-		key = ""
-	}
-	t := b.terminal(key, func() (*lexeme.Lexeme, error) {
-		if s.listed {
+// text returns the terminal that reads the strings of an alternative, or nil if there are none.
+func (b *builder) text(s *strings_) *grammar.Terminal {
+	switch {
+	case len(s.dfas) > 0:
+		return b.lexeme(s.key(), func() (texts, error) { return s.texts(b.budget) }, lexeme.Quoted)
+	case s.listed:
+		return b.terminal("", func() (*lexeme.Lexeme, error) {
+			for _, text := range s.list {
+				if err := b.budget.Spend(1 + len(text)/textWork); err != nil {
+					return nil, err
+				}
+			}
 			return lexeme.Strings(s.list), nil
-		}
+		})
+	case s.min > maxLength:
+		b.ok(b.unsupportedLimit(s.limits, "minLength", s.min, maxLength))
+		return nil
+	}
+	return b.terminal(fmt.Sprintf("length %d %d", s.min, s.max), func() (*lexeme.Lexeme, error) {
 		return lexeme.Length(s.min, s.max, b.longest), nil
 	})
-	if t != nil {
-		b.g.Read(source, t, target)
-	}
 }

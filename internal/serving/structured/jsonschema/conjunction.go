@@ -47,6 +47,8 @@ func (c *compiler) conjunctionOf(v *value) conjunction {
 	return conjunction{{schema: v}}
 }
 
+// merge returns the conjunction of all terms. If a limit of the meter is reached, it may return any conjunction; the
+// meter keeps the error.
 func (c *compiler) merge(all ...conjunction) conjunction {
 	var out conjunction
 	for _, one := range all {
@@ -59,9 +61,22 @@ func (c *compiler) merge(all ...conjunction) conjunction {
 	if len(out) < 2 {
 		return out
 	}
+	if c.budget.Spend(len(out)) != nil {
+		return nil
+	}
 	unique := make(conjunction, 0, len(out))
+	if len(out) <= fewNames {
+		for _, t := range out {
+			if !slices.Contains(unique, t) {
+				unique = append(unique, t)
+			}
+		}
+		return unique
+	}
+	known := make(map[term]bool, len(out))
 	for _, t := range out {
-		if !slices.Contains(unique, t) {
+		if !known[t] {
+			known[t] = true
 			unique = append(unique, t)
 		}
 	}
@@ -80,7 +95,12 @@ func (c *compiler) negations(all conjunction) []conjunction {
 
 // key returns a string that identifies a conjunction. Conjunctions with the same terms have the same key, in whatever
 // order the terms are. All others have different keys.
+//
+// If a limit of the meter is reached, key may return any string; the meter keeps the error.
 func (c *compiler) key(all conjunction) string {
+	if c.budget.Spend(1+len(all)/copyWork) != nil {
+		return ""
+	}
 	ids := make([]uint32, 0, len(all))
 	for _, t := range all {
 		id := uint32(c.id(t.schema)) * 2
@@ -112,10 +132,10 @@ func (c *compiler) shape(all conjunction) (*shape, error) {
 	s := everything()
 	for _, t := range all {
 		next, err := c.termShape(t)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			s, err = intersect(s, next, c.budget)
 		}
-		if s, err = intersect(s, next, c.budget); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -132,6 +152,10 @@ func (c *compiler) termShape(t term) (*shape, error) {
 	}
 	c.open[t] = true
 	defer delete(c.open, t)
+	if err := c.budget.Enter(); err != nil {
+		return nil, locate(err, t.schema, "schema", "schemas that are parts of one another or refer to one another")
+	}
+	defer c.budget.Leave()
 	if err := c.budget.Spend(alternativeWork); err != nil {
 		return nil, err
 	}
@@ -164,6 +188,10 @@ func (c *compiler) knownEmpty(all conjunction) (bool, error) {
 		return empty, nil
 	}
 	c.probed[key] = false // while it is under way
+	if err := c.budget.Enter(); err != nil {
+		return false, locate(err, all[0].schema, "schema", "required members and elements in one another")
+	}
+	defer c.budget.Leave()
 	s, err := c.shape(all)
 	if err != nil {
 		return false, err

@@ -3,6 +3,7 @@ package jsonschema
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,11 +15,11 @@ import (
 // contradict each other. If the search for the reason exceeds the budget, the error is meter.ErrTooLarge instead.
 // The caller must know that Compile accepts the schema and that no value satisfies the schema.
 func Contradiction(source []byte, budget *meter.Meter) error {
-	root, err := read(source)
+	c, root, err := newCompiler(source, budget)
 	if err != nil {
 		return err
 	}
-	return newCompiler(root, budget).contradiction(conjunction{{schema: root}}, requiredPart{}, map[string]bool{})
+	return locate(c.contradiction(root), c.doc.root, "schema", fmt.Sprintf("%d bytes that no value satisfies", len(source)))
 }
 
 // demand is one requirement of a schema. It is a keyword, a group of keywords that have a meaning only together (see
@@ -31,28 +32,42 @@ type demand struct {
 // requiredPart is a member or an element that a value must have. An error names keyword as the reason.
 type requiredPart struct{ name, keyword string }
 
-// contradiction returns the reason why no value satisfies the conjunction all. If the value must be a member or an
-// element of another value, the parameter required describes this member or element. The map enclosing has the keys of
-// the conjunctions of all values around it. If the map already has the key of the value's own conjunction, the value
-// would have to contain another value with this conjunction, and so on without end. contradiction returns this as the
-// reason.
-func (c *compiler) contradiction(all conjunction, required requiredPart, enclosing map[string]bool) error {
-	key := c.key(all)
-	if enclosing[key] {
-		return refuse(all[0].schema, required.keyword, "%s would have to contain such a value again, without end", required.name)
+// contradiction returns the reason why no value satisfies the conjunction all. If the reason is that a member or an
+// element that the value must have cannot exist, it looks for the reason there, and so on. A value with the conjunction
+// of a value around it would have to contain another value with this conjunction, without end. contradiction returns
+// this as the reason.
+func (c *compiler) contradiction(all conjunction) error {
+	var required requiredPart
+	enclosing := map[string]bool{} // the keys of the conjunctions of the values around
+	for {
+		key := c.key(all)
+		if enclosing[key] {
+			return refuse(all[0].schema, required.keyword, "%s would have to contain such a value again, without end", required.name)
+		}
+		enclosing[key] = true
+		demands, err := c.demands(all, map[*value]bool{}, nil)
+		if err != nil {
+			return err
+		}
+		core, err := c.core(demands)
+		if err != nil {
+			return err
+		}
+		part, inner, err := c.emptyPart(core)
+		if err != nil {
+			return err
+		}
+		if inner.name == "" {
+			return c.contradictory(core, required)
+		}
+		all, required = part, inner
 	}
-	enclosing[key] = true
-	core, err := c.core(c.demands(all, map[*value]bool{}))
+}
+
+// contradictory returns the error for demands that no value satisfies.
+func (c *compiler) contradictory(core []demand, required requiredPart) error {
+	core, err := c.withoutTypes(core)
 	if err != nil {
-		return err
-	}
-	switch part, inner, err := c.emptyPart(core); {
-	case err != nil:
-		return err
-	case inner.name != "":
-		return c.contradiction(part, inner, enclosing)
-	}
-	if core, err = c.withoutTypes(core); err != nil {
 		return err
 	}
 	reason := "no value satisfies " + [...]string{"it", "both", "them all"}[min(len(core), 3)-1]
@@ -113,9 +128,13 @@ var readTogether = [][]string{
 	{"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"},
 }
 
-// demands returns the demands of all terms. They include the demands of a schema to which $ref points, and of the
+// demands appends the demands of all terms to out. They include the demands of a schema to which $ref points, and of the
 // schemas in allOf.
-func (c *compiler) demands(all conjunction, seen map[*value]bool) (out []demand) {
+func (c *compiler) demands(all conjunction, seen map[*value]bool, out []demand) ([]demand, error) {
+	if err := c.budget.Enter(); err != nil {
+		return nil, err
+	}
+	defer c.budget.Leave()
 	for _, t := range all {
 		switch {
 		case t.negated:
@@ -128,27 +147,47 @@ func (c *compiler) demands(all conjunction, seen map[*value]bool) (out []demand)
 			continue
 		}
 		seen[t.schema] = true
-		if ref := t.schema.get("$ref"); ref != nil {
-			if target, ok := c.doc.find(t.schema, ref.text); ok {
-				out = append(out, c.demands(conjunction{{schema: target}}, seen)...)
-			}
-			if c.doc.draft <= 7 {
-				continue
-			}
-		}
-		for i, name := range t.schema.names {
-			if name == "allOf" {
-				if list, err := listOf(t.schema, name, t.schema.items[i]); err == nil {
-					out = append(out, c.demands(list, seen)...)
-				}
-				continue
-			}
-			if group := together(t.schema, name); keywordOf(name) != nil && name != "$ref" && group[0] == name {
-				out = append(out, demandOf(t.schema, group))
-			}
+		var err error
+		if out, err = c.schemaDemands(t.schema, seen, out); err != nil {
+			return nil, err
 		}
 	}
-	return out
+	return out, nil
+}
+
+// schemaDemands appends the demands of a schema to out.
+func (c *compiler) schemaDemands(schema *value, seen map[*value]bool, out []demand) ([]demand, error) {
+	if err := c.budget.Spend(len(schema.names)); err != nil {
+		return nil, err
+	}
+	if ref := schema.get("$ref"); ref != nil {
+		target, err := c.doc.find(schema, ref.text)
+		if err == nil && target != nil {
+			out, err = c.demands(conjunction{{schema: target}}, seen, out)
+		}
+		if err != nil || c.doc.draft <= 7 {
+			return out, err
+		}
+	}
+	for i, name := range schema.names {
+		if name == "allOf" {
+			list, err := listOf(schema, name, schema.items[i])
+			if err == nil {
+				out, err = c.demands(list, seen, out)
+			}
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if keywordOf(name) == nil || name == "$ref" {
+			continue
+		}
+		if group := together(schema, name); group[0] == name {
+			out = append(out, demandOf(schema, group))
+		}
+	}
+	return out, nil
 }
 
 // together returns the keywords of a schema that only have a meaning together with the keyword name,
@@ -181,6 +220,9 @@ func demandOf(schema *value, names []string) demand {
 // core returns a minimal list of demands that no value satisfies: without any one of them, some value would.
 func (c *compiler) core(all []demand) ([]demand, error) {
 	for i := 0; i < len(all); {
+		if err := c.budget.Spend(len(all)); err != nil {
+			return nil, err
+		}
 		rest := slices.Delete(slices.Clone(all), i, i+1)
 		empty, err := c.empty(terms(rest))
 		switch {
@@ -236,7 +278,7 @@ func (c *compiler) emptyPart(core []demand) (conjunction, requiredPart, error) {
 		for k := range min(a.min, a.prefix()+1) {
 			element := c.element(a, k)
 			if empty, err := c.empty(element); empty || err != nil {
-				return element, requiredPart{"element " + strconv.Itoa(k), "minItems"}, err
+				return element, requiredPart{"element " + strconv.Itoa(k), a.minOf.keyword}, err
 			}
 		}
 	}

@@ -2,244 +2,112 @@ package jsonschema
 
 import (
 	"cmp"
+	"fmt"
 	"math/big"
-
-	"llmmemory/internal/serving/meter"
-	"llmmemory/internal/serving/structured/automaton"
-	"llmmemory/internal/serving/structured/regex"
+	"strconv"
+	"strings"
 )
 
-const (
-	wholePattern  = `-?(0|[1-9][0-9]*)`
-	numberPattern = wholePattern + `(\.[0-9]+)?([eE][+-]?[0-9]+)?`
-)
-
-// automaton returns how the numbers of an alternative are written.
-func (n *numbers) automaton(budget *meter.Meter) (*automaton.DFA, error) {
-	switch {
-	case n.free():
-		return regex.Full(numberPattern, budget)
-	case n.listed:
-		var texts []string
-		for _, r := range n.list {
-			texts = append(texts, written(r.Rat))
-			if r.text != "" {
-				texts = append(texts, r.text)
-			}
-		}
-		d, err := automaton.Texts(texts, budget)
-		if err != nil {
-			return nil, err
-		}
-		return d.Untagged(), nil
-	case n.whole && len(n.limits) == 0 && len(n.multiples) == 0:
-		return regex.Full(wholePattern, budget)
-	}
-	m, err := n.machine()
-	if err != nil {
-		return nil, err
-	}
-	return automaton.Explore([]rune("-.0123456789"), digits{}, m.step, m.accept, budget)
+// decimal is a number: ±0.digits·10^exponent. The digits neither begin nor end with 0, so equal numbers are equal
+// decimals. The digits of zero are "", and its exponent is 0.
+type decimal struct {
+	negative bool
+	digits   string
+	exponent int
 }
 
 const (
-	maxLimits    = 6
-	maxMultiples = 4
-	maxModulus   = 20000
+	maxDigits   = 400
+	maxExponent = 400
 )
 
-// digits is the state of a digitMachine after the characters of a number that have been read so far.
-type digits struct {
-	phase      digitPhase
-	minus      bool
-	broken     bool // a decimal is not 0
-	limits     [maxLimits]comparison
-	remainders [maxMultiples]remainder
-}
-
-type digitPhase byte
-
-const (
-	atSign digitPhase = iota
-	atFirst
-	zero // a first 0, after which no digit comes
-	whole
-	point
-	fraction
-)
-
-// comparison compares the digits read with those of a bound.
-type comparison struct {
-	order int8
-	place int16 // digits read, before or after the point; it stops after the last digit of the bound
-}
-
-// remainder is the state of a division by a step of multipleOf: its value so far, and the number of decimals read.
-// Decimals after the last one of the step are not counted.
-type remainder struct {
-	value  int32
-	places int16
-	broken bool // a decimal after the last one that a multiple can have is not 0
-}
-
-type digitMachine struct {
-	numbers *numbers
-	limits  []bound
-	steps   []modulus
-}
-
-type bound struct {
-	whole, fraction string
-	sign            int
-	relation        relation
-}
-
-type modulus struct {
-	modulus int64 // of the number without its point
-	places  int
-	negated bool
-}
-
-func (n *numbers) machine() (*digitMachine, error) {
-	m := &digitMachine{numbers: n}
-	for _, l := range n.limits {
-		b := bound{sign: l.bound.Sign(), relation: l.relation}
-		b.whole, b.fraction = decimals(l.bound)
-		m.limits = append(m.limits, b)
+// parseDecimal parses a JSON number. It returns an error if the number has more than maxDigits characters
+// before its exponent, or if its exponent is above maxExponent or below -maxExponent.
+func parseDecimal(text string) (decimal, error) {
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	e, err := strconv.Atoi(exponent)
+	if exponent != "" && (err != nil || e > maxExponent || e < -maxExponent) || len(mantissa) > maxDigits {
+		return decimal{}, fmt.Errorf("the number %.20s has more than %d digits or an exponent above %d", text, maxDigits, maxExponent)
 	}
-	for _, step := range n.multiples {
-		_, fraction := decimals(step.step)
-		scaled := new(big.Rat).Mul(step.step, new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(len(fraction))), nil)))
-		if !scaled.IsInt() || scaled.Num().Cmp(big.NewInt(maxModulus)) > 0 {
-			return nil, refuse(step.schema, "multipleOf", "a step whose digits are more than %d is not supported", maxModulus)
-		}
-		m.steps = append(m.steps, modulus{scaled.Num().Int64(), len(fraction), step.negated})
+	unsigned, negative := strings.CutPrefix(mantissa, "-")
+	whole, fraction, _ := strings.Cut(unsigned, ".")
+	digits := strings.TrimLeft(whole+fraction, "0")
+	e += len(whole) - (len(whole) + len(fraction) - len(digits))
+	if digits = strings.TrimRight(digits, "0"); digits == "" {
+		return decimal{}, nil
 	}
-	if len(m.limits) > maxLimits || len(m.steps) > maxMultiples {
-		return nil, meter.ErrTooLarge
-	}
-	return m, nil
+	return decimal{negative, digits, e}, nil
 }
 
-func (m *digitMachine) step(s digits, r rune) (digits, bool) {
+func (d decimal) sign() int {
 	switch {
-	case r == '-':
-		s.minus = true
-		ok := s.phase == atSign
-		s.phase = atFirst
-		return s, ok
-	case r == '.':
-		ok := (s.phase == zero || s.phase == whole) && !m.numbers.whole
-		s.phase = point
-		for i, b := range m.limits {
-			s.limits[i] = comparison{order: s.limits[i].whole(b)}
-		}
-		return s, ok
-	case s.phase == zero:
-		return s, false
+	case d.digits == "":
+		return 0
+	case d.negative:
+		return -1
 	}
-	d := int(r - '0')
-	decimal := s.phase >= point
-	switch {
-	case decimal:
-		s.phase = fraction
-		s.broken = s.broken || d > 0
-	case s.phase != whole && d == 0:
-		s.phase = zero
+	return 1
+}
+
+func (d decimal) cmp(other decimal) int {
+	sign := d.sign()
+	if sign != other.sign() || sign == 0 {
+		return cmp.Compare(sign, other.sign())
+	}
+	return sign * cmp.Or(cmp.Compare(d.exponent, other.exponent), strings.Compare(d.digits, other.digits))
+}
+
+// isInteger reports whether d has no digit after the point.
+func (d decimal) isInteger() bool { return d.exponent >= len(d.digits) }
+
+// isMultiple reports whether d is an integer times step, which is not zero.
+func (d decimal) isMultiple(step decimal) bool {
+	return new(big.Rat).Quo(d.rational(), step.rational()).IsInt()
+}
+
+func (d decimal) rational() *big.Rat {
+	r, _ := new(big.Rat).SetString(d.String())
+	return r
+}
+
+// parts returns the digits of d before and after the point, without its sign.
+func (d decimal) parts() (whole, fraction string) {
+	switch n := len(d.digits); {
+	case d.exponent <= 0 && n > 0:
+		return "0", strings.Repeat("0", -d.exponent) + d.digits
+	case d.exponent >= n:
+		whole = d.digits + strings.Repeat("0", d.exponent-n)
 	default:
-		s.phase = whole
+		whole, fraction = d.digits[:d.exponent], d.digits[d.exponent:]
 	}
-	for i, b := range m.limits {
-		if decimal {
-			s.limits[i].read(b.fraction, d, true)
-		} else {
-			s.limits[i].read(b.whole, d, false)
-		}
-	}
-	for i, step := range m.steps {
-		s.remainders[i].read(step, d, decimal)
-	}
-	return s, true
+	return cmp.Or(whole, "0"), fraction
 }
 
-// read compares the next digit.
-func (c *comparison) read(bound string, d int, decimal bool) {
-	i := int(c.place)
-	if i < len(bound) {
-		c.place++
-		if c.order == 0 {
-			c.order = int8(cmp.Compare(d, int(bound[i]-'0')))
-		}
-		return
+// String returns the shortest form of d without exponent.
+func (d decimal) String() string {
+	whole, fraction := d.parts()
+	if fraction != "" {
+		whole += "." + fraction
 	}
-	if !decimal {
-		c.place = int16(len(bound) + 1)
-		c.order = 1
-	} else if c.order == 0 && d > 0 {
-		c.order = 1
+	if d.negative {
+		return "-" + whole
 	}
+	return whole
 }
 
-// whole returns the order of the digits before the point.
-func (c comparison) whole(b bound) int8 {
-	switch {
-	case int(c.place) < len(b.whole):
-		return -1
-	case int(c.place) > len(b.whole):
-		return 1
+// scientific returns d as Python and JavaScript write it with an exponent, which has at least two digits in Python. It
+// returns nothing if both of them write d without exponent.
+func (d decimal) scientific() []string {
+	exponent := d.exponent - 1 // of a mantissa with one digit before the point
+	if d.digits == "" || exponent >= -4 && exponent < 16 {
+		return nil
 	}
-	return c.order
-}
-
-func (r *remainder) read(m modulus, d int, decimal bool) {
-	if decimal {
-		if int(r.places) == m.places {
-			r.broken = r.broken || d > 0
-			return
-		}
-		r.places++
+	mantissa := d.digits[:1]
+	if len(d.digits) > 1 {
+		mantissa += "." + d.digits[1:]
 	}
-	r.value = int32((int64(r.value)*10 + int64(d)) % m.modulus)
-}
-
-func (m *digitMachine) accept(s digits) int32 {
-	if s.phase != zero && s.phase != whole && s.phase != fraction || m.numbers.broken && !s.broken {
-		return automaton.None
+	if d.negative {
+		mantissa = "-" + mantissa
 	}
-	for i, b := range m.limits {
-		if !b.relation.holds(m.order(s, s.limits[i], b)) {
-			return automaton.None
-		}
-	}
-	for i, step := range m.steps {
-		r := s.remainders[i]
-		for ; int(r.places) < step.places; r.places++ {
-			r.value = int32(int64(r.value) * 10 % step.modulus)
-		}
-		if (r.value == 0 && !r.broken) == step.negated {
-			return automaton.None
-		}
-	}
-	return 0
-}
-
-// order compares the number with a bound.
-func (m *digitMachine) order(s digits, c comparison, b bound) int {
-	order := int(c.order)
-	if s.phase != fraction {
-		order = int(c.whole(b))
-		c.place = 0
-	}
-	if order == 0 && int(c.place) < len(b.fraction) { // the bound's other decimals do not all equal 0
-		order = -1
-	}
-	switch {
-	case s.minus && b.sign > 0:
-		return -1
-	case !s.minus && b.sign < 0:
-		return 1
-	case s.minus:
-		return -order
-	}
-	return order
+	return []string{fmt.Sprintf("%se%+d", mantissa, exponent), fmt.Sprintf("%se%+03d", mantissa, exponent)}
 }

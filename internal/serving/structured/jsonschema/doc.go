@@ -9,8 +9,8 @@
 //
 // Answers are written as follows. Unless they are compact, a space, a tab, or line breaks with an indentation may come
 // before each lexeme. Listed properties come in the order of the schema, and other properties after them. Integers have
-// neither fraction nor exponent. Limited numbers have no exponent. Numbers of enum and const may also be written as in
-// the schema. Names have escapes only where JSON requires them. The same holds for strings, but a string that may have
+// neither fraction nor exponent. Where multipleOf or a bound limits a number, its exponent is limited, too (digitMachine).
+// Numbers of enum and const may also be written as in the schema, or as Python and JavaScript write them. Names have escapes only where JSON requires them. The same holds for strings, but a string that may have
 // any characters may have any escapes, too.
 //
 // A keyword that is not supported causes an [Unsupported] error. Keywords are ignored if JSON Schema does not define

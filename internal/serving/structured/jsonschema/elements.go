@@ -49,7 +49,7 @@ func containsShape(c *compiler, schema *value, name string, v *value) (*shape, e
 	default:
 		return nil, refuse(schema, "minContains", "more than 1 is not supported")
 	}
-	s.arrays[0].min = 1
+	s.arrays[0].min, s.arrays[0].minOf = 1, origin{schema: schema, keyword: name}
 	s.arrays[0].contains = []conjunction{{{schema: v}}}
 	return s, nil
 }
@@ -73,8 +73,12 @@ func (a *arrays) prefix() int {
 	return n
 }
 
-// element returns the conjunction that element i must satisfy.
+// element returns the conjunction that element i must satisfy. If a limit of the meter is reached, it may return any
+// conjunction; the meter keeps the error.
 func (c *compiler) element(a *arrays, i int) conjunction {
+	if c.budget.Spend(1+len(a.layers)) != nil {
+		return nil
+	}
 	var all []conjunction
 	for _, layer := range a.layers {
 		if i < len(layer.prefix) {

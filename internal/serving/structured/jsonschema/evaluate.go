@@ -1,7 +1,6 @@
 package jsonschema
 
 import (
-	"math/big"
 	"strings"
 
 	"llmmemory/internal/serving/structured/automaton"
@@ -36,15 +35,13 @@ func (c *compiler) schemaShape(v *value) (*shape, error) {
 			if apply == nil {
 				continue
 			}
+			before := c.budget.Spent()
 			next, err := apply(c, v, name, v.items[i])
+			if err == nil && next != nil {
+				s, err = intersect(s, next, c.budget)
+			}
 			if err != nil {
-				return nil, err
-			}
-			if next == nil {
-				continue
-			}
-			if s, err = intersect(s, next, c.budget); err != nil {
-				return nil, err
+				return nil, c.blame(err, before, v, name, v.items[i].size())
 			}
 		}
 	}
@@ -60,11 +57,16 @@ func typeShape(c *compiler, schema *value, name string, v *value) (*shape, error
 	if n := schema.get("nullable"); n != nil && n.kind == boolTrue { // as descriptions of APIs write it
 		s.hasNull = true
 	}
+	known := map[string]bool{}
 	for _, item := range list {
 		one := &shape{}
 		if item.kind != text {
 			return nil, refuse(schema, name, "a type is not a string")
 		}
+		if known[item.text] {
+			continue
+		}
+		known[item.text] = true
 		switch item.text {
 		case "null":
 			one.hasNull = true
@@ -100,7 +102,7 @@ func enumShape(c *compiler, schema *value, name string, v *value) (*shape, error
 	all := make([]*shape, len(v.items))
 	for i, item := range v.items {
 		var err error
-		if all[i], err = c.constant(schema, item); err != nil {
+		if all[i], err = c.constant(schema, name, item); err != nil {
 			return nil, err
 		}
 	}
@@ -116,11 +118,14 @@ func enumShape(c *compiler, schema *value, name string, v *value) (*shape, error
 }
 
 func constShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
-	return c.constant(schema, v)
+	return c.constant(schema, name, v)
 }
 
-// constant returns the shape of one value.
-func (c *compiler) constant(schema, v *value) (*shape, error) {
+// constant returns the shape of one value, which is that of a keyword or a part of it.
+func (c *compiler) constant(schema *value, keyword string, v *value) (*shape, error) {
+	if err := c.budget.Spend(1 + len(v.items)); err != nil {
+		return nil, err
+	}
 	switch v.kind {
 	case null:
 		return &shape{hasNull: true}, nil
@@ -133,21 +138,19 @@ func (c *compiler) constant(schema, v *value) (*shape, error) {
 	case number:
 		r, err := parseDecimal(v.text)
 		if err != nil {
-			return nil, refuse(schema, "const", "%v", err)
+			return nil, refuse(schema, keyword, "%v", err)
 		}
-		one := constant{Rat: r}
-		if v.text != written(r) {
-			one.text = v.text
-		}
-		return &shape{numbers: []numbers{{listed: true, list: []constant{one}}}}, nil
+		return &shape{numbers: []numbers{{listed: true, list: []constant{{r, v.text}}}}}, nil
 	case array:
 		layer := arrayLayer{items: c.conjunctionOf(nothing)}
 		for _, item := range v.items {
 			layer.prefix = append(layer.prefix, c.conjunctionOf(constOf(item)))
 		}
-		return &shape{arrays: []arrays{{limits: limits{min: len(v.items), max: len(v.items)}, layers: []arrayLayer{layer}}}}, nil
+		by := origin{schema: schema, keyword: keyword}
+		number := limits{min: len(v.items), max: len(v.items), minOf: by, maxOf: by}
+		return &shape{arrays: []arrays{{limits: number, layers: []arrayLayer{layer}}}}, nil
 	}
-	o := objects{limits: limits{max: len(v.items)}, required: v.names}
+	o := objects{limits: limits{max: len(v.items), maxOf: origin{schema: schema, keyword: keyword}}, required: v.names}
 	layer := newLayer()
 	layer.additional = c.conjunctionOf(nothing)
 	for i, name := range v.names {
@@ -181,7 +184,10 @@ func (c *compiler) search(schema *value, keyword, pattern string) (*automaton.DF
 		return d, nil
 	}
 	d, err := regex.Search(pattern, c.budget)
-	if err != nil {
+	switch {
+	case c.budget.Err() != nil:
+		return nil, c.budget.Err()
+	case err != nil:
 		return nil, refuse(schema, keyword, "%v", err)
 	}
 	c.dfas[pattern] = d
@@ -200,20 +206,20 @@ func lengthShape(c *compiler, schema *value, name string, v *value) (*shape, err
 	if n >= endless && strings.HasPrefix(name, "max") {
 		return nil, nil
 	}
-	s := everything()
+	s, by := everything(), origin{schema: schema, keyword: name}
 	switch name {
 	case "minLength":
-		s.strings[0].min, s.strings[0].minOf = n, schema
+		s.strings[0].min, s.strings[0].minOf = n, by
 	case "maxLength":
-		s.strings[0].max, s.strings[0].maxOf = n, schema
+		s.strings[0].max, s.strings[0].maxOf = n, by
 	case "minItems":
-		s.arrays[0].min, s.arrays[0].minOf = n, schema
+		s.arrays[0].min, s.arrays[0].minOf = n, by
 	case "maxItems":
-		s.arrays[0].max, s.arrays[0].maxOf = n, schema
+		s.arrays[0].max, s.arrays[0].maxOf = n, by
 	case "minProperties":
-		s.objects[0].min, s.objects[0].minOf = n, schema
+		s.objects[0].min, s.objects[0].minOf = n, by
 	case "maxProperties":
-		s.objects[0].max, s.objects[0].maxOf = n, schema
+		s.objects[0].max, s.objects[0].maxOf = n, by
 	}
 	return s, nil
 }
@@ -226,7 +232,8 @@ func boundShape(c *compiler, schema *value, name string, v *value) (*shape, erro
 	if err != nil {
 		return nil, err
 	}
-	l := limit{r, map[string]relation{"minimum": atLeast, "exclusiveMinimum": greaterThan, "maximum": atMost, "exclusiveMaximum": lessThan}[name]}
+	l := limit{bound: r, origin: origin{schema: schema, keyword: name}}
+	l.relation = map[string]relation{"minimum": atLeast, "exclusiveMinimum": greaterThan, "maximum": atMost, "exclusiveMaximum": lessThan}[name]
 	if e := schema.get(map[string]string{"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}[name]); e != nil && e.kind == boolTrue {
 		l.relation++
 	}
@@ -236,13 +243,13 @@ func boundShape(c *compiler, schema *value, name string, v *value) (*shape, erro
 }
 
 // numberOf returns the number that is the value of a keyword.
-func numberOf(schema *value, name string, v *value) (*big.Rat, error) {
+func numberOf(schema *value, name string, v *value) (decimal, error) {
 	if v.kind != number {
-		return nil, refuse(schema, name, "it is not a number")
+		return decimal{}, refuse(schema, name, "it is not a number")
 	}
 	r, err := parseDecimal(v.text)
 	if err != nil {
-		return nil, refuse(schema, name, "%v", err)
+		return decimal{}, refuse(schema, name, "%v", err)
 	}
 	return r, nil
 }
@@ -252,7 +259,7 @@ func multipleShape(c *compiler, schema *value, name string, v *value) (*shape, e
 	if err != nil {
 		return nil, err
 	}
-	if r.Sign() <= 0 {
+	if r.sign() <= 0 {
 		return nil, refuse(schema, name, "it is not above 0")
 	}
 	s := everything()

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"llmmemory/internal/serving/meter"
 )
 
 // value is a JSON value of a schema. Objects keep the order of their members.
@@ -15,7 +17,8 @@ type value struct {
 	kind   kind
 	text   string // of a string, or a number as written
 	items  []*value
-	names  []string // of the members, whose values are items
+	names  []string       // of the members, whose values are items
+	places map[string]int // of the members; nil if the object has few
 	parent *value
 	key    string // in the parent
 }
@@ -35,12 +38,17 @@ const (
 const (
 	maxBytes = 2 << 20
 	maxDepth = 256
+	fewNames = 8  // members of an object that needs no index
+	readWork = 64 // bytes of a schema that are read at the cost of one unit of work
 )
 
 // read reads a JSON text.
-func read(source []byte) (*value, error) {
+func read(source []byte, budget *meter.Meter) (*value, error) {
 	if len(source) > maxBytes {
 		return nil, fmt.Errorf("the schema has %d bytes, more than %d", len(source), maxBytes)
+	}
+	if err := budget.Spend(len(source) / readWork); err != nil {
+		return nil, fmt.Errorf("the schema of %d bytes: %w", len(source), err)
 	}
 	d := json.NewDecoder(strings.NewReader(string(source)))
 	d.UseNumber()
@@ -83,10 +91,12 @@ func readValue(d *json.Decoder, depth int) (*value, error) {
 }
 
 func (v *value) readItems(d *json.Decoder, depth int) error {
-	known := map[string]int{}
+	known := map[string]int{} // the places of the members
 	for d.More() {
-		name := strconv.Itoa(len(v.items))
-		if v.kind == object {
+		var name string
+		if v.kind == array {
+			name = strconv.Itoa(len(v.items))
+		} else {
 			token, err := d.Token()
 			if err != nil {
 				return err
@@ -98,15 +108,18 @@ func (v *value) readItems(d *json.Decoder, depth int) error {
 			return err
 		}
 		item.parent, item.key = v, name
-		if i, ok := known[name]; ok && v.kind == object {
-			v.items[i] = item
-			continue
-		}
-		known[name] = len(v.items)
-		v.items = append(v.items, item)
 		if v.kind == object {
+			if i, ok := known[name]; ok {
+				v.items[i] = item
+				continue
+			}
+			known[name] = len(v.items)
 			v.names = append(v.names, name)
 		}
+		v.items = append(v.items, item)
+	}
+	if len(known) > fewNames {
+		v.places = known
 	}
 	_, err := d.Token()
 	return err
@@ -114,10 +127,15 @@ func (v *value) readItems(d *json.Decoder, depth int) error {
 
 // get returns a member, or nil.
 func (v *value) get(name string) *value {
-	if i := slices.Index(v.names, name); i >= 0 {
-		return v.items[i]
+	i, ok := v.places[name]
+	if v.places == nil {
+		i = slices.Index(v.names, name)
+		ok = i >= 0
 	}
-	return nil
+	if !ok {
+		return nil
+	}
+	return v.items[i]
 }
 
 // first returns the member that comes first, of the given ones.
@@ -139,8 +157,8 @@ func (v *value) integer() (int, bool) {
 	if v.kind != number {
 		return 0, false
 	}
-	f, err := strconv.ParseFloat(v.text, 64)
-	if err != nil || f < 0 || f != math.Floor(f) {
+	f, err := strconv.ParseFloat(v.text, 64) // an infinite number, and an error, if the number is above the largest float64
+	if err != nil && !math.IsInf(f, 1) || f < 0 || f != math.Floor(f) {
 		return 0, false
 	}
 	return int(min(f, 1e12)), true

@@ -6,8 +6,11 @@ func refShape(c *compiler, schema *value, name string, v *value) (*shape, error)
 	if v.kind != text {
 		return nil, refuse(schema, name, "it is not a text")
 	}
-	target, ok := c.doc.find(schema, v.text)
-	if !ok {
+	target, err := c.doc.find(schema, v.text)
+	if err != nil {
+		return nil, err
+	}
+	if target == nil {
 		return nil, refuse(schema, name, "%q is not in the schema", v.text)
 	}
 	return c.termShape(term{schema: target})
@@ -128,11 +131,13 @@ func dependentShape(c *compiler, schema *value, name string, v *value) (*shape, 
 		var err error
 		switch {
 		case item.kind == text && name == "dependencies":
-			present.objects[0].required = appendNew(present.objects[0].required, item.text)
+			present.objects[0].required = distinct([]string{member}, []string{item.text})
 		case item.kind == array && name != "dependentSchemas":
-			for _, needed := range item.items {
-				present.objects[0].required = appendNew(present.objects[0].required, needed.text)
+			names, err := namesIn(schema, name, item)
+			if err != nil {
+				return nil, err
 			}
+			present.objects[0].required = distinct([]string{member}, names)
 		case name != "dependentRequired":
 			dependent, err := c.termShape(term{schema: item})
 			if err != nil {
@@ -151,11 +156,4 @@ func dependentShape(c *compiler, schema *value, name string, v *value) (*shape, 
 		}
 	}
 	return s, nil
-}
-
-func appendNew(list []string, item string) []string {
-	if slices.Contains(list, item) {
-		return list
-	}
-	return append(list, item)
 }

@@ -55,20 +55,25 @@ func requiredShape(c *compiler, schema *value, name string, v *value) (*shape, e
 		}
 		return nil, refuse(schema, name, "required as true or false, of draft 3, is not supported")
 	}
-	var names []string
-	known := map[string]bool{}
-	for _, item := range v.items {
-		if item.kind != text {
-			return nil, refuse(schema, name, "it is not a list of names")
-		}
-		if !known[item.text] {
-			known[item.text] = true
-			names = append(names, item.text)
-		}
+	names, err := namesIn(schema, name, v)
+	if err != nil {
+		return nil, err
 	}
 	s := everything()
-	s.objects[0].required = names
+	s.objects[0].required = distinct(nil, names)
 	return s, nil
+}
+
+// namesIn returns the names in a list that is, or is in, the value of a keyword.
+func namesIn(schema *value, keyword string, list *value) ([]string, error) {
+	names := make([]string, len(list.items))
+	for i, item := range list.items {
+		if item.kind != text {
+			return nil, refuse(schema, keyword, "it is not a list of names")
+		}
+		names[i] = item.text
+	}
+	return names, nil
 }
 
 func propertyNamesShape(c *compiler, schema *value, name string, v *value) (*shape, error) {
@@ -78,7 +83,7 @@ func propertyNamesShape(c *compiler, schema *value, name string, v *value) (*sha
 	}
 	s := everything()
 	if len(names.strings) == 0 {
-		s.objects[0].max = 0
+		s.objects[0].max, s.objects[0].maxOf = 0, origin{schema: schema, keyword: name}
 		return s, nil
 	}
 	d := automaton.Nothing()
@@ -95,14 +100,19 @@ func propertyNamesShape(c *compiler, schema *value, name string, v *value) (*sha
 	return s, nil
 }
 
-// member returns the conjunction that the value of a member must satisfy.
+// member returns the conjunction that the value of a member must satisfy. If a limit of the meter is reached, it may
+// return any conjunction; the meter keeps the error.
 func (c *compiler) member(o *objects, name string) conjunction {
-	if slices.Contains(o.absent, name) || slices.ContainsFunc(o.names, func(d *automaton.DFA) bool { return d.Match(name) == automaton.None }) {
+	if c.budget.Spend(1+len(o.absent)/copyWork+len(o.names)*len(name)/textWork) != nil || slices.Contains(o.absent, name) ||
+		slices.ContainsFunc(o.names, func(d *automaton.DFA) bool { return d.Match(name) == automaton.None }) {
 		return c.conjunctionOf(nothing)
 	}
 	var all []conjunction
 	for i := range o.layers {
 		layer := &o.layers[i]
+		if c.budget.Spend(1+len(layer.patterns)*(1+len(name)/textWork)) != nil {
+			return nil
+		}
 		index, listed := layer.index[name]
 		if listed {
 			all = append(all, layer.props[index])

@@ -40,12 +40,12 @@ func subtract[T alternative[T]](c *compiler, allowed, excluded []T, schema *valu
 	return allowed, nil
 }
 
-func notNumbers(_ *compiler, n *numbers, _ *value) ([]numbers, error) {
+func notNumbers(_ *compiler, n *numbers, schema *value) ([]numbers, error) {
 	var out []numbers
 	if n.listed {
 		var limits []limit
 		for _, r := range n.list {
-			limits = append(limits, limit{r.Rat, differs})
+			limits = append(limits, limit{r.decimal, differs, origin{schema: schema, keyword: "not"}})
 		}
 		return append(out, numbers{limits: limits}), nil
 	}
@@ -57,11 +57,11 @@ func notNumbers(_ *compiler, n *numbers, _ *value) ([]numbers, error) {
 	}
 	for _, l := range n.limits {
 		if l.relation == differs {
-			out = append(out, numbers{listed: true, list: []constant{{Rat: l.bound}}})
+			out = append(out, numbers{listed: true, list: []constant{{decimal: l.bound}}})
 			continue
 		}
 		opposite := map[relation]relation{atLeast: lessThan, greaterThan: atMost, atMost: greaterThan, lessThan: atLeast}[l.relation]
-		out = append(out, numbers{limits: []limit{{l.bound, opposite}}})
+		out = append(out, numbers{limits: []limit{{l.bound, opposite, l.origin.negation()}}})
 	}
 	for _, m := range n.multiples {
 		m.negated = !m.negated
@@ -87,21 +87,25 @@ func notStrings(c *compiler, s *strings_, _ *value) ([]strings_, error) {
 
 func notArrays(c *compiler, a *arrays, schema *value) ([]arrays, error) {
 	var out []arrays
+	by := origin{schema: schema, keyword: "not"}
 	if a.unique || len(a.contains) > 0 {
 		return nil, refuse(schema, "not", "the negation of uniqueItems or contains is not supported")
 	}
 	if a.min > 0 {
-		out = append(out, arrays{limits: limits{max: a.min - 1}})
+		out = append(out, arrays{limits: limits{max: a.min - 1, maxOf: a.minOf.negation()}})
 	}
 	if a.max != unlimited {
-		out = append(out, arrays{limits: limits{min: a.max + 1, max: unlimited}})
+		out = append(out, arrays{limits: limits{min: a.max + 1, max: unlimited, minOf: a.maxOf.negation()}})
 	}
 	for _, layer := range a.layers {
 		for i, item := range layer.prefix {
 			for _, negated := range c.negations(item) {
+				if err := c.budget.Spend(1 + i); err != nil {
+					return nil, err
+				}
 				prefix := make([]conjunction, i+1)
 				prefix[i] = negated
-				out = append(out, arrays{limits: limits{min: i + 1, max: unlimited}, layers: []arrayLayer{{prefix: prefix}}})
+				out = append(out, arrays{limits: limits{min: i + 1, max: unlimited, minOf: by}, layers: []arrayLayer{{prefix: prefix}}})
 			}
 		}
 		for _, negated := range c.negations(layer.items) {
@@ -109,13 +113,19 @@ func notArrays(c *compiler, a *arrays, schema *value) ([]arrays, error) {
 				return nil, refuse(schema, "not", "the negation of items after prefixItems is not supported")
 			}
 			if isNothing(layer.items) {
-				out = append(out, arrays{limits: limits{min: len(layer.prefix) + 1, max: unlimited}})
+				out = append(out, arrays{limits: limits{min: len(layer.prefix) + 1, max: unlimited, minOf: by}})
 				break
 			}
-			out = append(out, arrays{limits: limits{min: 1, max: unlimited}, contains: []conjunction{negated}})
+			out = append(out, arrays{limits: limits{min: 1, max: unlimited, minOf: by}, contains: []conjunction{negated}})
 		}
 	}
 	return out, nil
+}
+
+// negation returns the origin of what the negation of a schema demands.
+func (o origin) negation() origin {
+	o.negated = !o.negated
+	return o
 }
 
 func isNothing(all conjunction) bool {
@@ -130,10 +140,10 @@ func notObjects(c *compiler, o *objects, schema *value) ([]objects, error) {
 		return nil, refuse(schema, "not", "the negation of propertyNames is not supported")
 	}
 	if o.min > 0 {
-		out = append(out, objects{limits: limits{max: o.min - 1}})
+		out = append(out, objects{limits: limits{max: o.min - 1, maxOf: o.minOf.negation()}})
 	}
 	if o.max != unlimited {
-		out = append(out, objects{limits: limits{min: o.max + 1, max: unlimited, minOf: schema}})
+		out = append(out, objects{limits: limits{min: o.max + 1, max: unlimited, minOf: o.maxOf.negation()}})
 	}
 	for _, name := range o.required {
 		out = append(out, objects{limits: anyNumber, absent: []string{name}})

@@ -1,11 +1,9 @@
 package jsonschema
 
 import (
-	"fmt"
-	"math/big"
 	"slices"
-	"strconv"
-	"strings"
+
+	"llmmemory/internal/serving/meter"
 )
 
 // numbers is an alternative of numbers.
@@ -17,17 +15,18 @@ type numbers struct {
 	list          []constant
 }
 
-// constant is a number in enum or const. An answer may write it in the shortest form without exponent. If text is not
-// "", the answer may also write it as text, which is the number as the schema writes it.
+// constant is a number in enum or const. An answer may write it in the shortest form without exponent. Where it need
+// not be an integer, the answer may also write it as text, as the schema does, or as decimal.scientific does.
 type constant struct {
-	*big.Rat
+	decimal
 	text string
 }
 
 // limit compares a number with a bound.
 type limit struct {
-	bound    *big.Rat
+	bound    decimal
 	relation relation
+	origin   origin
 }
 
 type relation byte
@@ -39,6 +38,9 @@ const (
 	lessThan
 	differs
 )
+
+// lower reports whether the relation is a lower limit.
+func (r relation) lower() bool { return r <= greaterThan }
 
 // holds reports whether the relation is true of a number. The parameter order is -1, 0 or 1 if the number is
 // below, equal to or above the bound.
@@ -58,7 +60,7 @@ func (r relation) holds(order int) bool {
 
 // multiple requires a multiple of step. If negated is true, it requires a number that is not a multiple.
 type multiple struct {
-	step    *big.Rat
+	step    decimal
 	negated bool
 	schema  *value
 }
@@ -67,60 +69,91 @@ func (n numbers) free() bool {
 	return !n.whole && !n.broken && len(n.limits) == 0 && len(n.multiples) == 0 && !n.listed
 }
 
-func (n *numbers) allows(r *big.Rat) bool {
-	if n.whole && !r.IsInt() || n.broken && r.IsInt() {
+// conditions is the work of allows for one number.
+func (n *numbers) conditions() int { return 1 + len(n.limits) + multipleWork*len(n.multiples) }
+
+// multipleWork is the work of one division.
+const multipleWork = 20
+
+// allows reports whether a number satisfies all but the list of n.
+func (n *numbers) allows(d decimal) bool {
+	if n.whole && !d.isInteger() || n.broken && d.isInteger() {
 		return false
 	}
 	for _, l := range n.limits {
-		if !l.relation.holds(r.Cmp(l.bound)) {
+		if !l.relation.holds(d.cmp(l.bound)) {
 			return false
 		}
 	}
 	for _, m := range n.multiples {
-		if new(big.Rat).Quo(r, m.step).IsInt() == m.negated {
+		if d.isMultiple(m.step) == m.negated {
 			return false
 		}
 	}
-	return !n.listed || slices.ContainsFunc(n.list, func(x constant) bool { return x.Cmp(r) == 0 })
+	return true
 }
 
-func (n numbers) intersect(o numbers) (numbers, bool) {
-	if n.free() {
-		return o, true
-	}
-	if o.free() {
-		return n, true
-	}
-	if n.listed || o.listed {
+func (n numbers) intersect(o numbers, budget *meter.Meter) (numbers, bool, error) {
+	switch {
+	case n.free():
+		return o, true, nil
+	case o.free():
+		return n, true, nil
+	case n.listed || o.listed:
 		if !n.listed {
 			n, o = o, n
 		}
-		kept := slices.DeleteFunc(slices.Clone(n.list), func(r constant) bool { return !o.allows(r.Rat) })
-		for i := range kept {
-			if o.whole {
-				kept[i].text = ""
-			}
-		}
-		return numbers{listed: true, list: kept}, len(kept) > 0
+		return n.only(&o, budget)
+	}
+	if err := budget.Spend((len(n.limits) + len(n.multiples)) * (1 + len(o.limits) + len(o.multiples))); err != nil {
+		return n, false, err
 	}
 	n.whole, n.broken = n.whole || o.whole, n.broken || o.broken
-	n.multiples = slices.Concat(n.multiples, o.multiples)
+	n.multiples = slices.Clone(n.multiples)
+	for _, m := range o.multiples {
+		if !slices.ContainsFunc(n.multiples, func(known multiple) bool { return known.step == m.step && known.negated == m.negated }) {
+			n.multiples = append(n.multiples, m)
+		}
+	}
 	n.limits = slices.Clone(n.limits)
 	for _, l := range o.limits {
 		n.limits = tighten(n.limits, l)
 	}
-	return n, !(n.whole && n.broken) && n.possible()
+	return n, !(n.whole && n.broken) && n.possible(), nil
+}
+
+// only returns those numbers of n, which is a list, that o allows.
+func (n numbers) only(o *numbers, budget *meter.Meter) (numbers, bool, error) {
+	if err := budget.Spend(len(n.list)*o.conditions() + len(o.list)); err != nil {
+		return n, false, err
+	}
+	var other map[decimal]bool
+	if o.listed {
+		other = make(map[decimal]bool, len(o.list))
+		for _, c := range o.list {
+			other[c.decimal] = true
+		}
+	}
+	kept := numbers{whole: n.whole || o.whole, listed: true}
+	for _, c := range n.list {
+		if (!o.listed || other[c.decimal]) && o.allows(c.decimal) {
+			kept.list = append(kept.list, c)
+		}
+	}
+	return kept, len(kept.list) > 0, nil
 }
 
 // tighten adds a limit to limits, or replaces a weaker limit in the same direction.
 func tighten(limits []limit, l limit) []limit {
 	for i, other := range limits {
-		order := l.bound.Cmp(other.bound)
+		order := l.bound.cmp(other.bound)
 		switch {
-		case l.relation == differs || other.relation == differs || (l.relation <= greaterThan) != (other.relation <= greaterThan):
+		case l.relation == differs && other.relation == differs && order == 0:
+			return limits
+		case l.relation == differs || other.relation == differs || l.relation.lower() != other.relation.lower():
 			continue
-		case l.relation <= greaterThan && (order < 0 || order == 0 && l.relation == atLeast),
-			l.relation > greaterThan && (order > 0 || order == 0 && l.relation == atMost):
+		case l.relation.lower() && (order < 0 || order == 0 && l.relation == atLeast),
+			!l.relation.lower() && (order > 0 || order == 0 && l.relation == atMost):
 			return limits // weaker
 		}
 		limits[i] = l
@@ -129,61 +162,13 @@ func tighten(limits []limit, l limit) []limit {
 	return append(limits, l)
 }
 
-// possible reports whether a number can satisfy both the lower and the upper limits.
+// possible reports whether a number can satisfy both the lower and the upper limit. There is at most one of each.
 func (n *numbers) possible() bool {
-	for _, low := range n.limits {
-		for _, high := range n.limits {
-			if low.relation <= greaterThan && (high.relation == atMost || high.relation == lessThan) {
-				order := low.bound.Cmp(high.bound)
-				if order > 0 || order == 0 && (low.relation == greaterThan || high.relation == lessThan) {
-					return false
-				}
-			}
-		}
+	low := slices.IndexFunc(n.limits, func(l limit) bool { return l.relation.lower() })
+	high := slices.IndexFunc(n.limits, func(l limit) bool { return l.relation == atMost || l.relation == lessThan })
+	if low < 0 || high < 0 {
+		return true
 	}
-	return true
-}
-
-const (
-	maxDigits   = 400
-	maxExponent = 400
-)
-
-// parseDecimal parses a JSON number. It returns an error if the number has more than maxDigits characters
-// before its exponent, or if its exponent is above maxExponent or below -maxExponent.
-func parseDecimal(text string) (*big.Rat, error) {
-	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
-	if e, err := strconv.Atoi(exponent); exponent != "" && (err != nil || e > maxExponent || e < -maxExponent) || len(mantissa) > maxDigits {
-		return nil, fmt.Errorf("the number %.20s has more than %d digits or an exponent above %d", text, maxDigits, maxExponent)
-	}
-	r, ok := new(big.Rat).SetString(text)
-	if !ok {
-		return nil, fmt.Errorf("%.20s is not a number", text)
-	}
-	return r, nil
-}
-
-// decimals returns the digits of a number before and after the point, without its sign. Every number in a
-// schema has a finite number of digits.
-func decimals(r *big.Rat) (whole, fraction string) {
-	abs := new(big.Rat).Abs(r)
-	places := 0
-	scaled := new(big.Rat).Set(abs)
-	for ten := big.NewRat(10, 1); !scaled.IsInt() && places < maxDigits+maxExponent; places++ {
-		scaled.Mul(scaled, ten)
-	}
-	whole, fraction, _ = strings.Cut(abs.FloatString(places), ".")
-	return whole, fraction
-}
-
-// written returns the shortest form of a number without exponent.
-func written(r *big.Rat) string {
-	whole, fraction := decimals(r)
-	if fraction != "" {
-		whole += "." + fraction
-	}
-	if r.Sign() < 0 {
-		return "-" + whole
-	}
-	return whole
+	order := n.limits[low].bound.cmp(n.limits[high].bound)
+	return order < 0 || order == 0 && n.limits[low].relation == atLeast && n.limits[high].relation == atMost
 }

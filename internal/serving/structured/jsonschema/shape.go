@@ -25,7 +25,14 @@ const unlimited = -1
 // limits are the smallest and the largest number of characters, elements or members.
 type limits struct {
 	min, max     int
-	minOf, maxOf *value // the schemas that set the limits with a keyword, or nil
+	minOf, maxOf origin // what sets them
+}
+
+// origin is a keyword of a schema that demands something.
+type origin struct {
+	schema  *value // or nil
+	keyword string
+	negated bool // the schema is negated
 }
 
 // anyNumber are limits that limit nothing.
@@ -101,8 +108,8 @@ type pattern struct {
 
 // alternative is implemented by numbers, strings_, arrays and objects.
 type alternative[T any] interface {
-	free() bool            // whether it allows every value of its type
-	intersect(T) (T, bool) // what both allow; false if that is nothing
+	free() bool                                 // whether it allows every value of its type
+	intersect(T, *meter.Meter) (T, bool, error) // what both allow; false if that is nothing
 }
 
 func everything() *shape {
@@ -190,7 +197,11 @@ func meet[T alternative[T]](a, b []T, budget *meter.Meter) ([]T, error) {
 	var out []T
 	for _, x := range a {
 		for _, y := range b {
-			if both, ok := x.intersect(y); ok {
+			both, ok, err := x.intersect(y, budget)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
 				out = append(out, both)
 			}
 		}
@@ -198,33 +209,47 @@ func meet[T alternative[T]](a, b []T, budget *meter.Meter) ([]T, error) {
 	return out, nil
 }
 
-// alternativeWork is the work of one pair of alternatives.
-const alternativeWork = 20
+const (
+	alternativeWork = 20 // the work of one pair of alternatives
+	copyWork        = 8  // entries of a list that are copied at the cost of one unit of work
+	textWork        = 8  // characters of a text that are read at the cost of one unit of work
+)
 
-func (s strings_) intersect(o strings_) (strings_, bool) {
-	if s.free() {
-		return o, true
-	}
-	if o.free() {
-		return s, true
-	}
-	if s.listed || o.listed {
-		if o.listed {
-			s, o = o, s
-		}
-		kept := slices.DeleteFunc(slices.Clone(s.list), func(text string) bool { return !o.allows(text) })
-		return strings_{limits: anyNumber, listed: true, list: kept}, len(kept) > 0
+func (s strings_) intersect(o strings_, budget *meter.Meter) (strings_, bool, error) {
+	switch {
+	case s.free():
+		return o, true, nil
+	case o.free():
+		return s, true, nil
+	case s.listed:
+		return s.only(&o, budget)
+	case o.listed:
+		return o.only(&s, budget)
 	}
 	s.limits = s.limits.intersect(o.limits)
 	s.dfas = slices.Concat(s.dfas, o.dfas)
-	return s, s.allow(s.min)
+	return s, s.allow(s.min), budget.Spend(len(s.dfas) / copyWork)
 }
 
-func (s *strings_) allows(text string) bool {
-	if !s.allow(utf8.RuneCountInString(text)) || s.listed && !slices.Contains(s.list, text) {
-		return false
+// only returns those texts of s, which is a list, that o allows.
+func (s strings_) only(o *strings_, budget *meter.Meter) (strings_, bool, error) {
+	if err := budget.Spend(len(s.list) + len(o.list)); err != nil {
+		return s, false, err
 	}
-	return !slices.ContainsFunc(s.dfas, func(d form) bool { return d.Match(text) == automaton.None })
+	other := make(map[string]bool, len(o.list))
+	for _, text := range o.list {
+		other[text] = true
+	}
+	kept := strings_{limits: anyNumber, listed: true}
+	for _, text := range s.list {
+		if err := budget.Spend(len(text) * (1 + len(o.dfas)) / textWork); err != nil {
+			return s, false, err
+		}
+		if o.allow(utf8.RuneCountInString(text)) && (!o.listed || other[text]) && !slices.ContainsFunc(o.dfas, func(d form) bool { return d.Match(text) == automaton.None }) {
+			kept.list = append(kept.list, text)
+		}
+	}
+	return kept, len(kept.list) > 0, nil
 }
 
 // automaton returns the texts of an alternative.
@@ -283,29 +308,64 @@ func (s *strings_) texts(budget *meter.Meter) (texts, error) {
 	return automaton.Limit(d, s.min, s.max, budget)
 }
 
-func (a arrays) intersect(b arrays) (arrays, bool) {
+func (a arrays) intersect(b arrays, budget *meter.Meter) (arrays, bool, error) {
 	a.limits = a.limits.intersect(b.limits)
 	a.layers = slices.Concat(a.layers, b.layers)
 	a.contains = slices.Concat(a.contains, b.contains)
 	if b.unique {
 		a.unique, a.source = true, b.source
 	}
-	return a, a.allow(a.min)
+	return a, a.allow(a.min), budget.Spend(len(a.layers) + len(a.contains))
 }
 
-func (o objects) intersect(p objects) (objects, bool) {
+func (o objects) intersect(p objects, budget *meter.Meter) (objects, bool, error) {
 	o.source, o.limits = cmp.Or(o.source, p.source), o.limits.intersect(p.limits)
 	o.layers = slices.Concat(o.layers, p.layers)
 	o.names = slices.Concat(o.names, p.names)
 	o.absent = slices.Concat(o.absent, p.absent)
-	for i, name := range p.required {
-		if i == 0 {
-			o.required = slices.Clone(o.required)
+	o.required = distinct(o.required, p.required)
+	ok := o.allow(max(o.min, len(o.required))) && !overlap(o.required, o.absent)
+	return o, ok, budget.Spend(len(o.layers) + len(o.names) + (len(o.absent)+len(o.required))/copyWork)
+}
+
+// fewPairs is the number of pairs of names that are compared without an index.
+const fewPairs = 64
+
+// distinct returns the names of a and then those of b, each once. The names of a are distinct.
+func distinct(a, b []string) []string {
+	if len(b) == 0 {
+		return a
+	}
+	out := slices.Clone(a)
+	if (len(a)+len(b))*len(b) <= fewPairs {
+		for _, name := range b {
+			if !slices.Contains(out, name) {
+				out = append(out, name)
+			}
 		}
-		if !slices.Contains(o.required, name) {
-			o.required = append(o.required, name)
+		return out
+	}
+	known := make(map[string]bool, len(a)+len(b))
+	for _, name := range a {
+		known[name] = true
+	}
+	for _, name := range b {
+		if !known[name] {
+			known[name] = true
+			out = append(out, name)
 		}
 	}
-	conflict := slices.ContainsFunc(o.required, func(name string) bool { return slices.Contains(o.absent, name) })
-	return o, !conflict && o.allow(max(o.min, len(o.required)))
+	return out
+}
+
+// overlap reports whether the lists have a name in common.
+func overlap(a, b []string) bool {
+	if len(a)*len(b) <= fewPairs {
+		return slices.ContainsFunc(a, func(name string) bool { return slices.Contains(b, name) })
+	}
+	known := make(map[string]bool, len(a))
+	for _, name := range a {
+		known[name] = true
+	}
+	return slices.ContainsFunc(b, func(name string) bool { return known[name] })
 }
