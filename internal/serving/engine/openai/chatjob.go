@@ -50,9 +50,9 @@ func (c *Chat) setParser(j *job) {
 		}
 		j.keeps += len(t.name) + len(t.parameters)
 	}
-	known := needed.known()
+	known, kinds := needed.known(), newParameterKinds(needed.tools)
 	j.parser = func(p *prompt) *toolparser.Parser {
-		return format.Parser(toolparser.Options{Known: known, Prompt: p.end, ParameterKind: needed.parameterKind})
+		return format.Parser(toolparser.Options{Known: known, Prompt: p.end, ParameterKind: kinds.kind})
 	}
 }
 

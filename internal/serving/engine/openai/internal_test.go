@@ -18,6 +18,7 @@ import (
 
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/sampling"
+	"llmmemory/internal/serving/structured"
 	"llmmemory/internal/serving/toolparser"
 )
 
@@ -36,12 +37,73 @@ func TestTheSeedMinusOneIsRandom(t *testing.T) {
 // Ensure that the kind of a parameter is found in few steps if its schema refers to itself many times.
 func TestReferencesOfParametersAreFollowedOnce(t *testing.T) {
 	refs := strings.Repeat(`{"$ref": "#/$defs/a"},`, 5)
-	c := Chat{tools: []tool{{name: "f", parameters: json.RawMessage(
-		`{"properties": {"p": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"anyOf": [` + refs + `{"type": "string"}]}}}`)}}}
+	schema := `{"properties": {"p": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"anyOf": [` + refs + `{"type": "string"}]}}}`
 	allocs := testing.AllocsPerRun(1, func() {
-		require.Equal(t, toolparser.TextParameter, c.parameterKind("f", "p"))
+		kinds := newParameterKinds([]tool{{name: "f", parameters: json.RawMessage(schema)}})
+		require.Equal(t, toolparser.TextParameter, kinds.kind("f", "p"))
 	})
 	require.Less(t, allocs, 1000.0)
+}
+
+// Ensure that the schema of a tool is read once, and not once for each parameter of an answer.
+func TestTheSchemaOfParametersIsReadOnce(t *testing.T) {
+	kinds := newParameterKinds([]tool{{name: "f", parameters: json.RawMessage(`{"properties": {"p": {"type": "string"}, "q": {"type": ["string", "null"]}}}`)}})
+	require.Equal(t, toolparser.TextParameter, kinds.kind("f", "p"))
+	kinds.tools[0].parameters = nil
+	allocs := testing.AllocsPerRun(10, func() {
+		require.Equal(t, toolparser.TextParameter, kinds.kind("f", "p"))
+		require.Equal(t, toolparser.JSONParameter, kinds.kind("f", "r"))
+		require.Equal(t, toolparser.JSONParameter, kinds.kind("g", "p"))
+	})
+	require.Less(t, allocs, 20.0)
+	require.Equal(t, toolparser.TextOrNullParameter, kinds.kind("f", "q"))
+}
+
+// Ensure that the arguments between tags have the required parameters, in the order of the schema.
+func TestRequiredParametersBetweenTags(t *testing.T) {
+	tagged := &toolparser.Tagged{Parameter: "<parameter=", ParameterEnd: "</parameter>", End: "</function>"}
+	one := func(name string) string { return "<parameter=" + name + ">\nx</parameter>\n" }
+	v := bytesVocabulary(t)
+	for _, test := range []struct {
+		schema             string
+		allowed, forbidden []string
+	}{
+		{`{"properties": {"b": {}, "a": {}}, "required": ["a"]}`, []string{one("a"), one("b") + one("a")}, []string{"", one("b"), one("a") + one("b"), one("a") + one("a")}},
+		{`{"properties": {"b": {}, "a": {}}, "required": ["a", "c", "b"]}`, []string{one("b") + one("a") + one("c")}, []string{one("b") + one("a")}},
+		{`{"properties": {"b": {}, "a": {}}}`, []string{"", one("a") + one("b")}, []string{one("c")}},
+		{`{"additionalProperties": false}`, []string{""}, []string{one("a")}},
+		{`{}`, []string{"", one("a")}, []string{"x"}},
+	} {
+		form := (&tool{parameters: json.RawMessage(test.schema)}).taggedArguments(tagged)
+		c, err := structured.Compile(v, structured.Form{Sequence: []structured.Form{form, {Text: "."}}})
+		require.NoError(t, err)
+		accepts := func(text string) bool {
+			m := c.NewMatcher()
+			for _, b := range []byte(text + ".") {
+				if m.Accept(int(b)) != nil {
+					return false
+				}
+			}
+			return m.CanStop()
+		}
+		for _, text := range test.allowed {
+			require.True(t, accepts(text), "%s: %q", test.schema, text)
+		}
+		for _, text := range test.forbidden {
+			require.False(t, accepts(text), "%s: %q", test.schema, text)
+		}
+	}
+}
+
+// bytesVocabulary returns a vocabulary of all bytes, and the end of an answer.
+func bytesVocabulary(t *testing.T) *structured.Vocabulary {
+	tokens := make([][]byte, 257)
+	for b := range 256 {
+		tokens[b] = []byte{byte(b)}
+	}
+	v, err := structured.NewVocabulary(tokens, map[int]string{256: "<end>"}, []int{256})
+	require.NoError(t, err)
+	return v
 }
 
 // late is a reader that fails as a connection does when the rest of a body does not arrive before the server's

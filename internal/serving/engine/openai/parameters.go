@@ -1,10 +1,11 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"llmmemory/internal/serving/structured"
 	"llmmemory/internal/serving/toolparser"
@@ -13,16 +14,49 @@ import (
 // maxSchemaDepth limits the depth to which allowedTypes follows nested schemas.
 const maxSchemaDepth = 8
 
-// parameterKind returns the kind of a parameter of a tool, as the tool's schema gives it. The kind decides how a parser
-// converts the text of the parameter to a JSON value.
-func (c *Chat) parameterKind(name, parameter string) toolparser.ParameterKind {
-	s := argumentSchema{followed: map[string]bool{}}
-	for _, t := range c.tools {
-		if t.name == name && json.Unmarshal(t.parameters, &s) == nil {
-			break
+// parameterKinds finds the kinds of parameters of tools, as the schemas of the tools give them. The kind decides how a
+// parser converts the text of a parameter to a JSON value. It reads each schema once, and each parameter's part of it
+// once. It is safe for concurrent use.
+type parameterKinds struct {
+	tools []tool
+
+	mutex   sync.Mutex
+	schemas map[string]*argumentSchema // by the tool's name
+	known   map[[2]string]toolparser.ParameterKind
+}
+
+func newParameterKinds(tools []tool) *parameterKinds {
+	return &parameterKinds{tools: tools, schemas: map[string]*argumentSchema{}, known: map[[2]string]toolparser.ParameterKind{}}
+}
+
+// kind returns the kind of a parameter of a tool.
+func (k *parameterKinds) kind(name, parameter string) toolparser.ParameterKind {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	s, ok := k.schemas[name]
+	if !ok {
+		s = &argumentSchema{}
+		if i := slices.IndexFunc(k.tools, func(t tool) bool { return t.name == name }); i >= 0 {
+			s = k.tools[i].schema()
 		}
+		k.schemas[name] = s
 	}
-	switch text, null, other := s.allowedTypes(s.Properties[parameter], 0); {
+	schema, ok := s.Properties[parameter]
+	if !ok { // not kept, because the model may write any name
+		return toolparser.JSONParameter
+	}
+	kind, ok := k.known[[2]string{name, parameter}]
+	if !ok {
+		kind = s.kind(schema)
+		k.known[[2]string{name, parameter}] = kind
+	}
+	return kind
+}
+
+// kind returns the kind of a parameter with the given schema, which is a part of s.
+func (s *argumentSchema) kind(schema json.RawMessage) toolparser.ParameterKind {
+	s.followed = map[string]bool{}
+	switch text, null, other := s.allowedTypes(schema, 0); {
 	case !text || other:
 		return toolparser.JSONParameter
 	case null:
@@ -34,6 +68,7 @@ func (c *Chat) parameterKind(name, parameter string) toolparser.ParameterKind {
 // An argumentSchema is the schema of the arguments of a tool.
 type argumentSchema struct {
 	Properties  map[string]json.RawMessage
+	Required    []string
 	Defs        map[string]json.RawMessage `json:"$defs"`
 	Definitions map[string]json.RawMessage
 
@@ -42,29 +77,77 @@ type argumentSchema struct {
 	followed map[string]bool // the references that allowedTypes has followed
 }
 
-// taggedArguments returns the form of arguments between tags. If the tool's schema lists properties, only
-// these can be parameters. The values can be any text.
-func (t *tool) taggedArguments(tags *toolparser.Tagged) structured.Form {
-	var s argumentSchema
-	if json.Unmarshal(t.parameters, &s) != nil {
-		return anyText
+// schema reads the tool's schema. If it is not a schema of objects, the result is empty.
+func (t *tool) schema() *argumentSchema {
+	s := &argumentSchema{}
+	if json.Unmarshal(t.parameters, s) != nil {
+		return &argumentSchema{}
 	}
-	begins := slices.Sorted(maps.Keys(s.Properties))
-	switch {
-	case len(begins) > 0:
-		for i, name := range begins {
-			begins[i] = tags.Parameter + name + ">\n"
+	return s
+}
+
+// names returns the names of the properties, in the order of the schema, and then the other required names.
+func (s *argumentSchema) names(schema json.RawMessage) []string {
+	var ordered struct{ Properties json.RawMessage }
+	if json.Unmarshal(schema, &ordered) != nil {
+		return nil
+	}
+	var names []string
+	known := map[string]bool{}
+	add := func(name string) {
+		if !known[name] {
+			known[name] = true
+			names = append(names, name)
 		}
-	case string(s.AdditionalProperties) == "false":
-		return structured.Form{Sequence: []structured.Form{}}
-	default:
-		begins = []string{tags.Parameter}
 	}
-	all := &structured.Separated{}
-	for _, begin := range begins {
-		all.Tags = append(all.Tags, structured.Tag{Begin: begin, Content: anyText, End: []string{tags.ParameterEnd + "\n"}})
+	d := json.NewDecoder(bytes.NewReader(ordered.Properties))
+	if _, err := d.Token(); err == nil { // the brace
+		for d.More() {
+			name, err := d.Token()
+			var value json.RawMessage
+			if err != nil || d.Decode(&value) != nil {
+				break
+			}
+			add(name.(string))
+		}
 	}
-	return structured.Form{Separated: all}
+	for _, name := range s.Required {
+		add(name)
+	}
+	return names
+}
+
+// taggedArguments returns the form of arguments between tags. If the tool's schema lists properties, only these can be
+// parameters. They come in any order if none is required. Otherwise they come in the order of the schema, as the members
+// of JSON objects do, and each comes once if it is required, and at most once if not. The values can be any text.
+func (t *tool) taggedArguments(tags *toolparser.Tagged) structured.Form {
+	s := t.schema()
+	parameter := func(begin string) structured.Tag {
+		return structured.Tag{Begin: begin, Content: anyText, End: []string{tags.ParameterEnd + "\n"}}
+	}
+	names := s.names(t.parameters)
+	required := make(map[string]bool, len(s.Required))
+	for _, name := range s.Required {
+		required[name] = true
+	}
+	ordered := structured.Form{Sequence: []structured.Form{}}
+	anyOrder := &structured.Separated{}
+	for _, name := range names {
+		tag := parameter(tags.Parameter + name + ">\n")
+		anyOrder.Tags = append(anyOrder.Tags, tag)
+		one := structured.Form{Tag: &tag}
+		if !required[name] {
+			one = structured.Form{Repeat: &structured.Repeat{Form: one, Max: 1}}
+		}
+		ordered.Sequence = append(ordered.Sequence, one)
+	}
+	switch {
+	case len(s.Required) > 0 || len(names) == 0 && string(s.AdditionalProperties) == "false":
+		return ordered
+	case len(names) == 0:
+		anyOrder.Tags = []structured.Tag{parameter(tags.Parameter)}
+	}
+	return structured.Form{Separated: anyOrder}
 }
 
 // allowedTypes reports which values a schema inside s allows: text is true if it allows strings, null if it allows
