@@ -4,7 +4,17 @@ package jsonschema
 // the keyword restricts nothing.
 type keyword func(c *compiler, schema *value, name string, v *value) (*shape, error)
 
-// keywordOf returns the function of a keyword, or nil if the keyword is ignored.
+// passive are the keywords of JSON Schema that limit no value by themselves: other keywords read them, they name or hold
+// schemas, or they only describe. A test ensures that each keyword of JSON Schema is here or has a function.
+//
+// A keyword that JSON Schema does not define is ignored, as its specification says. It is not refused, because 1,675 of
+// the 5,659 schemas of half of MaskBench (30 %) have such keywords, with 557 different names.
+var passive = set("then", "else", "minContains", "maxContains", "nullable",
+	"$schema", "$vocabulary", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$defs", "definitions",
+	"$comment", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly",
+	"contentEncoding", "contentMediaType", "contentSchema")
+
+// keywordOf returns the function of a keyword, or nil if the keyword is passive or JSON Schema does not define it.
 func keywordOf(name string) keyword {
 	switch name {
 	case "type":
@@ -49,8 +59,6 @@ func keywordOf(name string) keyword {
 		return containsShape
 	case "uniqueItems":
 		return uniqueShape
-	case "minContains", "maxContains":
-		return nil // read with contains
 	case "unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef", "extends", "disallow", "divisibleBy":
 		return refusedShape
 	}
