@@ -114,7 +114,10 @@ func (b *builder) value(source, target grammar.Node, all conjunction) {
 		b.scalars(source, target, s)
 		return
 	}
-	key := b.key(all)
+	key, err := b.key(all)
+	if !b.ok(err) {
+		return
+	}
 	r, ok := b.rules[key]
 	if !ok {
 		r = rule{b.g.Node(), b.g.Node(), s, b.place}

@@ -95,11 +95,9 @@ func (c *compiler) negations(all conjunction) []conjunction {
 
 // key returns a string that identifies a conjunction. Conjunctions with the same terms have the same key, in whatever
 // order the terms are. All others have different keys.
-//
-// If a limit of the meter is reached, key may return any string; the meter keeps the error.
-func (c *compiler) key(all conjunction) string {
-	if c.budget.Spend(1+len(all)/copyWork) != nil {
-		return ""
+func (c *compiler) key(all conjunction) (string, error) {
+	if err := c.budget.Spend(1 + len(all)/copyWork); err != nil {
+		return "", err
 	}
 	ids := make([]uint32, 0, len(all))
 	for _, t := range all {
@@ -114,7 +112,7 @@ func (c *compiler) key(all conjunction) string {
 	for _, id := range ids {
 		key = binary.LittleEndian.AppendUint32(key, id)
 	}
-	return string(key)
+	return string(key), nil
 }
 
 // shape returns the values that a conjunction allows.
@@ -125,7 +123,10 @@ func (c *compiler) shape(all conjunction) (*shape, error) {
 	if len(all) == 1 {
 		return c.termShape(all[0])
 	}
-	key := c.key(all)
+	key, err := c.key(all)
+	if err != nil {
+		return nil, err
+	}
 	if s, ok := c.joint[key]; ok {
 		return s, nil
 	}
@@ -152,8 +153,8 @@ func (c *compiler) termShape(t term) (*shape, error) {
 	}
 	c.open[t] = true
 	defer delete(c.open, t)
-	if err := c.budget.Enter(); err != nil {
-		return nil, locate(err, t.schema, "schema", "schemas that are parts of one another or refer to one another")
+	if err := c.enter(t.schema, "schemas that are parts of one another or refer to one another"); err != nil {
+		return nil, err
 	}
 	defer c.budget.Leave()
 	if err := c.budget.Spend(alternativeWork); err != nil {
@@ -183,13 +184,16 @@ func (c *compiler) knownEmpty(all conjunction) (bool, error) {
 	if len(all) == 0 {
 		return false, nil
 	}
-	key := c.key(all)
+	key, err := c.key(all)
+	if err != nil {
+		return false, err
+	}
 	if empty, ok := c.probed[key]; ok {
 		return empty, nil
 	}
 	c.probed[key] = false // while it is under way
-	if err := c.budget.Enter(); err != nil {
-		return false, locate(err, all[0].schema, "schema", "required members and elements in one another")
+	if err := c.enter(all[0].schema, "required members and elements in one another"); err != nil {
+		return false, err
 	}
 	defer c.budget.Leave()
 	s, err := c.shape(all)

@@ -40,7 +40,10 @@ func (c *compiler) contradiction(all conjunction) error {
 	var required requiredPart
 	enclosing := map[string]bool{} // the keys of the conjunctions of the values around
 	for {
-		key := c.key(all)
+		key, err := c.key(all)
+		if err != nil {
+			return err
+		}
 		if enclosing[key] {
 			return refuse(all[0].schema, required.keyword, "%s would have to contain such a value again, without end", required.name)
 		}

@@ -49,13 +49,24 @@ func (o origin) refuse(limit int, reason string) error {
 	return refuse(o.schema, o.keyword, "%s", reason)
 }
 
-// blame adds the place to an error that says that the work reached its limit, if at least half of the work was spent on
-// a keyword of a schema. The parameter before is the work before the keyword.
+// blame adds the place to an error that says that the work reached its limit, unless most of the work was spent on other
+// keywords than that at the place. The parameter before is the work before the keyword.
 func (c *compiler) blame(err error, before int, schema *value, keyword, size string) error {
-	if limit := (*meter.LimitError)(nil); errors.As(err, &limit) && limit.Limit == meter.Work && 2*(c.budget.Spent()-before) < c.budget.Spent() {
+	spent := c.budget.Spent()
+	limit := (*meter.LimitError)(nil)
+	if errors.As(err, &limit) && limit.Limit == meter.Work && 2*spent > limit.Allowed && 2*(spent-before) < spent {
 		return err
 	}
 	return locate(err, schema, keyword, size)
+}
+
+// enter charges the meter for a level of nesting. If the levels are too many, the error names the schema.
+func (c *compiler) enter(schema *value, size string) error {
+	err := c.budget.Enter()
+	if limit := (*meter.LimitError)(nil); errors.As(err, &limit) && limit.Limit == meter.Depth {
+		return locate(err, schema, "schema", size)
+	}
+	return err
 }
 
 // locate adds the place to an error that says that a limit was reached, unless it has one already. The place is a

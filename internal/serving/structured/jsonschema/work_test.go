@@ -81,6 +81,7 @@ func TestWorkIsLinearOrRefused(t *testing.T) {
 				schema := schemaOf(kind, n)
 				require.LessOrEqual(t, len(schema), maxBytes, "the work grew faster than the size up to here: %d", lastSpent)
 				spent, bytes, err := compileWithin(schema, compileWork)
+				require.Less(t, bytes, 300<<20, "what is refused takes little memory, too")
 				if err != nil {
 					require.True(t, named(err), "%v", err)
 					require.Less(t, len(err.Error()), 1000+len(schema), "%v", err)
@@ -113,6 +114,7 @@ func TestTheErrorOfALimitNamesThePlace(t *testing.T) {
 		schemaOf(`{"properties":{"p":{"allOf":[<<{"anyOf":[{"minLength":1},{"minimum":3}]}>>]}}}`, 3000):   "JSON Schema, at /properties/p: allOf: 3000 elements: too much work: more than 10000 units",
 		schemaOf(`{"properties":{"p":{"type":"object","dependentRequired":{<<"a%i":["z"]>>}}}}`, 30):       "JSON Schema, at /properties/p: dependentRequired: 30 members: too much work",
 		schemaOf(`{"properties":{"p":{"pattern":"^((a%i|))$"}}}`, 2000):                                    "JSON Schema, at /properties/p: pattern: 14002 characters: too much work",
+		schemaOf(`{"properties":{"p":{"oneOf":[<<{"pattern":"a%i"}>>]}}}`, 1000):                           "JSON Schema, at /properties/p: oneOf: 1000 elements: too much work",
 		schemaOf(`{"properties":{"p":{"anyOf":[{"enum":[<<"a%i">>]}]}}}`, 20000):                           "JSON Schema, at /properties/p/anyOf/0: enum: 20000 elements: too much work",
 		schemaOf(`{"$ref":"#/$defs/d00000","$defs":{<<"d%i":{"$ref":"#/$defs/d%k"}>>,"d%m":{}}}`, 1500):    "schemas that are parts of one another or refer to one another: nested too deep: deeper than 1000",
 		schemaOf(`{"properties":{"p":{"type":"object","required":[<<"a%i">>]}}}`, 40000):                   "JSON Schema, at /properties/p: required: 40000 names in one place are more than 19998",
