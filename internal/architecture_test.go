@@ -81,7 +81,6 @@ var packages = map[string][]string{
 	"internal/simulation/calibrate":  {"cost"},
 	"internal/simulation/fleet":      {"cost", "sim", "workload"},
 	"internal/simulation/scenario":   {"cost", "sim", "workload"},
-	"internal/simulation/sweep":      {"chart", "cost", "runs", "scenario", "sim"},
 	"internal/simulation/capacity":   {"cost", "runs", "scenario", "sim", "workload"},
 	"internal/simulation/plans":      {"capacity", "chart", "cost", "runs", "scenario", "sim"},
 	"internal/simulation/experiment": {"capacity", "chart", "cost", "runs", "scenario", "sim", "workload"},

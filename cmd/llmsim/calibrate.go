@@ -24,7 +24,7 @@ func calibrateCommand() *cobra.Command {
 		Use:   "calibrate FILE... -o COST.json",
 		Short: "Make a cost file from measurements of a machine",
 		Long: "calibrate fits the time of an iteration to measurements and writes a cost file for --cost of run,\n" +
-			"plan, sweep and view. It states the errors of points that were left out of the fit.\n" +
+			"plan, fleet and view. It states the errors of points that were left out of the fit.\n" +
 			"Ten minutes of measuring are enough: at least 8 points of one model, of several batch sizes and of\n" +
 			"lengths that differ by a factor of 4 or more. If all lengths are the same, the times of others\n" +
 			"are a guess, and the output and every answer say so.\n\n" +

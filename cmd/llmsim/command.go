@@ -87,7 +87,7 @@ var removed = terminal.Removed{
 	"cheapest":            "run llmsim plan for each --gpu, and divide what a server costs by the rate that it holds",
 	"plan --prices":       withoutMoney,
 	"fleet --prices":      withoutMoney,
-	"sweep --shard":       "run llmsim run --json in each task of a job array; cmd/llmsim/README.md shows how",
+	"sweep":               "repeat llmsim run --json in a loop of the shell; cmd/llmsim/README.md has one",
 }
 
 const withoutMoney = "llmsim computes rates and latencies, not money: divide what a server costs by the rate"

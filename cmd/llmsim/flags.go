@@ -135,15 +135,6 @@ func (p positive[T]) Set(text string) error {
 var errNotPositive = errors.New("want more than 0, or leave the flag out for its default")
 
 func addRequests(f *pflag.FlagSet, s *scenario.Scenario) {
-	addArrivals(f, s)
-	f.Uint64Var(&s.Seed, "seed", s.Seed, "seed of the random numbers")
-	if s.Seed == 0 {
-		f.Lookup("seed").Usage += " (default 0)" // pflag does not print a default of 0
-	}
-}
-
-// addArrivals adds all flags of addRequests except --seed. These flags have one value for all runs of a sweep.
-func addArrivals(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Workload, "workload", s.Workload, "requests: "+
 		strings.Join(workload.Names(), ", ")+" (default sharegpt)")
 	f.StringVar(&s.Trace, "trace", s.Trace,
@@ -159,6 +150,10 @@ func addArrivals(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.Var(positive[float64]{&s.Burstiness}, "burstiness",
 		"shape of the gamma distribution of gaps between requests: below 1 is burstier, above 1 more even (default 1, "+
 			"Poisson)")
+	f.Uint64Var(&s.Seed, "seed", s.Seed, "seed of the random numbers")
+	if s.Seed == 0 {
+		f.Lookup("seed").Usage += " (default 0)" // pflag does not print a default of 0
+	}
 }
 
 func addModel(f *pflag.FlagSet, s *scenario.Scenario) {

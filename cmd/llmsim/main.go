@@ -51,9 +51,9 @@ How many requests a second does a GPU serve?
   llmsim plan --model llama-3-8b --gpu a100-80gb --input-len 1024 --output-len 128 \
     --slo 'ttft<1s@p99,tpot<50ms@p99'
 
-How do throughput and latency change with the number of clients?
-  llmsim sweep --model llama-3-8b --gpu a100-80gb --input-len 1024 --output-len 128 \
-    --max-concurrency 1,2,4,8,16,32 --requests 200
+What are throughput and latency with 32 clients?
+  llmsim run --model llama-3-8b --gpu a100-80gb --input-len 1024 --output-len 128 \
+    --rate inf --max-concurrency 32 --requests 200
 
 How does the PagedAttention paper's vLLM serve its own workload?
   llmsim run --system sosp --workload sharegpt --rate 2
@@ -77,8 +77,8 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	c.AddCommand(runCommand(), planCommand(), fleetCommand(), calibrateCommand(), sweepCommand(),
-		figuresCommand(), viewCommand(), listCommand())
+	c.AddCommand(runCommand(), planCommand(), fleetCommand(), calibrateCommand(), figuresCommand(),
+		viewCommand(), listCommand())
 	for _, sub := range c.Commands() {
 		completeNames(sub)
 	}

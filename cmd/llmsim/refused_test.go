@@ -99,26 +99,7 @@ var refused = []struct{ args, says string }{
 	{"fleet --samples 2", "one answer"},
 	{"figures", "give a folder for the figures (-o), or --check"},
 
-	// Sweeps.
-	{"sweep -o none", "a sweep needs --rates 0.5:3:0.25, or --max-concurrency 1,2,4"},
-	{"sweep -o none --rates 1 --max-concurrency 1,2", "one number beside --rates"},
-	{"sweep -o none --max-concurrency 0", "0 requests at once: want at least 1"},
-	{"sweep -o none --max-concurrency 1,1", "the concurrency 1 is there twice"},
-	{"sweep -o none --rates 0", "a rate of 0 requests a second"},
-	{"sweep -o none --rates 1,-2", "a rate of -2 requests a second"},
-	{"sweep -o none --rates 2:1:1", "from:to:step"},
-	{"sweep -o none --rates 1 --systems vllm", `there is no system "vllm": want some of [fastertransformer`},
-	{"sweep -o none --rates 1 --shard 1/3", "--shard was removed: run llmsim run --json in each task of a job array"},
-	{"sweep -o none --rates 1 --seeds x", `seeds "x"`},
-	{"sweep -o none --rates 1 --block-sizes 0", "blocks of 0 tokens"},
-	{"sweep -o none --rates 1 --samples 2 --beam", "vllm-v0 runs no beam search"},
-	{"sweep -o none --rates 1 --trace none.csv", "none.csv"},
-	{"sweep -o none --rates 1 --setup none", `setup "none"`},
-	{"sweep -o none --rates 1 --slo 0", "want a mean normalized latency above 0"},
-	{"sweep -o none --rates 1 --slo ttft<1s", "want a mean normalized latency above 0"},
-	{"sweep -o none --rates 1 --systems orca-max --swap", "--swap does nothing"},
-	{"sweep -o none --rates 1 --jobs -1", "--jobs: -1"},
-	{"sweep -o none --rates 1 --trace a.csv --seeds 1,", "seeds"},
+	{"sweep --rates 1", "sweep was removed: repeat llmsim run --json in a loop of the shell"},
 
 	// Runs that cannot work or serve nothing.
 	{"run --model opt-175b --gpu l4", "workers would do"},

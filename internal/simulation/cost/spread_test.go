@@ -47,7 +47,7 @@ func TestIterationsDifferByTheSpread(t *testing.T) {
 		"; nine of ten iterations take 0.50 to 1.75 times this without prompts, 0.25 to 1.75 times this with prompts")
 }
 
-// capacity and sweep keep runs under the text of their model.
+// capacity keeps runs under the text of their model.
 func TestModelsOfEqualSpreadsHaveEqualTexts(t *testing.T) {
 	text := func(factors ...float64) string { return fmt.Sprintf("%+v", *spreadModel(t, &Spread{Decodes: factors})) }
 	require.Equal(t, text(0.5, 1, 1, 1.5), text(0.5, 1, 1, 1.5))

@@ -11,7 +11,6 @@
 //	cost        how long an iteration takes and how many blocks fit in memory
 //	calibrate   cost files from a user's measurements
 //	scenario    one run as a user writes it
-//	sweep       one run for each combination of settings
 //	experiment  the runs for the paper's figures
 //	fleet       several replicas behind a router
 //	capacity    the highest rate that meets a service level objective
