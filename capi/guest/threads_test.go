@@ -47,6 +47,7 @@ func TestAProcessWhoseMainLeavesEndsWithItsLastThread(t *testing.T) {
 }
 
 func TestTheFirstCallOfASecondThreadNeverMeetsTheFirstInside(t *testing.T) {
+	level.SkipNormal(t)
 	prog := shared.compile(t, "second")
 	succeed(t, t.TempDir(), nil, prog, level.Pick("20", "200"))
 }

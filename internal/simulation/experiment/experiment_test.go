@@ -15,10 +15,10 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that all checks pass. Neither the number of concurrent runs nor stored runs may change a report. make test
+// Ensure that all checks pass. Neither the number of concurrent runs nor stored runs may change a report. make test-long
 // omits slow figures if their systems also occur in other figures.
 func TestEveryComparisonWithThePaperHolds(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	o := Options{Quick: true, Only: []string{"table1", "fig1", "fig11", "fig12", "fig17", "cost"}}
 	if level.Exhaustive() {
 		o = Options{Quick: true, Full: true}
