@@ -99,6 +99,7 @@ func TestEveryCallOfTheCacheKeepsItsHeader(t *testing.T) {
 	// The tests run in one process, because Valgrind spends most of its time translating the Go runtime.
 	// cache_errors is the first test, because it expects that no call has failed before.
 	t.Run("all of them, checked", func(t *testing.T) {
+		level.SkipNormal(t)
 		t.Parallel()
 		const rounds = "2" // of cache_traffic; of attention_errors the types
 		// Sanitizers see the program's code only, of which sanitizedCompanies has enough.
