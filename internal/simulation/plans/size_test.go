@@ -160,7 +160,7 @@ func TestOnlyAGainAbovePrecisionReplacesTheDefault(t *testing.T) {
 // Ensure that large blocks give a lower capacity because they waste memory. The report must then recommend the
 // default size.
 func TestLargeBlocksWasteMemory(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	q := question(t, "0.1s/token", scenario.Scenario{Load: scenario.Load{Workload: "alpaca", Requests: 400},
 		Server: sim.Server{System: "sosp", NumGPUBlocks: 20, BlockSize: 256}})
 	q.Precision, q.Lasts = 0.2, capacity.Horizon{Seconds: 120, Answers: 8}
@@ -283,7 +283,7 @@ func TestAChangeThatGainsNothingIsDrawnAsTheServer(t *testing.T) {
 // Ensure that the text of a report equals the golden file. Save must write all figures and a readable plan.json. In
 // make exhaustive, ensure that the number of concurrent runs does not change the report.
 func TestTheReportIsTheSameHoweverManyRunsGoOn(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	// The batch is small, so that runs are short.
 	q := question(t, "0.1s/token, ttft<2s@p90", scenario.Scenario{Load: scenario.Load{Workload: "alpaca"},
 		Server: sim.Server{NumGPUBlocks: 45}})

@@ -16,7 +16,7 @@ import (
 // Ensure that margins.json is the output of the program margins. The README must have the counts that the program
 // prints.
 func TestTheMarginsAreThoseOfOtherPublishers(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	if runtime.GOARCH != "amd64" {
 		t.Skip("another processor may round differently")
 	}
