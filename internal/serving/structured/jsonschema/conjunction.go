@@ -118,7 +118,7 @@ func (c *compiler) key(all conjunction) (string, error) {
 // shape returns the values that a conjunction allows.
 func (c *compiler) shape(all conjunction) (*shape, error) {
 	if len(all) == 0 {
-		return everything(), nil
+		return everything(), c.budget.Err()
 	}
 	if len(all) == 1 {
 		return c.termShape(all[0])
@@ -182,7 +182,7 @@ func (c *compiler) termShape(t term) (*shape, error) {
 // such a conjunction, knownEmpty returns false.
 func (c *compiler) knownEmpty(all conjunction) (bool, error) {
 	if len(all) == 0 {
-		return false, nil
+		return false, c.budget.Err()
 	}
 	key, err := c.key(all)
 	if err != nil {
