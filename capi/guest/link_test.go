@@ -77,12 +77,12 @@ var (
 )
 
 // someWays returns the ways of linking with which a test runs its program. In make exhaustive, it returns all ways. In
-// make test, it returns two. One is shared: the program loads the library at its start. The other is archive: the
+// make test-long, it returns two. One is shared: the program loads the library at its start. The other is archive: the
 // library is linked into the program.
 func someWays() []way { return level.Pick(linked, everyWay) }
 
 // checked reports whether a program that is linked in the way w also runs under Valgrind. Such a run takes long. So in
-// make test, only the program linked in the way checkedWay does. In make exhaustive, the programs linked in all ways do.
+// make test-long, only the program linked in the way checkedWay does. In make exhaustive, the programs linked in all ways do.
 func (w way) checked(checkedWay way) bool { return w == checkedWay || level.Exhaustive() }
 
 func source(name string) string { return filepath.Join(root, "testdata", "guest", name) }

@@ -105,7 +105,7 @@ func TestAProgramLeavesUnderValgrindWhatItLeavesWithPlainC(t *testing.T) {
 		name      string
 		mode      string
 		processes int   // each with nothing left; 0: what plain C leaves
-		ways      []way // in make test
+		ways      []way // in make test-long
 	}{
 		{"it returns from main", "end", 1, nil}, // as those of TestNothingIsLeftUnderValgrind
 		{"it forks", "fork", 2, nil},            // as a child and its child

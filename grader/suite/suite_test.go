@@ -254,7 +254,7 @@ func check(t *testing.T, m corpus.Mutant) {
 	}
 }
 
-// requirePasses requires that a mutant passes. In make test, all tests of the suite run in one process, because
+// requirePasses requires that a mutant passes. Except in make exhaustive, all tests of the suite run in one process, because
 // forking a process for each test takes ten times as long as the tests.
 func requirePasses(t *testing.T, m corpus.Mutant) {
 	t.Helper()

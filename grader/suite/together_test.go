@@ -34,7 +34,7 @@ func typical(all []corpus.Mutant) []corpus.Mutant {
 	return some
 }
 
-// buildMutant returns the path of the suite linked with a mutant. In make test, all mutants are compiled as one
+// buildMutant returns the path of the suite linked with a mutant. Except in make exhaustive, all mutants are compiled as one
 // program.
 func buildMutant(t *testing.T, m corpus.Mutant, withHeap bool) string {
 	t.Helper()

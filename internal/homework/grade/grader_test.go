@@ -138,7 +138,7 @@ func (f firsts) write(t *testing.T) {
 // Ensure that each wrong submission in the table of mutants loses points in its task. Its report must quote the
 // sentence of the handout that sentences.txt names. Each correct variant must lose no points.
 //
-// With -matrix, or in make exhaustive, every mutant goes through every stage. In make test, only the mutants that
+// With -matrix, or in make exhaustive, every mutant goes through every stage. Otherwise, only the mutants that
 // typicalOf returns are graded. A wrong mutant is first graded with only the directed traces of its task. If one of
 // these traces detects the mutant, the test skips the other stages to save time. It then checks the quoted sentence
 // only for the mutants in the variable showing.

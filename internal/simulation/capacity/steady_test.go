@@ -66,7 +66,7 @@ const plannedMemory = 0.95
 // seeds are not those of the plan. At the planned rate, at least four must meet the objective. At 1.1 times
 // Capacity.Most, at least three must miss it. At the planned rate divided by 0.85, at least one must miss it.
 //
-// In make test, the first two rates are simulated for half an hour, and the third rate is not simulated. Seeds are
+// In make test-long, the first two rates are simulated for half an hour, and the third rate is not simulated. Seeds are
 // tried one after the other until two of them give the same result. At the planned rate, these two must meet the
 // objective. At 1.1 times Capacity.Most, they must miss it.
 func TestAPlanLastsForAnHour(t *testing.T) {
