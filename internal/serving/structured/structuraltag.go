@@ -1,102 +1,80 @@
 package structured
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+
+	"llmmemory/internal/serving/meter"
+)
+
+const (
+	tagWork  = 4_000_000 // limit of the work of reading a structural tag
+	tagBytes = 64 << 20  // limit of what reading it allocates besides the texts in it
 )
 
 // StructuralTag reads a structural tag as xgrammar and vLLM define it: an object with a format, or the
 // older one with structures and triggers.
 func StructuralTag(data []byte) (Form, error) {
-	form, err := structuralTag(data)
+	form, err := structuralTag(data, meter.New(context.Background(), meter.Limits{Work: tagWork, Bytes: tagBytes}))
 	if err != nil {
 		return Form{}, fmt.Errorf("structural tag: %w", err)
 	}
 	return form, nil
 }
 
-func structuralTag(data []byte) (Form, error) {
-	var given map[string]json.RawMessage
-	if json.Unmarshal(data, &given) != nil {
+func structuralTag(data []byte, m *meter.Meter) (Form, error) {
+	v, err := readTagValue(data, m)
+	switch {
+	case errors.Is(err, meter.ErrTooLarge):
+		return Form{}, fmt.Errorf("%d bytes: %w", len(data), err)
+	case err != nil || v.members == nil:
 		return Form{}, errors.New("it is not a JSON object")
+	case v.members["structures"].isSet():
+		return olderTag(v)
 	}
-	if isSet(given["structures"]) {
-		return olderTag(data)
-	}
-	var f struct {
-		Type   string
-		Format json.RawMessage
-	}
-	if err := fields(data, &f); err != nil {
+	var kind string
+	var format *tagValue
+	if err := v.fields(map[string]any{"type": &kind, "format": &format}); err != nil {
 		return Form{}, err
 	}
-	if !isSet(f.Format) {
+	if format == nil {
 		return Form{}, errors.New("it has neither format nor structures")
 	}
-	return readFormat("format", f.Format)
+	return readFormat("format", format)
 }
 
-func olderTag(data []byte) (Form, error) {
-	var f struct {
-		Type       string
-		Triggers   []string
-		Structures []struct {
-			Begin, End string
-			Schema     json.RawMessage
-		}
-	}
-	if err := fields(data, &f); err != nil {
+func olderTag(v *tagValue) (Form, error) {
+	var kind string
+	var structures []*tagValue
+	tags := &Tags{}
+	if err := v.fields(map[string]any{"type": &kind, "triggers": &tags.Triggers, "structures": &structures}); err != nil {
 		return Form{}, err
 	}
-	tags := &Tags{Triggers: f.Triggers}
-	for i, s := range f.Structures {
-		content, err := schemaForm(s.Schema)
+	for i, s := range structures {
+		var begin, end string
+		var schema *tagValue
+		err := s.fields(map[string]any{"begin": &begin, "end": &end, "schema": &schema})
 		if err != nil {
 			return Form{}, fmt.Errorf("structures[%d]: %w", i, err)
 		}
-		tags.Tags = append(tags.Tags, Tag{Begin: s.Begin, Content: content, End: endsOf(s.End)})
+		content, err := schemaForm(schema)
+		if err != nil {
+			return Form{}, fmt.Errorf("structures[%d]: %w", i, err)
+		}
+		tags.Tags = append(tags.Tags, Tag{Begin: begin, Content: content, End: endsOf(end)})
 	}
 	return Form{Tags: tags}, nil
 }
 
-func isSet(value json.RawMessage) bool { return len(value) > 0 && string(value) != "null" }
-
-// fields decodes a JSON object into a struct. The parameter dst is a pointer to the struct. Members of the object that
-// the struct has no field for must be null.
-func fields(data []byte, dst any) error {
-	var given map[string]json.RawMessage
-	if json.Unmarshal(data, &given) != nil {
-		return errors.New("it is not a JSON object")
-	}
-	for name, value := range given {
-		if !isSet(value) {
-			delete(given, name)
-		}
-	}
-	data, err := json.Marshal(given)
-	if err != nil {
-		return err
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(dst); err != nil {
-		text := strings.TrimPrefix(err.Error(), "json: ")
-		if name, unknown := strings.CutPrefix(text, "unknown field "); unknown {
-			return fmt.Errorf("the field %s is not supported", name)
-		}
-		return errors.New(text)
-	}
-	return nil
-}
-
 // schemaForm returns the form of a schema. The schema may be a string that contains JSON. If it is missing,
 // any JSON value is allowed.
-func schemaForm(schema json.RawMessage) (Form, error) {
-	if !isSet(schema) {
-		schema = json.RawMessage("true")
+func schemaForm(v *tagValue) (Form, error) {
+	schema := json.RawMessage("true")
+	if v.isSet() {
+		schema = v.raw
 	}
 	var text string
 	if json.Unmarshal(schema, &text) == nil {
@@ -120,28 +98,28 @@ func endsOf(ends ...string) []string {
 }
 
 // readFormat reads a format. The errors name its path.
-func readFormat(path string, data json.RawMessage) (form Form, err error) {
+func readFormat(path string, v *tagValue) (form Form, err error) {
 	if strings.Count(path, ".") > maxDepth {
 		return form, fmt.Errorf("formats nest deeper than %d", maxDepth)
 	}
-	var f struct{ Type string }
-	if err := json.Unmarshal(data, &f); err != nil || f.Type == "" {
+	kind := ""
+	if v != nil && v.members["type"].isSet() && json.Unmarshal(v.members["type"].raw, &kind) != nil || kind == "" {
 		return form, fmt.Errorf("%s: it is not an object with a type", path)
 	}
-	switch f.Type {
+	switch kind {
 	case "sequence", "or":
-		return readElements(path, f.Type, data)
+		return readElements(path, kind, v)
 	case "tag":
-		tag, err := readTag(path, data)
+		tag, err := readTag(path, v)
 		return Form{Tag: tag}, err
 	case "triggered_tags", "token_triggered_tags", "tags_with_separator":
-		return readTags(path, f.Type, data)
+		return readTags(path, kind, v)
 	case "optional", "star", "plus", "repeat":
-		return readRepeat(path, f.Type, data)
+		return readRepeat(path, kind, v)
 	case "dispatch", "token_dispatch":
-		return readDispatch(path, f.Type, data)
+		return readDispatch(path, kind, v)
 	}
-	form, err = readSimple(f.Type, data)
+	form, err = readSimple(kind, v)
 	if err != nil {
 		return form, fmt.Errorf("%s: %w", path, err)
 	}
@@ -149,78 +127,64 @@ func readFormat(path string, data json.RawMessage) (form Form, err error) {
 }
 
 // readSimple reads a format that has no parts.
-func readSimple(kind string, data json.RawMessage) (Form, error) {
+func readSimple(kind string, v *tagValue) (Form, error) {
+	var text string
 	switch kind {
 	case "const_string":
-		var f struct{ Type, Value string }
-		err := fields(data, &f)
-		if f.Value == "" {
+		err := v.fields(map[string]any{"type": &kind, "value": &text})
+		if text == "" {
 			return Form{Sequence: []Form{}}, err
 		}
-		return Form{Text: f.Value}, err
+		return Form{Text: text}, err
 	case "json_schema":
-		var f struct {
-			Type, Style string
-			JSONSchema  json.RawMessage `json:"json_schema"`
-			AnyOrder    bool            `json:"any_order"`
-		}
-		err := fields(data, &f)
+		var style string
+		var schema *tagValue
+		var anyOrder bool
+		err := v.fields(map[string]any{"type": &kind, "style": &style, "json_schema": &schema, "any_order": &anyOrder})
 		switch {
 		case err != nil:
 			return Form{}, err
-		case f.Style != "" && f.Style != "json":
-			return Form{}, fmt.Errorf("the style %q is not supported", f.Style)
-		case f.AnyOrder:
+		case style != "" && style != "json":
+			return Form{}, fmt.Errorf("the style %.100q is not supported", style)
+		case anyOrder:
 			return Form{}, errors.New("any_order is not supported")
 		}
-		return schemaForm(f.JSONSchema)
+		return schemaForm(schema)
 	case "regex":
-		var f struct{ Type, Pattern string }
-		err := fields(data, &f)
-		return Form{Regex: f.Pattern}, err
+		err := v.fields(map[string]any{"type": &kind, "pattern": &text})
+		return Form{Regex: text}, err
 	case "grammar":
-		var f struct{ Type, Grammar string }
-		err := fields(data, &f)
-		return Form{Grammar: f.Grammar}, err
+		err := v.fields(map[string]any{"type": &kind, "grammar": &text})
+		return Form{Grammar: text}, err
 	case "any_text":
-		var f struct {
-			Type     string
-			Excludes []string
-		}
-		err := fields(data, &f)
-		return Form{Free: &Free{Excluded: f.Excludes}}, err
+		f := &Free{}
+		return Form{Free: f}, v.fields(map[string]any{"type": &kind, "excludes": &f.Excluded})
 	case "any_tokens":
-		var f struct {
-			Type          string
-			ExcludeTokens names `json:"exclude_tokens"`
-		}
-		err := fields(data, &f)
-		return Form{Free: &Free{Excluded: f.ExcludeTokens.texts()}}, err
+		var excluded names
+		err := v.fields(map[string]any{"type": &kind, "exclude_tokens": &excluded})
+		return Form{Free: &Free{Excluded: excluded.texts()}}, err
 	case "token":
-		name, err := mark(data)
+		name, err := mark(v)
 		if name == "" && err == nil {
 			err = errors.New("the token has no name")
 		}
 		return Form{Text: name}, err
 	}
-	return Form{}, fmt.Errorf("the type %q is not supported; supported are const_string, json_schema, regex, grammar, any_text, "+
+	return Form{}, fmt.Errorf("the type %.100q is not supported; supported are const_string, json_schema, regex, grammar, any_text, "+
 		"any_tokens, token, sequence, or, optional, star, plus, repeat, tag, triggered_tags, token_triggered_tags, "+
 		"tags_with_separator, dispatch and token_dispatch", kind)
 }
 
-func readElements(path, kind string, data json.RawMessage) (Form, error) {
-	var f struct {
-		Type     string
-		Elements []json.RawMessage
-	}
-	if err := fields(data, &f); err != nil {
+func readElements(path, kind string, v *tagValue) (Form, error) {
+	var elements []*tagValue
+	if err := v.fields(map[string]any{"type": &kind, "elements": &elements}); err != nil {
 		return Form{}, fmt.Errorf("%s: %w", path, err)
 	}
-	if len(f.Elements) == 0 {
+	if len(elements) == 0 {
 		return Form{}, fmt.Errorf("%s: it has no elements", path)
 	}
-	all := make([]Form, len(f.Elements))
-	for i, element := range f.Elements {
+	all := make([]Form, len(elements))
+	for i, element := range elements {
 		var err error
 		if all[i], err = readFormat(fmt.Sprintf("%s.elements[%d]", path, i), element); err != nil {
 			return Form{}, err
@@ -232,50 +196,46 @@ func readElements(path, kind string, data json.RawMessage) (Form, error) {
 	return Form{Sequence: all}, nil
 }
 
-func readTag(path string, data json.RawMessage) (*Tag, error) {
-	var f struct {
-		Type                string
-		Begin, Content, End json.RawMessage
-	}
-	if err := fields(data, &f); err != nil {
+func readTag(path string, v *tagValue) (*Tag, error) {
+	var kind string
+	var begin, content, end *tagValue
+	if err := v.fields(map[string]any{"type": &kind, "begin": &begin, "content": &content, "end": &end}); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	begin, err := mark(f.Begin)
-	if err != nil {
+	tag := &Tag{}
+	var err error
+	if tag.Begin, err = mark(begin); err != nil {
 		return nil, fmt.Errorf("%s.begin: %w", path, err)
 	}
-	tag := &Tag{Begin: begin}
-	if json.Unmarshal(f.End, &tag.End) != nil {
-		end, err := mark(f.End)
+	if end == nil || json.Unmarshal(end.raw, &tag.End) != nil {
+		text, err := mark(end)
 		if err != nil {
 			return nil, fmt.Errorf("%s.end: %w", path, err)
 		}
-		tag.End = []string{end}
+		tag.End = []string{text}
 	}
 	tag.End = endsOf(tag.End...)
-	if tag.Content, err = readFormat(path+".content", f.Content); err != nil {
+	if tag.Content, err = readFormat(path+".content", content); err != nil {
 		return nil, err
 	}
 	return tag, nil
 }
 
 // mark reads the begin or the end of a tag: a text, or the name of a token.
-func mark(data json.RawMessage) (text string, err error) {
-	if json.Unmarshal(data, &text) == nil {
+func mark(v *tagValue) (text string, err error) {
+	if v == nil || v.members == nil {
+		if v == nil || json.Unmarshal(v.raw, &text) != nil {
+			return "", errors.New("it is neither a text nor a token with a name")
+		}
 		return text, nil
 	}
-	var token struct {
-		Type  string
-		Token name
-	}
-	if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
-		return "", errors.New("it is neither a text nor a token with a name")
-	}
-	err = fields(data, &token)
-	if err == nil && token.Type != "token" {
+	var kind string
+	var token name
+	err = v.fields(map[string]any{"type": &kind, "token": &token})
+	if err == nil && kind != "token" {
 		err = errors.New("its type is not token")
 	}
-	return string(token.Token), err
+	return string(token), err
 }
 
 // name is the name of a token.
@@ -298,50 +258,33 @@ func (n names) texts() (all []string) {
 	return all
 }
 
-func readTags(path, kind string, data json.RawMessage) (Form, error) {
-	type flags struct {
-		Type           string
-		Tags           []json.RawMessage
-		AtLeastOne     bool `json:"at_least_one"`
-		StopAfterFirst bool `json:"stop_after_first"`
-	}
-	var f struct {
-		flags
-		Triggers, Excludes []string
-	}
-	var k struct {
-		flags
-		TriggerTokens names `json:"trigger_tokens"`
-		ExcludeTokens names `json:"exclude_tokens"`
-	}
-	var s struct {
-		flags
-		Separator string
-	}
-	var err error
+func readTags(path, kind string, v *tagValue) (Form, error) {
+	t := &Tags{}
+	var tags []*tagValue
+	var separator string
+	var triggers, excluded names
+	fields := map[string]any{"type": &kind, "tags": &tags, "at_least_one": &t.AtLeastOne, "stop_after_first": &t.StopAfterFirst}
 	switch kind {
 	case "triggered_tags":
-		err = fields(data, &f)
+		fields["triggers"], fields["excludes"] = &t.Triggers, &t.Excluded
 	case "token_triggered_tags":
-		err = fields(data, &k)
-		f.flags, f.Triggers, f.Excludes = k.flags, k.TriggerTokens.texts(), k.ExcludeTokens.texts()
+		fields["trigger_tokens"], fields["exclude_tokens"] = &triggers, &excluded
 	default:
-		err = fields(data, &s)
-		f.flags = s.flags
+		fields["separator"] = &separator
 	}
-	if err != nil {
+	if err := v.fields(fields); err != nil {
 		return Form{}, fmt.Errorf("%s: %w", path, err)
 	}
-	tags := make([]Tag, len(f.Tags))
-	for i, data := range f.Tags {
-		tag, err := readTag(fmt.Sprintf("%s.tags[%d]", path, i), data)
+	t.Triggers, t.Excluded = append(t.Triggers, triggers.texts()...), append(t.Excluded, excluded.texts()...)
+	for i, v := range tags {
+		tag, err := readTag(fmt.Sprintf("%s.tags[%d]", path, i), v)
 		if err != nil {
 			return Form{}, err
 		}
-		tags[i] = *tag
+		t.Tags = append(t.Tags, *tag)
 	}
 	if kind != "tags_with_separator" {
-		return Form{Tags: &Tags{f.Triggers, tags, f.Excludes, f.AtLeastOne, f.StopAfterFirst}}, nil
+		return Form{Tags: t}, nil
 	}
-	return Form{Separated: &Separated{tags, s.Separator, f.AtLeastOne, f.StopAfterFirst}}, nil
+	return Form{Separated: &Separated{t.Tags, separator, t.AtLeastOne, t.StopAfterFirst}}, nil
 }

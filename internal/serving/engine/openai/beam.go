@@ -265,7 +265,7 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, reques
 	if err != nil {
 		return err
 	}
-	if f.form, err = s.constraint(r.Context(), j); err != nil {
+	if f.form, err = s.constraint(r, j); err != nil {
 		giveBack()
 		return err
 	}

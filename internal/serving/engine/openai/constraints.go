@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -29,11 +30,11 @@ const smallWork = structured.CompileWork / 25
 // constraints compiles the forms of answers, and keeps the constraints and the refusals used last. The first attempt to
 // compile a form is limited to smallWork. If this limit is too small, a second attempt is limited to
 // structured.CompileWork. At most one first attempt and one second attempt run at a time, so a large form does not
-// delay small forms.
+// delay small forms. Clients take turns.
 type constraints struct {
 	config     engine.Config
-	small      chan struct{} // has an element while a form is compiled with little work
-	large      chan struct{} // has an element while a form is compiled with much work
+	small      turns // to compile a form with little work
+	large      turns // to compile a form with much work
 	vocabulary *structured.Vocabulary
 
 	mutex    sync.Mutex
@@ -49,13 +50,14 @@ type compilation struct {
 }
 
 func newConstraints(c engine.Config) *constraints {
-	return &constraints{config: c, small: make(chan struct{}, 1), large: make(chan struct{}, 1)}
+	return &constraints{config: c}
 }
 
 // constraint returns the constraint of a job, or nil.
-func (s *Server) constraint(ctx context.Context, j *job) (*structured.Constraint, error) {
+func (s *Server) constraint(r *http.Request, j *job) (*structured.Constraint, error) {
+	ctx := r.Context()
 	j.shape.compactJSON = j.shape.compactJSON || s.config.CompactJSON
-	constraint, err := s.constraints.get(ctx, &j.shape, &j.prompts[0])
+	constraint, err := s.constraints.get(ctx, s.clientOf(r), &j.shape, &j.prompts[0])
 	if err != nil && ctx.Err() == nil {
 		return nil, j.shape.refusal(err)
 	}
@@ -64,13 +66,13 @@ func (s *Server) constraint(ctx context.Context, j *job) (*structured.Constraint
 
 // get returns the constraint of answers to a prompt, or nil if any answer is allowed. If a schema of a tool cannot be
 // obeyed and shape.loosen allows it, get tries again without that schema. After ctx has ended, it returns errGone.
-func (c *constraints) get(ctx context.Context, shape *shape, p *prompt) (*structured.Constraint, error) {
+func (c *constraints) get(ctx context.Context, client string, shape *shape, p *prompt) (*structured.Constraint, error) {
 	for {
 		form := shape.form(p)
 		if form == nil {
 			return nil, nil
 		}
-		constraint, err := c.compiled(ctx, form)
+		constraint, err := c.compiled(ctx, client, form)
 		if err == nil || ctx.Err() != nil || !shape.loosen(err) {
 			return constraint, err
 		}
@@ -79,7 +81,7 @@ func (c *constraints) get(ctx context.Context, shape *shape, p *prompt) (*struct
 
 // compiled returns the constraint for a form. The result that is kept depends on the form only: not on the request, nor
 // on the tools that may be loosened.
-func (c *constraints) compiled(ctx context.Context, form *structured.Form) (*structured.Constraint, error) {
+func (c *constraints) compiled(ctx context.Context, client string, form *structured.Form) (*structured.Constraint, error) {
 	text, err := json.Marshal(form)
 	if err != nil {
 		return nil, fmt.Errorf("the form: %w", err)
@@ -89,7 +91,7 @@ func (c *constraints) compiled(ctx context.Context, form *structured.Form) (*str
 		return known.constraint, known.err
 	}
 	var v *structured.Vocabulary
-	constraint, err := c.exclusively(ctx, c.small, key, func() (*structured.Constraint, error) {
+	constraint, err := c.exclusively(ctx, &c.small, client, key, func() (*structured.Constraint, error) {
 		if c.vocabulary == nil {
 			made, err := newVocabulary(&c.config)
 			if err != nil {
@@ -103,22 +105,20 @@ func (c *constraints) compiled(ctx context.Context, form *structured.Form) (*str
 	if !errors.Is(err, structured.ErrTooLarge) {
 		return constraint, err
 	}
-	return c.exclusively(ctx, c.large, key, func() (*structured.Constraint, error) {
+	return c.exclusively(ctx, &c.large, client, key, func() (*structured.Constraint, error) {
 		return structured.CompileWithin(ctx, v, *form, structured.CompileWork)
 	})
 }
 
-// exclusively waits for slot, calls compile and keeps the result. If another request has compiled the form
+// exclusively waits for the client's turn, calls compile and keeps the result. If another request has compiled the form
 // with this key meanwhile, it returns the result of that compilation instead.
 func (c *constraints) exclusively(
-	ctx context.Context, slot chan struct{}, key [sha256.Size]byte, compile func() (*structured.Constraint, error),
+	ctx context.Context, slot *turns, client string, key [sha256.Size]byte, compile func() (*structured.Constraint, error),
 ) (*structured.Constraint, error) {
-	select {
-	case slot <- struct{}{}:
-	case <-ctx.Done():
-		return nil, errGone
+	if err := slot.take(ctx, client); err != nil {
+		return nil, err
 	}
-	defer func() { <-slot }()
+	defer slot.end()
 	if known, ok := c.find(key); ok {
 		return known.constraint, known.err
 	}
@@ -128,7 +128,7 @@ func (c *constraints) exclusively(
 		return nil, errGone
 	case err == nil:
 		c.keep(&c.kept, maxConstraints, compilation{key: key, constraint: constraint})
-	case slot == c.large || !errors.Is(err, structured.ErrTooLarge): // more work does not help
+	case slot == &c.large || !errors.Is(err, structured.ErrTooLarge): // more work does not help
 		err = shorten(err)
 		c.keep(&c.refusals, maxRefusals, compilation{key: key, err: err})
 	}
@@ -172,6 +172,14 @@ func (c *constraints) keep(list *[]compilation, maxLen int, one compilation) {
 // maxTokenBytes limits the length of the tokens in answers with a form. newVocabulary leaves out tokens of this length
 // and longer ones, because structured.NewVocabulary refuses long tokens.
 const maxTokenBytes = 1024
+
+// clientOf returns the API key of a request as its index, or the client's address if there are no keys.
+func (s *Server) clientOf(r *http.Request) string {
+	if len(s.keys) > 0 {
+		return fmt.Sprintf("key %d", s.key(r))
+	}
+	return clientOf(r)
+}
 
 // newVocabulary returns the vocabulary of an engine's model. Special tokens can occur only at the end of an answer and
 // where a form names them.

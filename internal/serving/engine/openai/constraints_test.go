@@ -21,7 +21,7 @@ import (
 var large = structured.Form{Regex: "((c{1,1000}){1,1000}){1,998}"}
 
 func (c *constraints) compile(ctx context.Context, form structured.Form) error {
-	_, err := c.get(ctx, &shape{content: &form}, &prompt{})
+	_, err := c.get(ctx, "client", &shape{content: &form}, &prompt{})
 	return err
 }
 
@@ -33,20 +33,18 @@ func inductionConstraints() *constraints {
 // forms free.
 func TestOnlyALargeFormTakesTheSlotOfLargeOnes(t *testing.T) {
 	for text, large := range map[string]bool{"(a{500}){100}": true, "a{300}": false} {
-		c := inductionConstraints()
-		c.large = make(chan struct{})
-		ended := make(chan error)
-		go func() { ended <- c.compile(t.Context(), structured.Form{Regex: text}) }()
-		select {
-		case <-c.large:
-			require.True(t, large, text)
-			require.Empty(t, c.small)
-			c.large <- struct{}{}
+		synctest.Test(t, func(t *testing.T) {
+			c := inductionConstraints()
+			require.NoError(t, c.large.take(t.Context(), "another"))
+			ended := make(chan error, 1)
+			go func() { ended <- c.compile(t.Context(), structured.Form{Regex: text}) }()
+			synctest.Wait()
+			require.Equal(t, large, len(c.large.waiting) == 1, text)
+			require.False(t, c.small.busy)
+			c.large.end()
 			require.NoError(t, <-ended)
-		case err := <-ended:
-			require.NoError(t, err)
-			require.False(t, large, text)
-		}
+			require.False(t, c.large.busy)
+		})
 	}
 }
 
@@ -64,8 +62,8 @@ func TestRefusalsAreKept(t *testing.T) {
 		require.ErrorContains(t, first, "ééé")
 		require.LessOrEqual(t, len(first.Error()), maxRefusal)
 	}
-	c.small <- struct{}{}
-	c.large <- struct{}{}
+	require.NoError(t, c.small.take(t.Context(), "another"))
+	require.NoError(t, c.large.take(t.Context(), "another"))
 	ctx, gone := context.WithCancel(t.Context())
 	gone()
 	require.Equal(t, first, c.compile(ctx, refused(maxRefusals)))
@@ -75,20 +73,53 @@ func TestRefusalsAreKept(t *testing.T) {
 }
 
 // Ensure that a form is compiled at once if it needs little work, even while a large form is compiled and another one
-// waits.
+// waits. A client that leaves while its form waits gets errGone.
 func TestALargeFormDoesNotDelaySmallOnes(t *testing.T) {
-	c := inductionConstraints()
-	c.large <- struct{}{} // another large form is being compiled
-	ctx, gone := context.WithCancel(t.Context())
-	waiting := make(chan error)
-	go func() { waiting <- c.compile(ctx, large) }()
-	for _, text := range []string{"a", "b"} {
-		require.NoError(t, c.compile(t.Context(), structured.Form{Regex: text}))
+	synctest.Test(t, func(t *testing.T) {
+		c := inductionConstraints()
+		require.NoError(t, c.large.take(t.Context(), "another")) // another large form is being compiled
+		ctx, gone := context.WithCancel(t.Context())
+		waiting := make(chan error)
+		go func() { waiting <- c.compile(ctx, large) }()
+		synctest.Wait()
+		require.Len(t, c.large.waiting, 1)
+		for _, text := range []string{"a", "b"} {
+			require.NoError(t, c.compile(t.Context(), structured.Form{Regex: text}))
+		}
+		gone()
+		require.Equal(t, errGone, <-waiting)
+		c.large.end()
+		require.NoError(t, c.compile(t.Context(), structured.Form{Regex: "(a{500}){100}"})) // takes its turn at once
+	})
+}
+
+// leaving is the context of a client that leaves after the context has been read some times.
+type leaving struct {
+	context.Context
+	reads int
+}
+
+func (l *leaving) Err() error {
+	if l.reads--; l.reads < 0 {
+		return context.Canceled
 	}
-	gone()
-	require.Equal(t, errGone, <-waiting)
-	<-c.large
-	require.NoError(t, c.compile(t.Context(), structured.Form{Regex: "(a{500}){100}"})) // takes the slot, which is free
+	return nil
+}
+
+// Ensure that a client that leaves at any moment of a compilation, also between its two attempts, gets errGone or the
+// constraint, and that the work ends.
+func TestAClientThatLeavesGetsErrGone(t *testing.T) {
+	c := inductionConstraints()
+	for reads := 0; ; reads += 1 + reads/10 {
+		ctx := &leaving{t.Context(), reads}
+		err := c.compile(ctx, structured.Form{Regex: "(a{500}){40}"})
+		require.False(t, c.small.busy || c.large.busy)
+		if err == nil {
+			return
+		}
+		require.Equal(t, errGone, err, reads)
+		require.Empty(t, c.refusals)
+	}
 }
 
 // Ensure that a form that cannot be obeyed is refused even while a large form is compiled. There is one exception: if
@@ -96,7 +127,7 @@ func TestALargeFormDoesNotDelaySmallOnes(t *testing.T) {
 func TestRefusalsDoNotWaitForLargeForms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // in which waiting without end is an error
 		c := inductionConstraints()
-		c.large <- struct{}{} // a large form is being compiled
+		require.NoError(t, c.large.take(t.Context(), "another")) // a large form is being compiled
 		for _, form := range []structured.Form{
 			{Regex: "("}, {Grammar: "a ::= b"}, {JSONSchema: json.RawMessage(`{"$ref": "#/a"}`)},
 			{JSONSchema: json.RawMessage(`{"type": "array", "uniqueItems": true, "items": {"type": "number"}}`)},
@@ -107,7 +138,7 @@ func TestRefusalsDoNotWaitForLargeForms(t *testing.T) {
 		s := &shape{format: toolparser.Choose("<tool_call>arguments"), mode: auto, tools: []tool{
 			{name: "f", parameters: json.RawMessage(`{"properties": {"a": {"uniqueItems": true, "items": {"type": "number"}}}}`)},
 		}}
-		_, err := c.get(t.Context(), s, &prompt{})
+		_, err := c.get(t.Context(), "client", s, &prompt{})
 		require.NoError(t, err)
 		require.NotEmpty(t, s.loose)
 	})

@@ -113,7 +113,7 @@ func (s *Server) submit(w http.ResponseWriter, req *http.Request, r engine.Reque
 	if err != nil {
 		return err
 	}
-	if r.Constraint, err = s.constraint(req.Context(), j); err != nil {
+	if r.Constraint, err = s.constraint(req, j); err != nil {
 		giveBack()
 		return err
 	}

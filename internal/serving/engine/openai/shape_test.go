@@ -347,7 +347,7 @@ func TestSchemasThatCannotBeObeyed(t *testing.T) {
 				tools: append([]tool{{name: "odd", parameters: odd, strict: test.strict}}, twoTools...)}
 			all := inductionConstraints()
 			all.vocabulary = v
-			c, err := all.get(t.Context(), s, &prompt{})
+			c, err := all.get(t.Context(), "client", s, &prompt{})
 			if test.refused {
 				require.ErrorContains(t, s.refusal(err), `The schema of the tool "odd" cannot be obeyed: `)
 				return
