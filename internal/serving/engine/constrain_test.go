@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 
@@ -26,6 +27,39 @@ func byteConstraint(t *testing.T, form structured.Form, ends ...int) *structured
 	c, err := structured.Compile(v, form)
 	require.NoError(t, err)
 	return c
+}
+
+// Ensure that a form whose tokens need too much work ends its own request with an error that says so, and no other.
+func TestAFormThatNeedsTooMuchWorkEndsOnlyItsRequest(t *testing.T) {
+	e := start(t, nil)
+	bad, good := request(story[:8], 20), request(story[:8], 20)
+	bad.Constraint = byteConstraint(t, structured.Form{Grammar: "root ::= " + strings.Repeat("root ", 4096) + `| "a"?`})
+	good.Constraint = byteConstraint(t, structured.Form{Regex: "[a-c]{9}"})
+	streams := make([]*engine.Stream, 2)
+	for i, r := range []engine.Request{bad, good} {
+		var err error
+		streams[i], err = e.Submit(r)
+		require.NoError(t, err)
+	}
+	var failed []error
+	for i, stream := range streams {
+		for {
+			events, err := stream.Next(t.Context())
+			require.NoError(t, err)
+			if events == nil {
+				break
+			}
+			for _, event := range events {
+				if event.Err != nil {
+					require.Zero(t, i)
+					failed = append(failed, event.Err)
+				}
+			}
+		}
+	}
+	require.Len(t, failed, 1)
+	require.ErrorIs(t, failed[0], structured.ErrTooLarge)
+	require.ErrorContains(t, failed[0], "needs too much work: the limit for an answer is")
 }
 
 // Ensure that constrained answers match their regular expression, and do not depend on what else the engine computes.

@@ -97,7 +97,7 @@ func (c *Constraint) mask(config *grammar.Config) ([]uint64, error) {
 			dst = c.scratch
 			clear(dst)
 		}
-		if err := c.meter.Spend(c.vocabulary.Words() / 4); err != nil {
+		if err := c.meter.Spend(1 + c.vocabulary.Words()/32); err != nil {
 			return nil, err
 		}
 		f.inner.addTo(dst)

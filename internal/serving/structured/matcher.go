@@ -27,8 +27,8 @@ type account struct {
 }
 
 const (
-	answerWork = 20_000_000 // units of work that an account allows, also the limit of one mask or token
-	tokenWork  = 100_000    // units that it allows for each token besides
+	answerWork = 10_000_000 // units of work that an account allows, also the limit of one mask or token
+	tokenWork  = 20_000     // units that it allows for each token besides
 	tokenBytes = 64 << 20   // that one mask or token may allocate
 )
 
@@ -54,10 +54,10 @@ func (m *Matcher) charged(do func() error) error {
 	c.charge(work)
 	err := do()
 	m.account.spent.Add(int64(work.Spent()))
-	if limit := work.Err(); limit != nil {
+	if work.Err() != nil {
 		m.account.spent.Store(math.MaxInt32 * answerWork)
-		return fmt.Errorf("after %d tokens, the grammar or schema allows so many ways to go on that the next token needs %w; "+
-			"make it less ambiguous or smaller", m.account.tokens.Load(), limit)
+		return fmt.Errorf("after %d tokens, the next token of the required form needs too much work: the limit for an answer is %d units, "+
+			"and %d for each token; a less ambiguous or smaller form needs less: %w", m.account.tokens.Load(), answerWork, tokenWork, work.Err())
 	}
 	return err
 }

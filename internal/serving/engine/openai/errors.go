@@ -16,6 +16,7 @@ import (
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/sampling"
 	"llmmemory/internal/serving/model/chat"
+	"llmmemory/internal/serving/structured"
 )
 
 // An apiError is an error in OpenAI's form.
@@ -118,6 +119,8 @@ func translate(err error) *apiError {
 		return failure(http.StatusServiceUnavailable, "server_error", "shutting_down", "The server is shutting down.")
 	case errors.Is(err, engine.ErrNotFinite):
 		return errNoNumber
+	case errors.Is(err, structured.ErrTooLarge): // found while the answer is made
+		return refused(http.StatusBadRequest, "", "%v.", err)
 	}
 	return failure(http.StatusInternalServerError, "server_error", "", err.Error())
 }
