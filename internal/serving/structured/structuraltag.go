@@ -30,7 +30,9 @@ func structuralTag(data []byte, m *meter.Meter) (Form, error) {
 	switch {
 	case errors.Is(err, meter.ErrTooLarge):
 		return Form{}, fmt.Errorf("%d bytes: %w", len(data), err)
-	case err != nil || v.members == nil:
+	case err != nil:
+		return Form{}, fmt.Errorf("it is not a JSON object: %w", err)
+	case v.members == nil:
 		return Form{}, errors.New("it is not a JSON object")
 	case v.members["structures"].isSet():
 		return olderTag(v)

@@ -27,7 +27,7 @@ func readTagValue(data []byte, m *meter.Meter) (*tagValue, error) {
 		return nil, err
 	}
 	if !json.Valid(data) {
-		return nil, errors.New("it is not JSON")
+		return nil, json.Unmarshal(data, new(json.RawMessage)) // says why
 	}
 	r := tagReader{data: data, d: json.NewDecoder(bytes.NewReader(data)), meter: m}
 	r.d.UseNumber()

@@ -44,7 +44,7 @@ const (
 
 // State adds a state. The first one is the start.
 func (b *Builder) State() int32 {
-	if b.meter.Spend(1) != nil || b.meter.Keep(stateBytes) != nil {
+	if b.meter.Keep(stateBytes) != nil {
 		return 0
 	}
 	b.last = append(b.last, none)
