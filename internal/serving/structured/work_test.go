@@ -270,7 +270,8 @@ func nth(mask []uint64, n int) int {
 }
 
 // Ensure that the work and the memory for a form grow linearly with its size, until a limit refuses it, and that a limit
-// ends what is too much work while the answer is made. The size is doubled until then.
+// ends what is too much work while the answer is made. The size is doubled until then; without LLM_TEST_LONG, until the
+// size that must work.
 func TestTheWorkForAFormIsLinearOrRefused(t *testing.T) {
 	tokens := []string{"ab", "aaa", "aaaaaaaa", "</", ",\"", "a b", "bb"}
 	for b := range 256 {
@@ -299,7 +300,7 @@ func TestTheWorkForAFormIsLinearOrRefused(t *testing.T) {
 				if !kind.steep && last > 0 {
 					require.LessOrEqual(t, c.units, last*27/10+20_000, about)
 				}
-				if last = c.units; c.bytes > level.Pick(1<<15, 1<<20) && n >= kind.works {
+				if last = c.units; c.bytes > 1<<20 || n >= max(kind.works, level.Pick(2048, 1<<20)) {
 					return
 				}
 			}
