@@ -47,7 +47,7 @@ func requireClose(t *testing.T, m *model.Model, kind string, want, got [][]float
 func TestLogitsAreThoseOfTheCPU(t *testing.T) {
 	d := openDevice(t)
 	computed := 0
-	for _, tiny := range level.First(2, weightfile.Tinies()) {
+	for _, tiny := range weightfile.Tinies() {
 		t.Run(tiny.Name, func(t *testing.T) {
 			open := gguf(t, tiny.GGUF())
 			var config *model.Config
@@ -61,7 +61,9 @@ func TestLogitsAreThoseOfTheCPU(t *testing.T) {
 				require.ErrorContains(t, err, fmt.Sprintf("this one has %d experts in a layer", config.Experts.Count))
 				return
 			}
-			computed++
+			if computed++; computed > 2 {
+				level.SkipNormal(t)
+			}
 			requireLogitsOfCPU(t, d, open)
 		})
 	}
