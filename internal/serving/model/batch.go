@@ -11,6 +11,10 @@ type Batch struct {
 	Blocks
 	Others []Blocks // blocks of groups 1, 2, ... of layers
 
+	// Adapters has the adapter of each sequence: a number from 1, in the order of WithAdapters, or 0 for none. It may be
+	// empty, which means none for all sequences.
+	Adapters []int32
+
 	Logits []int32 // tokens of the batch whose logits are computed
 
 	// LargestOnly marks elements of Logits for which the caller needs only the token with the largest logit. A runner
@@ -72,6 +76,9 @@ func (b *Batch) Check(m *Config, groups int) error {
 		if i < 0 || int(i) >= n {
 			return badBatch("logits of token %d of %d", i, n)
 		}
+	}
+	if len(b.Adapters) != 0 && len(b.Adapters) != len(b.SeqLens) {
+		return badBatch("%d sequences with %d adapters", len(b.SeqLens), len(b.Adapters))
 	}
 	for _, p := range b.Placeholders {
 		if p.Token < 0 || int(p.Token) >= n || p.Logits < 0 {

@@ -63,6 +63,7 @@ func TestForwardAllocatesNothing(t *testing.T) {
 // therefore measures up to 10 times, and requires only that one measurement has no allocations.
 func requireNoAllocations(t *testing.T, b *bench, n int) {
 	batch := decodeBatch(n)
+	batch.Adapters = b.adapters
 	for i := range batch.BlockTables {
 		batch.BlockTables[i] %= numBlocks
 	}

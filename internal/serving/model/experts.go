@@ -18,13 +18,13 @@ func (l *loader) mixture(dst *layer, i int) {
 	x := &experts{router: l.linear(shape{inputs: c.HiddenSize, outputs: []int{e.Count}, bias: e.RouterBias}, named(n.router))}
 	dst.experts = x
 	if e.SharedSize > 0 {
-		dst.mlp = l.mlp(mlpShape{1, 0, e.SharedSize, false}, named(n.sharedGate), named(n.sharedUp), named(n.sharedDown))
+		dst.mlp = l.mlp(mlpShape{experts: 1, inter: e.SharedSize}, named(n.sharedGate), named(n.sharedUp), named(n.sharedDown))
 	}
 	if e.SharedGate {
 		x.sharedRouter = l.linear(shape{inputs: c.HiddenSize, outputs: []int{1}}, named(n.sharedRouter))
 	}
 	for k := 0; k < e.Count && l.err == nil; k++ {
-		s, named := mlpShape{e.Count, k, e.IntermediateSize, e.Bias}, named
+		s, named := mlpShape{e.Count, k, e.IntermediateSize, e.Bias, false}, named
 		if strings.Count(n.expertUp, "%d") == 2 {
 			s.experts, s.expert = 1, 0
 			named = func(name string) string { return tensorName(name, i, k) }

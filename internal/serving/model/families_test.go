@@ -264,6 +264,8 @@ type bench struct {
 	m      *model.Model
 	store  *kvstore.Store
 	runner *model.Runner
+
+	adapters []int32 // of the parts of the next steps
 }
 
 const blockSize, numBlocks = 8, 128
@@ -294,7 +296,7 @@ func benchOfPart(t testing.TB, m *model.Model, pool *parallel.Pool, group model.
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	runner, err := model.NewRunner(m, store, pool, group)
 	require.NoError(t, err)
-	return &bench{m, store, runner}
+	return &bench{m: m, store: store, runner: runner}
 }
 
 // A part is the tokens of one sequence in a step. start is the position of the first of these tokens in the sequence.
@@ -306,7 +308,7 @@ type part struct {
 }
 
 func (b *bench) step(t testing.TB, parts ...part) [][][]float32 {
-	batch := model.Batch{QueryStart: []int32{0}, Blocks: model.Blocks{TableStride: numBlocks}}
+	batch := model.Batch{QueryStart: []int32{0}, Blocks: model.Blocks{TableStride: numBlocks}, Adapters: b.adapters}
 	for _, p := range parts {
 		for i, token := range p.tokens {
 			position := p.start + i

@@ -27,6 +27,9 @@ type productJob struct {
 func (r *Runner) multiply(lin *linear, dst, x []float32, rows int) {
 	r.product.residual, r.product.bias = nil, lin.bias
 	r.multiplyPanels(lin, dst, x, rows, 0, lin.panels())
+	if r.adaptation.plan(lin, dst, x) {
+		r.adaptation.run(false)
+	}
 }
 
 // addProduct multiplies rows of x by lin and adds the products and lin's bias to rows of the residual stream. In a
@@ -34,7 +37,7 @@ func (r *Runner) multiply(lin *linear, dst, x []float32, rows int) {
 // sum of product and bias is normalized before it is added. If ResidualScale is not 0, it is then multiplied by this
 // scale.
 func (r *Runner) addProduct(lin *linear, postNorm *norm, residual, x []float32, rows int) error {
-	if r.group == nil && postNorm.weight == nil && r.model.ResidualScale == 0 {
+	if r.group == nil && postNorm.weight == nil && r.model.ResidualScale == 0 && !r.adaptation.changes(lin) {
 		r.product.residual, r.product.bias = residual, lin.bias
 		r.multiplyPanels(lin, r.sums, x, rows, 0, lin.panels())
 		return nil
@@ -46,15 +49,20 @@ func (r *Runner) addProduct(lin *linear, postNorm *norm, residual, x []float32, 
 	return nil
 }
 
-// sumProduct sets dst to the products of rows of x and lin, without its bias. In a group, they are summed over the
-// workers.
+// sumProduct sets dst to the products of rows of x and lin, with what adapters add and without lin's bias. In a group,
+// they are summed over the workers.
 func (r *Runner) sumProduct(lin *linear, dst, x []float32, rows int) error {
 	r.product.residual, r.product.bias = nil, nil
 	r.multiplyPanels(lin, dst, x, rows, 0, lin.panels())
-	if r.group == nil {
-		return nil
+	if r.group != nil {
+		if err := r.group.AllReduce(r.model.part.Rank, dst[:rows*lin.out]); err != nil {
+			return err
+		}
 	}
-	return r.group.AllReduce(r.model.part.Rank, dst[:rows*lin.out])
+	if r.adaptation.plan(lin, dst, x) {
+		return r.adaptation.run(r.group != nil)
+	}
+	return nil
 }
 
 func (r *Runner) multiplyPanels(lin *linear, dst, x []float32, rows, start, end int) {

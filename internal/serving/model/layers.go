@@ -70,17 +70,17 @@ func (l *loader) layer(i int) (layer layer) {
 		layer.sinks = pick(l.vector(named(n.sinks), c.NumHeads), l.part.span(c.NumHeads))
 	}
 	qkv, s := []string{named(n.q)}, shape{inputs: c.HiddenSize, outputs: []int{query + 2*kv},
-		rows: [][]span{l.part.qkvRows(query, kv)}, bias: c.QKVBias}
+		rows: [][]span{l.part.qkvRows(query, kv)}, bias: c.QKVBias, adapts: true}
 	if n.k != "" {
 		qkv, s.outputs = []string{named(n.q), named(n.k), named(n.v)}, []int{query, kv, kv}
 		s.rows = [][]span{{l.part.span(query)}, {l.part.span(kv)}, {l.part.span(kv)}}
 	}
 	layer.qkv = l.linear(s, qkv...)
-	layer.out = l.rowParallel(shape{inputs: query, outputs: []int{c.HiddenSize}, bias: c.OutBias}, named(n.out))
+	layer.out = l.rowParallel(shape{inputs: query, outputs: []int{c.HiddenSize}, bias: c.OutBias, adapts: true}, named(n.out))
 	if c.mixture(i) {
 		l.mixture(&layer, i)
 	} else {
-		layer.mlp = l.mlp(mlpShape{1, 0, c.IntermediateSize, c.MLPBias}, named(n.gate), named(n.upProj), named(n.downProj))
+		layer.mlp = l.mlp(mlpShape{1, 0, c.IntermediateSize, c.MLPBias, true}, named(n.gate), named(n.upProj), named(n.downProj))
 	}
 	return layer
 }
@@ -109,6 +109,7 @@ func (l *loader) qkNorm(name string, width int) []float32 {
 type mlpShape struct {
 	experts, expert, inter int
 	bias                   bool
+	adapts                 bool // adapters can change the products
 }
 
 // mlp loads the part's share of an MLP or of an expert. gate, upProj and downProj are the names of tensors. If the MLP
@@ -119,7 +120,7 @@ func (l *loader) mlp(m mlpShape, gate, upProj, downProj string) (loaded mlp) {
 	c, inner := l.config, l.part.span(m.inter)
 	rows := func(start int) span { return span{start + inner.start, start + inner.end} }
 	outs, first := m.experts*m.inter, m.expert*m.inter
-	tensors, s := []string{upProj}, shape{inputs: c.HiddenSize, outputs: []int{outs}, rows: [][]span{{rows(first)}}, bias: m.bias}
+	tensors, s := []string{upProj}, shape{inputs: c.HiddenSize, outputs: []int{outs}, rows: [][]span{{rows(first)}}, bias: m.bias, adapts: m.adapts}
 	switch {
 	case c.Gated() && gate != "":
 		tensors, s.outputs, s.rows = []string{gate, upProj}, []int{outs, outs}, [][]span{{rows(first)}, {rows(first)}}
@@ -130,7 +131,7 @@ func (l *loader) mlp(m mlpShape, gate, upProj, downProj string) (loaded mlp) {
 		}
 	}
 	loaded.upProj = l.linear(s, tensors...)
-	s = shape{inputs: m.inter, outputs: []int{m.experts * c.HiddenSize}, bias: m.bias}
+	s = shape{inputs: m.inter, outputs: []int{m.experts * c.HiddenSize}, bias: m.bias, adapts: m.adapts}
 	if m.experts > 1 {
 		s.rows = [][]span{{{m.expert * c.HiddenSize, (m.expert + 1) * c.HiddenSize}}}
 	}

@@ -14,6 +14,8 @@ type linear struct {
 	parts []*matrix.Matrix
 	out   int
 	bias  []float32 // or nil
+
+	deltas []*delta // of each adapter, nil if it does not change the products; there are none if no adapter does
 }
 
 func (l *linear) panels() int {
@@ -103,12 +105,17 @@ func (l *loader) pack(src *stack) *matrix.Matrix {
 	if l.err != nil {
 		return nil
 	}
-	first, c, out := src.tensors[0], src.cuts[0], src.rows()
-	kind, inputs, block := l.packedType(first, c.width), c.cols.len(), c.block
+	first, c := src.tensors[0], src.cuts[0]
+	return l.packAs(l.packedType(first, c.width), src)
+}
+
+// packAs is pack for a given type of matrix.
+func (l *loader) packAs(kind matrix.Type, src *stack) *matrix.Matrix {
 	if l.shapes || l.device != nil {
 		return l.inFile(kind, src)
 	}
-	m, err := l.weights.New(kind, out, inputs, block)
+	first, out, inputs := src.tensors[0], src.rows(), src.cuts[0].cols.len()
+	m, err := l.weights.New(kind, out, inputs, src.cuts[0].block)
 	if err == nil {
 		job := &packing{m: m, src: src, errs: make([]error, m.Panels())}
 		wave := max(1, waveBytes/(matrix.Panel*inputs*4))
@@ -152,7 +159,8 @@ type shape struct {
 	rows    [][]span // of each tensor; nil means all
 	cols    span     // inputs; empty means all
 	bias    bool
-	paired  int // number of rows of an expert's gate if they alternate with those of the up projection, else 0
+	paired  int  // number of rows of an expert's gate if they alternate with those of the up projection, else 0
+	adapts  bool // adapters can change the products
 }
 
 // linear loads the matrices of the given tensors. It packs consecutive tensors of the same type as one matrix.
@@ -187,6 +195,9 @@ func (l *loader) linear(s shape, tensors ...string) (lin linear) {
 	lin.parts = append(lin.parts, l.pack(&group))
 	if s.bias {
 		l.biases(&lin, &s, tensors)
+	}
+	if s.adapts {
+		lin.deltas = l.deltas(&s, tensors)
 	}
 	return lin
 }
@@ -240,5 +251,6 @@ func (l *loader) rowParallel(s shape, tensor string) linear {
 	} else if err := m.Slice(slices / n); err != nil {
 		l.stop(err)
 	}
+	l.sliceDeltas(&lin, &s, tensor)
 	return lin
 }

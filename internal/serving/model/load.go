@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"llmmemory/internal/machine"
+	"llmmemory/internal/serving/model/lora"
 	"llmmemory/internal/serving/model/matrix"
 	"llmmemory/internal/serving/model/weights"
 	"llmmemory/internal/serving/parallel"
@@ -25,6 +26,7 @@ type Model struct {
 	head      linear
 	weights   matrix.Arena // of all matrices
 	unused    []string
+	adapters  int
 }
 
 // Unused returns the sorted names of the tensors of a folder that the model does not use, except frequencies, masks,
@@ -84,6 +86,9 @@ func (m *Model) WeightBytes() int {
 		for _, p := range l.parts {
 			n += p.Bytes()
 		}
+		for _, d := range l.deltas {
+			n += d.bytes()
+		}
 	})
 	return n + m.embed.bytes() + m.positions.bytes()
 }
@@ -124,6 +129,10 @@ type loader struct {
 	rounding matrix.Form // of activations: Rounded, Shorts or 0
 
 	used map[string]bool // tensors that were found
+
+	adapters   []*lora.Adapter
+	adaptable  [][]string            // for each adapter, the names that the matrices it can change have in it
+	adaptation map[*lora.Module]bool // modules that were found
 
 	shapes  bool // only compare names and shapes with the configuration
 	weights *matrix.Arena
@@ -174,6 +183,9 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 	} else {
 		unused, err = l.unusedNames()
 	}
+	if err == nil {
+		err = l.checkAdapters(gguf)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +196,7 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 		return nil, ErrNotHalves
 	}
 	l.shapes = false
-	m := &Model{Config: *c, part: part, unused: unused}
+	m := &Model{Config: *c, part: part, unused: unused, adapters: len(l.adapters)}
 	l.weights = &m.weights
 	l.kept = map[*matrix.Matrix]*stack{}
 	if err := l.load(m); err != nil {

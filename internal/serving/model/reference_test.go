@@ -25,6 +25,7 @@ type reference struct {
 	w                           map[string][]float32
 	rounds                      map[string]func([]float64) []float64 // of matrices, their activations
 	keys, values                [][][]float64                        // layer, token
+	adapter                     map[string]adapterMatrices           // by the name of a matrix
 }
 
 type layerShape struct {
@@ -68,6 +69,7 @@ func (r *reference) times(name string, x []float64, outputs int) []float64 {
 	for o, b := range bias {
 		y[o] += float64(b)
 	}
+	r.adapter[name].add(y, x)
 	return y
 }
 

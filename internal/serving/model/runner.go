@@ -34,12 +34,13 @@ type Runner struct {
 
 	angles map[*Rope]*rotary
 
-	product productJob
-	largest largest
-	packing packJob
-	rows    rowJob
-	tokens  kvstore.Tokens
-	batch   attention.Batch
+	product    productJob
+	adaptation adaptation
+	largest    largest
+	packing    packJob
+	rows       rowJob
+	tokens     kvstore.Tokens
+	batch      attention.Batch
 }
 
 // A rotary is a rotary embedding, its tables, and the kvstore.Rotation with which keys are rotated.
@@ -94,6 +95,7 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group,
 		r.scratch = append(r.scratch, matrix.NewScratch())
 	}
 	r.product.scratch, r.product.config = r.scratch, &m.Config
+	r.adaptation.init(r)
 	for i := range m.layers {
 		widest := func(m *mlp) {
 			if m.upProj.parts != nil {
@@ -134,6 +136,9 @@ func (r *Runner) Forward(b *Batch) error {
 	r.qkv, r.attended = grow(r.qkv, n*width), grow(r.attended, n*query)
 	r.sums = grow(r.sums, n*m.HiddenSize)
 	r.gateUp, r.act = grow(r.gateUp, r.mlpRows(n)*r.upWidth), grow(r.act, r.mlpRows(n)*r.actWidth)
+	if err := r.adaptation.begin(b); err != nil {
+		return err
+	}
 	r.prepare(b, query, width)
 	r.embed(b)
 	for i := range m.layers {
@@ -188,6 +193,7 @@ func (r *Runner) embed(b *Batch) {
 func (r *Runner) layer(i int, b *Batch) error {
 	m, n := r.model, len(b.Tokens)
 	l := &m.layers[i]
+	r.adaptation.choose(0, n)
 	r.multiply(&l.qkv, r.qkv, r.normalized(&l.attnNorm, n), n)
 	if m.QKNorm == WidthNorm {
 		if err := r.sumSquares(n); err != nil {
@@ -220,6 +226,7 @@ func (r *Runner) layer(i int, b *Batch) error {
 	for start := 0; start < n; {
 		rows := r.mlpRows(n - start)
 		x, input := r.x[start*m.HiddenSize:], normed[start*m.HiddenSize:]
+		r.adaptation.choose(start, rows)
 		if l.experts != nil {
 			if err := r.mixture(l, input, rows); err != nil {
 				return err

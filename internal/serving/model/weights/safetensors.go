@@ -41,6 +41,9 @@ func (t *Tensors) DescribeOther(name string) string {
 // Names returns all names in order.
 func (t *Tensors) Names() []string { return sortedKeys(t.byName) }
 
+// OtherNames returns in order the names of the tensors that DescribeOther describes.
+func (t *Tensors) OtherNames() []string { return sortedKeys(t.others) }
+
 // Close unmaps the files. The tensors must not be read afterwards.
 func (t *Tensors) Close() error {
 	var err error
@@ -78,6 +81,15 @@ func OpenSafetensors(dir string) (*Tensors, error) {
 	}
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
+}
+
+// OpenSafetensorsFile maps one file. It does not make tensors from others.
+func OpenSafetensorsFile(path string) (*Tensors, error) {
+	t := &Tensors{byName: map[string]*Tensor{}}
+	if err := t.addSafetensors(path); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", filepath.Base(path), err), t.Close())
 	}
 	return t, nil
 }

@@ -1,0 +1,442 @@
+package model_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/half"
+	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/lora"
+	"llmmemory/internal/serving/model/weights"
+	"llmmemory/internal/serving/parallel"
+	"llmmemory/internal/testkit/weightfile"
+)
+
+// adapterMatrices are what an adapter has for a matrix: A [rank][inputs] and B [outputs][rank].
+type adapterMatrices struct {
+	rank  int
+	a, b  []float32
+	scale float64
+}
+
+// add adds scale · B A x to y.
+func (m adapterMatrices) add(y, x []float64) {
+	for k := range m.rank {
+		sum := 0.0
+		for i, v := range x {
+			sum += float64(m.a[k*len(x)+i]) * v
+		}
+		for o := range y {
+			y[o] += m.scale * float64(m.b[o*m.rank+k]) * sum
+		}
+	}
+}
+
+// A madeAdapter is a random adapter of a folder or a GGUF file.
+type madeAdapter struct {
+	seed    uint64
+	rank    int
+	config  map[string]any // of adapter_config.json, besides r, lora_alpha and target_modules
+	kind    string         // of tensors: F32, F16 or BF16
+	rankOf  func(module string) int
+	scaleOf func(module string) float64
+	without func(module string) bool
+}
+
+func (a *madeAdapter) rankFor(module string) int {
+	if a.rankOf != nil {
+		return a.rankOf(module)
+	}
+	return a.rank
+}
+
+func (a *madeAdapter) scaleFor(module string) float64 {
+	if a.scaleOf != nil {
+		return a.scaleOf(module)
+	}
+	return 12 / float64(a.rankFor(module)) // alpha is 12
+}
+
+// matrices returns random matrices for the modules, whose values are outputs and inputs, and calls write for each
+// tensor. The values in the result are those that a tensor of a.kind holds.
+func (a *madeAdapter) matrices(modules map[string][2]int, write func(module string, b bool, values []float32, rows, cols int)) map[string]adapterMatrices {
+	rnd, all := rand.New(rand.NewPCG(a.seed, 77)), map[string]adapterMatrices{}
+	random := func(n int) []float32 {
+		v := make([]float32, n)
+		for i := range v {
+			v[i] = float32(rnd.NormFloat64() * 0.15)
+			switch a.kind {
+			case "F16":
+				v[i] = half.FromF16(half.ToF16(v[i]))
+			case "BF16":
+				v[i] = half.FromBF16(half.ToBF16(v[i]))
+			}
+		}
+		return v
+	}
+	for _, name := range slices.Sorted(maps.Keys(modules)) {
+		if a.without != nil && a.without(name) {
+			continue
+		}
+		outputs, inputs, rank := modules[name][0], modules[name][1], a.rankFor(name)
+		m := adapterMatrices{rank, random(rank * inputs), random(outputs * rank), a.scaleFor(name)}
+		write(name, false, m.a, rank, inputs)
+		write(name, true, m.b, outputs, rank)
+		all[name] = m
+	}
+	return all
+}
+
+func (a *madeAdapter) tensor(name string, v []float32, rows, cols int) weightfile.Tensor {
+	t := weightfile.F32(name, v, rows, cols)
+	if a.kind == "F16" || a.kind == "BF16" {
+		t.DType, t.Type, t.Data = a.kind, ggufTypes[a.kind].number, nil
+		for _, x := range v {
+			bits := half.ToF16(x)
+			if a.kind == "BF16" {
+				bits = half.ToBF16(x)
+			}
+			t.Data = append(t.Data, byte(bits), byte(bits>>8))
+		}
+	}
+	return t
+}
+
+// folder writes an adapter of a model with the given modules as PEFT does.
+func (a *madeAdapter) folder(t testing.TB, modules map[string][2]int) (dir string, m map[string]adapterMatrices) {
+	dir = t.TempDir()
+	var tensors []weightfile.Tensor
+	targets := map[string]bool{}
+	m = a.matrices(modules, func(module string, b bool, v []float32, rows, cols int) {
+		name := "base_model.model." + module + ".lora_A.weight"
+		if b {
+			name = "base_model.model." + module + ".lora_B.weight"
+		}
+		targets[module[strings.LastIndex(module, ".")+1:]] = true
+		tensors = append(tensors, a.tensor(name, v, rows, cols))
+	})
+	config := map[string]any{"peft_type": "LORA", "r": a.rank, "lora_alpha": 12, "bias": "none",
+		"target_modules": slices.Sorted(maps.Keys(targets))}
+	maps.Copy(config, a.config)
+	data, err := json.Marshal(config)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "adapter_config.json"), data, 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "adapter_model.safetensors"), weightfile.Safetensors(tensors...), 0o644))
+	return dir, m
+}
+
+// gguf writes the adapter as llama.cpp does.
+func (a *madeAdapter) gguf(t testing.TB, arch string, modules map[string][2]int) (path string, m map[string]adapterMatrices) {
+	var tensors []weightfile.Tensor
+	m = a.matrices(modules, func(module string, b bool, v []float32, rows, cols int) {
+		name := module + ".weight.lora_a"
+		if b {
+			name = module + ".weight.lora_b"
+		}
+		tensors = append(tensors, a.tensor(name, v, rows, cols))
+	})
+	path = filepath.Join(t.TempDir(), "adapter.gguf")
+	require.NoError(t, os.WriteFile(path, weightfile.GGUF(map[string]any{"general.type": "adapter", "general.architecture": arch,
+		"adapter.type": "lora", "adapter.lora.alpha": float32(12)}, tensors...), 0o644))
+	return path, m
+}
+
+// modules returns the matrices of attention and of MLPs, with their outputs and inputs.
+func (f *family) modules() map[string][2]int {
+	all := map[string][2]int{}
+	for name, shape := range f.tensors() {
+		name, weight := strings.CutSuffix(name, ".weight")
+		mlp := strings.Contains(name, ".mlp.") || strings.Contains(name, "_moe.")
+		if !weight || len(shape) != 2 || !strings.Contains(name, "layers.") && !strings.Contains(name, ".h.") ||
+			mlp && f.ref.shape.experts > 0 {
+			continue
+		}
+		all[name] = [2]int{shape[0], shape[1]}
+		if f.ref.family == "gpt2" {
+			all[name] = [2]int{shape[1], shape[0]}
+		}
+	}
+	return all
+}
+
+func openAdapters(t testing.TB, paths ...string) (all []*lora.Adapter) {
+	for _, path := range paths {
+		a, err := lora.Open(path, 64)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, a.Close()) })
+		all = append(all, a)
+	}
+	return all
+}
+
+func adaptedBench(t testing.TB, dir string, workers int, adapters ...string) *bench {
+	pool := newPool(t, workers)
+	m, err := model.OpenFolder(dir, pool, model.Part{}, model.WithAdapters(openAdapters(t, adapters...)...))
+	require.NoError(t, err)
+	return benchOf(t, m, pool)
+}
+
+// requireLogits requires the logits of the reference with and without its adapter, which is the model's first.
+func requireLogits(t *testing.T, b *bench, ref *reference) {
+	tokens, adapter, changed := randomTokens(1, 60), ref.adapter, 0.0
+	var base [][]float32
+	for _, number := range []int32{0, 1} {
+		ref.keys, ref.adapter, b.adapters = nil, nil, []int32{number}
+		if number == 1 {
+			ref.adapter = adapter
+		}
+		logits := b.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})[0]
+		for i, token := range tokens {
+			for j, want := range ref.next(token) {
+				require.InDelta(t, want, logits[i][j], 1e-3, "adapter %d, position %d, logit %d", number, i, j)
+				if number == 1 {
+					changed = max(changed, math.Abs(want-float64(base[i][j])))
+				}
+			}
+		}
+		base = logits
+	}
+	require.Greater(t, changed, 0.1, "the adapter changes nothing")
+}
+
+func TestLogitsWithAnAdapterAreThoseOfTheReference(t *testing.T) {
+	for i, f := range families() {
+		t.Run(f.name, func(t *testing.T) {
+			dir := f.write(t)
+			a := madeAdapter{seed: 5, rank: 3 + i%6, kind: []string{"F32", "F16", "BF16"}[i%3]}
+			adapter, matrices := a.folder(t, f.modules())
+			f.ref.adapter = matrices
+			requireLogits(t, adaptedBench(t, dir, 2, adapter), &f.ref)
+		})
+	}
+}
+
+func TestRanksAndScalesOfAnAdapter(t *testing.T) {
+	layer := func(module string) bool { return strings.Contains(module, "layers.1.") }
+	for _, test := range []struct {
+		name string
+		madeAdapter
+	}{
+		{"use_rslora", madeAdapter{config: map[string]any{"use_rslora": true}, scaleOf: func(string) float64 { return 12 / math.Sqrt(5) }}},
+		{"patterns", madeAdapter{
+			config: map[string]any{"rank_pattern": map[string]int{`layers\.1\..*`: 7}, "alpha_pattern": map[string]float64{"q_proj": 3, "up_proj": 20}},
+			rankOf: func(module string) int {
+				if layer(module) {
+					return 7
+				}
+				return 5
+			},
+			scaleOf: func(module string) float64 {
+				alpha, rank := 12.0, 5.0
+				if strings.HasSuffix(module, "q_proj") {
+					alpha = 3
+				} else if strings.HasSuffix(module, "up_proj") {
+					alpha = 20
+				}
+				if layer(module) {
+					rank = 7
+				}
+				return alpha / rank
+			}}},
+		{"a pattern of the whole name", madeAdapter{config: map[string]any{"alpha_pattern": map[string]float64{"^model.layers.0.self_attn.q_proj": 30}},
+			scaleOf: func(module string) float64 {
+				if module == "model.layers.0.self_attn.q_proj" {
+					return 6
+				}
+				return 12.0 / 5
+			}}},
+		{"one module", madeAdapter{without: func(module string) bool { return !strings.HasSuffix(module, "v_proj") }}},
+		{"one layer", madeAdapter{config: map[string]any{"layers_to_transform": []int{0}}, without: layer}},
+		{"a regular expression", madeAdapter{config: map[string]any{"target_modules": ".*(k_proj|down_proj)"},
+			without: func(module string) bool {
+				return !strings.HasSuffix(module, "k_proj") && !strings.HasSuffix(module, "down_proj")
+			}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := families()[0]
+			dir, a := f.write(t), test.madeAdapter
+			a.seed, a.rank = 9, 5
+			adapter, matrices := a.folder(t, f.modules())
+			f.ref.adapter = matrices
+			requireLogits(t, adaptedBench(t, dir, 1, adapter), &f.ref)
+		})
+	}
+}
+
+// ggufModules returns the matrices of attention and of MLPs in a GGUF file.
+func ggufModules(g *weights.GGUF) map[string][2]int {
+	all := map[string][2]int{}
+	for _, name := range g.Names() {
+		module, weight := strings.CutSuffix(name, ".weight")
+		mixture := g.Get("blk.0.ffn_gate_inp.weight") != nil && strings.Contains(module, "ffn_")
+		if tensor := g.Get(name); weight && tensor.Rows > 1 && strings.HasPrefix(name, "blk.") && !mixture {
+			all[module] = [2]int{tensor.Rows, tensor.Cols}
+		}
+	}
+	return all
+}
+
+// asPublished returns the matrices under the names that the modules have in a folder. If pairs is true, B of queries
+// and keys has the order of rows of a folder.
+func asPublished(m map[string]adapterMatrices, arch string, pairs bool, dim int) map[string]adapterMatrices {
+	names, all := map[string]string{"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+		"attn_output": "self_attn.o_proj", "attn_qkv": "self_attn.qkv_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+		"ffn_down": "mlp.down_proj"}, map[string]adapterMatrices{}
+	if arch == "phi3" {
+		names["ffn_up"] = "mlp.gate_up_proj"
+	}
+	for module, one := range m {
+		var layer int
+		var name string
+		fmt.Sscanf(module, "blk.%d.%s", &layer, &name)
+		if pairs && (name == "attn_q" || name == "attn_k") {
+			one.b = deinterleaved(one.b, one.rank, dim)
+		}
+		all[fmt.Sprintf("model.layers.%d.%s", layer, names[name])] = one
+	}
+	return all
+}
+
+func TestLogitsWithAGGUFAdapterAreThoseOfTheReference(t *testing.T) {
+	for i, tiny := range tinies() {
+		t.Run(tiny.Name, func(t *testing.T) {
+			data, arch := tiny.GGUF(), tiny.Meta["general.architecture"].(string)
+			g := openGGUF(t, data)
+			a := madeAdapter{seed: 4, rank: 2 + i%7, kind: []string{"F32", "F16", "BF16"}[i%3]}
+			path, matrices := a.gguf(t, arch, ggufModules(g))
+			ref := tinyReference(g, &tiny)
+			ref.adapter = asPublished(matrices, arch, arch == "llama" || arch == "smollm3" || arch == "granite", weightfile.TinyDim)
+			requireLogits(t, ggufBench(t, data, model.WithAdapters(openAdapters(t, path)...)), ref)
+		})
+	}
+}
+
+// Ensure that rounding of activations, for products with the model's weights, does not concern adapters.
+func TestAdaptersBesideQuantizedWeights(t *testing.T) {
+	for _, options := range [][]model.Option{nil, {model.Int8Activations}} {
+		data := mixedGGUF("llama", nil)
+		g := openGGUF(t, data)
+		a := madeAdapter{seed: 4, rank: 16, kind: "F16"}
+		path, _ := a.gguf(t, "llama", ggufModules(g))
+		b := ggufBench(t, data, append(options, model.WithAdapters(openAdapters(t, path)...))...)
+		without := ggufBench(t, data, options...)
+		tokens := randomTokens(1, 40)
+		alone := b.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})
+		require.Equal(t, without.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)}), alone)
+		b.adapters = []int32{1}
+		require.NotEqual(t, alone, b.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)}))
+	}
+}
+
+// Ensure that a sequence has the same logits, to the bit, alone and beside others with any adapters, in any chunks, and
+// with any number of threads.
+func TestLogitsWithAdaptersDependOnTheSequenceAlone(t *testing.T) {
+	for _, name := range []string{"Llama", "GPT-2", "Phi-3", "Gemma 2", "Granite 3"} {
+		t.Run(name, func(t *testing.T) {
+			all := families()
+			f := &all[slices.IndexFunc(all, func(f family) bool { return f.name == name })]
+			dir := f.write(t)
+			var adapters []string
+			for i := range uint64(3) {
+				a := madeAdapter{seed: 20 + i, rank: 3 + 13*int(i)}
+				path, _ := a.folder(t, f.modules())
+				adapters = append(adapters, path)
+			}
+			one, three := adaptedBench(t, dir, 1, adapters...), adaptedBench(t, dir, 3, adapters...)
+			three.runner.SetMLPRows(7)
+			tokens := randomTokens(1, 60)
+			var alone [][][]float32 // of each adapter
+			for adapter := range int32(4) {
+				one.adapters = []int32{adapter}
+				alone = append(alone, one.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})[0])
+			}
+			require.Equal(t, newBench(t, dir, 2).step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})[0], alone[0],
+				"without an adapter")
+			requireEachAlone(t, three, tokens, alone)
+		})
+	}
+}
+
+// requireEachAlone computes sequences with the same tokens and random adapters together, in random chunks, and requires
+// the logits of each adapter.
+func requireEachAlone(t *testing.T, b *bench, tokens []int32, alone [][][]float32) {
+	rnd := rand.New(rand.NewPCG(8, 8))
+	const sequences = 7
+	var done [sequences]int
+	var adapters [sequences]int32
+	for s := range adapters {
+		adapters[s] = int32(rnd.IntN(len(alone)))
+	}
+	for {
+		var parts []part
+		var which []int
+		b.adapters = nil
+		for s := range sequences {
+			if n := min(rnd.IntN(3)*(1+rnd.IntN(13)), len(tokens)-done[s]); n > 0 {
+				parts = append(parts, part{tokens[done[s] : done[s]+n], done[s], randomTable(uint64(s), 8*s, 8)})
+				b.adapters, which = append(b.adapters, adapters[s]), append(which, s)
+			}
+		}
+		if len(parts) == 0 && done == [sequences]int{60, 60, 60, 60, 60, 60, 60} {
+			return
+		}
+		if len(parts) == 0 {
+			continue
+		}
+		got := b.step(t, parts...)
+		for i, s := range which {
+			n := len(parts[i].tokens)
+			require.Equal(t, alone[adapters[s]][done[s]:done[s]+n], got[i], "sequence %d with adapter %d from %d", s, adapters[s], done[s])
+			done[s] += n
+		}
+	}
+}
+
+func TestPartsWithAdaptersComputeTheBitsOfTheWhole(t *testing.T) {
+	for _, name := range []string{"Llama, 4 key heads", "Phi-3", "Qwen3-MoE"} {
+		t.Run(name, func(t *testing.T) {
+			all := families()
+			f := &all[slices.IndexFunc(all, func(f family) bool { return f.name == name })]
+			dir := f.write(t)
+			one, two := madeAdapter{seed: 1, rank: 5}, madeAdapter{seed: 2, rank: 16, kind: "F16"}
+			first, _ := one.folder(t, f.modules())
+			second, _ := two.folder(t, f.modules())
+			open := func(pool *parallel.Pool, p model.Part) (*model.Model, error) {
+				return model.OpenFolder(dir, pool, p, model.WithAdapters(openAdapters(t, first, second)...))
+			}
+			for _, adapters := range [][]int32{{1, 2}, {0, 2}, {2, 2}} {
+				whole := join(t, 1, open)
+				for _, n := range []int{2, 4} {
+					if f.ref.kvHeads%n != 0 {
+						continue
+					}
+					many := join(t, n, open)
+					for _, b := range append(many, whole...) {
+						b.adapters = adapters
+					}
+					requireSameBits(t, whole, many)
+				}
+			}
+		})
+	}
+}
+
+func TestForwardWithAdaptersAllocatesNothing(t *testing.T) {
+	f := families()[0]
+	dir := f.write(t)
+	a := madeAdapter{seed: 1, rank: 5}
+	path, _ := a.folder(t, f.modules())
+	b := adaptedBench(t, dir, 2, path, path)
+	b.adapters = []int32{1, 0, 2}
+	requireNoAllocations(t, b, 3)
+}
