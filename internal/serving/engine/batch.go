@@ -16,7 +16,7 @@ func (e *Engine) buildBatch(s *step) {
 	now := time.Now()
 	b := &s.input.batch
 	b.Tokens, b.Positions, b.SeqLens, b.Logits = b.Tokens[:0], b.Positions[:0], b.SeqLens[:0], b.Logits[:0]
-	b.LargestOnly, b.Placeholders = b.LargestOnly[:0], b.Placeholders[:0]
+	b.LargestOnly, b.Placeholders, b.Adapters = b.LargestOnly[:0], b.Placeholders[:0], b.Adapters[:0]
 	b.QueryStart = append(b.QueryStart[:0], 0)
 	s.rows, s.input.copies, s.input.fresh, s.drafts = s.rows[:0], s.input.copies[:0], s.input.fresh[:0], 0
 	s.draws, s.last, s.input.end, s.input.prepared = s.draws[:0], 0, 0, false
@@ -136,6 +136,7 @@ func (e *Engine) addRow(s *step, i int, now time.Time) {
 	s.rows = append(s.rows, r)
 	b.QueryStart = append(b.QueryStart, int32(len(b.Tokens)))
 	b.SeqLens = append(b.SeqLens, int32(computed+n))
+	b.Adapters = append(b.Adapters, int32(q.stream.request.Adapter))
 	if r.last {
 		s.report.Sampled++
 	}

@@ -40,6 +40,7 @@ type Config struct {
 	MaxModelLen         int // 0 means the model's longest sequence, or what fits into memory if that is less
 	MaxNumSeqs          int // 0 means 64
 	MaxNumBatchedTokens int // 0 means 512
+	MaxLoRAs            int // adapters whose requests may run at a time; 0 means all of them
 	NoPrefixCaching     bool
 
 	NumSpeculativeTokens int // drafts for each sequence in a step, by prompt lookup
@@ -50,6 +51,11 @@ type Config struct {
 	NoAsyncScheduling bool
 
 	KVEvents EventPublisher // gets the events of the prefix cache after each step, unless nil
+
+	// Adapters has a text for each adapter of the model. Requests with different adapters share no blocks, because the
+	// hashes of their blocks depend on these texts. Without tiers, the name of an adapter suffices (vLLM's lora_name). With
+	// tiers, the text must identify the contents of the adapter.
+	Adapters []string
 
 	Hash blockhash.Function // of the contents of blocks; nil means SHA-256 with a random seed
 
@@ -265,8 +271,12 @@ func (c *Config) scheduler(blocks int) (*sched.Scheduler, error) {
 	if c.KVEvents != nil {
 		c.KVEvents.SetGroups(cache.Groups)
 	}
+	maxLoRAs := c.MaxLoRAs
+	if len(c.Adapters) <= maxLoRAs {
+		maxLoRAs = 0 // no limit
+	}
 	return sched.New(sched.Config{
 		Cache: cache, Connector: sched.Connector{Consumer: c.Offload != nil && c.Offload.Loads}, MaxNumSeqs: c.MaxNumSeqs, MaxNumBatchedTokens: c.MaxNumBatchedTokens,
-		NumSpeculativeTokens: c.NumSpeculativeTokens, AsyncScheduling: c.asyncScheduling(),
+		NumSpeculativeTokens: c.NumSpeculativeTokens, AsyncScheduling: c.asyncScheduling(), MaxLoRAs: maxLoRAs,
 	})
 }

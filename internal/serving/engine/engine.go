@@ -57,6 +57,9 @@ func New(config Config, observer Observer) (*Engine, error) {
 	if config.Remote != nil && len(config.Peers) > 0 {
 		return nil, fmt.Errorf("%w: with a Remote, each process has one worker, so there can be no Peers", ErrConfig)
 	}
+	if n := config.Model.Adapters(); n != len(config.Adapters) {
+		return nil, fmt.Errorf("%w: a model with %d adapters, and the texts of %d", ErrConfig, n, len(config.Adapters))
+	}
 	store, err := config.complete(&config.Model.Config, config.workers())
 	if err != nil {
 		return nil, err
@@ -95,6 +98,9 @@ func (e *Engine) submit(r Request, series *Series) (*Stream, error) {
 	if err := r.Check(e.config.MaxModelLen, e.config.Model.VocabSize); err != nil {
 		return nil, err
 	}
+	if n := len(e.config.Adapters); r.Adapter < 0 || r.Adapter > n {
+		return nil, bad("model", "There is no adapter %d; there are %d.", r.Adapter, n)
+	}
 	s := &Stream{engine: e, request: &r, open: r.N, wake: make(chan struct{}, 1)}
 	maxTokens := min(r.MaxTokens, e.config.MaxModelLen-len(r.Prompt))
 	q := &sequence{
@@ -124,7 +130,7 @@ func (e *Engine) submit(r Request, series *Series) (*Stream, error) {
 	}
 	id, err := e.sched.Add(sched.Spec{
 		Tokens: r.Prompt, MaxTokens: maxTokens, MinTokens: min(r.MinTokens, maxTokens), Stop: q.ends, NoRead: r.PromptLogprobs >= 0,
-		Extras: blockhash.Extras{Salt: r.CacheSalt}, External: external,
+		Extras: e.extras(&r), LoRAID: int64(r.Adapter), External: external,
 	})
 	if err != nil {
 		e.offload.release(q)
@@ -138,6 +144,15 @@ func (e *Engine) submit(r Request, series *Series) (*Stream, error) {
 	e.offload.wake()
 	e.changed.Signal()
 	return s, nil
+}
+
+// extras returns what the hashes of a request's blocks depend on besides the tokens.
+func (e *Engine) extras(r *Request) blockhash.Extras {
+	x := blockhash.Extras{Salt: r.CacheSalt}
+	if r.Adapter > 0 {
+		x.LoRA = e.config.Adapters[r.Adapter-1]
+	}
+	return x
 }
 
 // cancel ends all answers of a stream.

@@ -38,7 +38,7 @@ func startObserved(t testing.TB, change func(*engine.Config), o engine.Observer)
 }
 
 func startModel(t testing.TB, m *model.Model, tok *tokenizer.Tokenizer, pool *parallel.Pool, change func(*engine.Config), o engine.Observer) *engine.Engine {
-	c := engine.Config{Model: m, Tokenizer: tok, Pool: pool, KVCacheBytes: 32 << 20, MaxModelLen: 1024}
+	c := engine.Config{Model: m, Tokenizer: tok, Pool: pool, KVCacheBytes: 32 << 20, MaxModelLen: 1024, Adapters: namesOfAdapters[:m.Adapters()]}
 	if change != nil {
 		change(&c)
 	}

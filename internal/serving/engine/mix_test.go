@@ -53,6 +53,7 @@ func randomRequest(rnd *rand.Rand) engine.Request {
 		r.PromptLogprobs = rnd.IntN(4) - 1
 	}
 	r.LogitBias = map[int32]float32{int32(rnd.IntN(256)): 2}
+	r.Adapter = rnd.IntN(3)
 	return r
 }
 
@@ -97,6 +98,10 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 		{"cramped", startWorkers, 1, cramped},
 		{"four workers, cramped", startWorkers, 4, cramped},
 		{"two processes, cramped", startProcesses, 2, cramped},
+		{"an adapter at a time, cramped", startWorkers, 1, func(c *engine.Config) {
+			cramped(c)
+			c.MaxLoRAs = 1
+		}},
 		{"one step at a time, cramped", startWorkers, 1, func(c *engine.Config) {
 			cramped(c)
 			c.NoAsyncScheduling = true
@@ -155,7 +160,7 @@ func TestASlidingWindowGivesItsBlocksBack(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 1))
 	for range 16 {
 		r := randomRequest(rnd)
-		r.PromptLogprobs = -1
+		r.PromptLogprobs, r.Adapter = -1, 0 // the model has no adapters
 		alone := transcript(t, roomy, r)
 		wait.Go(func() {
 			if together := transcript(t, cramped, r); together != alone {

@@ -102,7 +102,7 @@ func (e *Engine) OffloadStats() (stats OffloadStats, ok bool) {
 // hashes returns the hashes of the full blocks of a sequence.
 func (o *offload) hashes(q *sequence) []blockhash.Hash {
 	c := &q.tiers.content
-	c.Tokens, c.Extras.Salt = q.tokens, q.stream.request.CacheSalt
+	c.Tokens, c.Extras = q.tokens, o.engine.extras(q.stream.request)
 	if size := o.engine.config.BlockSize; len(c.Tokens) >= (len(c.Hashes)+1)*size {
 		c.Extend(o.engine.config.Hash, size)
 	}

@@ -41,6 +41,8 @@ type Request struct {
 
 	// CacheSalt limits prefix hits to requests with the same salt.
 	CacheSalt string
+
+	Adapter int // number of the adapter in Config.Adapters, from 1; 0 means none (vLLM's lora_int_id)
 }
 
 // Errors of Submit, besides those of Request.Check.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -11,12 +12,13 @@ import (
 
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/lora"
 	"llmmemory/internal/serving/model/tokenizer"
 	"llmmemory/internal/serving/model/weights"
 	"llmmemory/internal/serving/parallel"
 )
 
-// randomLlama returns a part of a Llama model with random weights. Its tokens are bytes.
+// randomLlama returns a part of a Llama model with random weights and two random adapters. Its tokens are bytes.
 func randomLlama(t testing.TB, pool *parallel.Pool, part model.Part) *model.Model {
 	return llamaWithVocabulary(t, pool, part, 256)
 }
@@ -52,11 +54,33 @@ func changedLlama(t testing.TB, pool *parallel.Pool, part model.Part, vocab int,
 			tensor(at+"self_attn.v_proj.weight", kvHeads*dim, hidden), tensor(at+"self_attn.o_proj.weight", hidden, heads*dim),
 			tensor(at+"mlp.gate_proj.weight", inter, hidden), tensor(at+"mlp.up_proj.weight", inter, hidden), tensor(at+"mlp.down_proj.weight", hidden, inter))
 	}
-	m, err := model.Build(c, weights.Collect(all...), pool, part)
+	adapters := []*lora.Adapter{randomAdapter(all, 5), randomAdapter(all, 8)}
+	m, err := model.Build(c, weights.Collect(all...), pool, part, model.WithAdapters(adapters...))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	return m
 }
+
+// randomAdapter returns an adapter of the given rank for the projections among the tensors.
+func randomAdapter(tensors []*weights.Tensor, rank int) *lora.Adapter {
+	rnd, a := rand.New(rand.NewPCG(4, uint64(rank))), &lora.Adapter{Modules: map[string]*lora.Module{}}
+	random := func(rows, cols int) *weights.Tensor {
+		v := make([]float32, rows*cols)
+		for i := range v {
+			v[i] = float32(rnd.NormFloat64() * 0.3)
+		}
+		return weights.FromFloats("", rows, cols, v)
+	}
+	for _, t := range tensors {
+		if name, ok := strings.CutSuffix(t.Name, "_proj.weight"); ok {
+			a.Modules[name+"_proj"] = &lora.Module{A: random(rank, t.Cols), B: random(t.Rows, rank), Scale: 0.5}
+		}
+	}
+	return a
+}
+
+// namesOfAdapters are the adapters of randomLlama.
+var namesOfAdapters = []string{"one", "two"}
 
 // A startFunc starts an engine of n workers or processes with a random model.
 type startFunc = func(t *testing.T, n int, change func(*engine.Config), o engine.Observer) *engine.Engine
@@ -132,7 +156,7 @@ func startHeldProcesses(
 		pool, err := parallel.New(1)
 		require.NoError(t, err)
 		c := engine.Config{Model: randomLlama(t, pool, model.Part{Rank: rank, Size: n}), Pool: pool, Tokenizer: tokenizer.Bytes(1, 2, 3),
-			KVCacheBytes: 1 << 20}
+			KVCacheBytes: 1 << 20, Adapters: namesOfAdapters}
 		change(&c)
 		if rank == 0 {
 			t.Cleanup(pool.Close)

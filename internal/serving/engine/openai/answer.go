@@ -110,7 +110,7 @@ func (s *Server) answer(chat bool, c *common, r *engine.Request) *answer {
 		object = "chat.completion.chunk"
 	}
 	a.body = answerBody{ID: NewID(prefix), Object: object, Created: time.Now().Unix(),
-		Model: s.config.Name}
+		Model: s.Name(c.Model)}
 	return a
 }
 

@@ -109,6 +109,7 @@ type search struct {
 	eos         []int32 // the ones of ends that are the model's
 	penalty     float64
 	salt        string
+	adapter     int
 	ignoreEOS   bool // the model's own end tokens do not end an answer
 }
 
@@ -133,7 +134,7 @@ func (s *Server) search(c *common, r *engine.Request) (*search, error) {
 	if err := unsupportedByBeams(r); err != nil {
 		return nil, err
 	}
-	f := &search{server: s, width: r.N, maxTokens: r.MaxTokens, ends: r.StopTokenIDs, penalty: 1, salt: r.CacheSalt,
+	f := &search{server: s, width: r.N, maxTokens: r.MaxTokens, ends: r.StopTokenIDs, penalty: 1, salt: r.CacheSalt, adapter: r.Adapter,
 		ignoreEOS: r.IgnoreEOS}
 	f.next, f.maxModelLen = f.step, s.config.Engine.Config().MaxModelLen
 	if c.LengthPenalty != nil {
@@ -227,7 +228,7 @@ func (f *search) step(ctx context.Context, prompt []int32, beams []*beam) (tops 
 	defer j.cancel()
 	for _, b := range beams {
 		r := engine.Request{Prompt: slices.Concat(prompt, b.answer(prompt)), MaxTokens: 1, IgnoreEOS: b.matcher == nil || f.ignoreEOS,
-			CacheSalt: f.salt, Params: sampling.Default(), Matcher: b.matcher}
+			CacheSalt: f.salt, Adapter: f.adapter, Params: sampling.Default(), Matcher: b.matcher}
 		r.Temperature, r.Logprobs = 0, 2*f.width
 		stream, err := f.series.Submit(r)
 		if err != nil {

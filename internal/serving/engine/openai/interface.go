@@ -118,8 +118,14 @@ type Ending struct {
 	Usage       Usage
 }
 
-// Name returns the name of the model.
-func (s *Server) Name() string { return s.config.Name }
+// Name returns the name of the model in the answer to a request for a model: that of the adapter if the request names
+// one.
+func (s *Server) Name(model string) string {
+	if s.adapter(model) > 0 {
+		return model
+	}
+	return s.config.Name
+}
 
 // Invalid returns the error of status 400 for a request that the client must change. field names the field of the body
 // that is wrong. Strings and errors in args are shortened if they are long.
@@ -149,6 +155,7 @@ func (s *Server) Chat(w http.ResponseWriter, r *http.Request, c *Chat, reply fun
 	if err != nil {
 		return err
 	}
+	c.Request.Adapter = s.adapter(c.Model)
 	request, stream := c.Request, c.Stream // c has the messages, which are not needed while the request waits
 	if err := s.submit(w, r, request, j); err != nil {
 		return err

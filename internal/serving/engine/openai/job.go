@@ -73,6 +73,7 @@ func (p *part) score() float64 {
 
 // runJob submits the prompts of a job and writes the answers.
 func (s *Server) runJob(w http.ResponseWriter, r *http.Request, c *common, request engine.Request, j *job) error {
+	request.Adapter = s.adapter(c.Model)
 	if c.UseBeamSearch {
 		return s.beams(w, r, c, request, j)
 	}

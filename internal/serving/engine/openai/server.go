@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 type Config struct {
 	Engine        *engine.Engine
 	Name          string            // of the model
+	Adapters      []Adapter         // in the order of the engine's
 	Template      *chat.Template    // nil if the model cannot chat
 	TemplateError error             // why the model's chat template cannot be used, or nil
 	Format        toolparser.Format // how the model writes reasoning and calls; without Tools, only calls that must come are found
@@ -45,6 +47,12 @@ type Config struct {
 	// Pages are handlers for browsers, by pattern of http.ServeMux. A browser may send one of APIKeys as the password of
 	// HTTP's basic authentication.
 	Pages map[string]func(http.ResponseWriter, *http.Request) error
+}
+
+// An Adapter is served beside the model, under a name of its own (vLLM's LoRAModulePath).
+type Adapter struct {
+	Name, Path string
+	Base       string // what /v1/models calls its parent; "" means the model's name
 }
 
 // A Server handles the requests of all paths.
@@ -244,35 +252,55 @@ type modelCard struct {
 	Created     int64  `json:"created"`
 	OwnedBy     string `json:"owned_by"`
 	MaxModelLen int    `json:"max_model_len"`
+	Root        string `json:"root,omitempty"`   // of an adapter, its path
+	Parent      string `json:"parent,omitempty"` // of an adapter, the name of the model
 }
 
-func (s *Server) card() modelCard {
-	return modelCard{s.config.Name, "model", s.started, "llmserve", s.config.Engine.Config().MaxModelLen}
+// cards describes the model and its adapters.
+func (s *Server) cards() []modelCard {
+	base := modelCard{s.config.Name, "model", s.started, "llmserve", s.config.Engine.Config().MaxModelLen, "", ""}
+	all := []modelCard{base}
+	for _, a := range s.config.Adapters {
+		card := base
+		card.ID, card.Root, card.Parent = a.Name, a.Path, cmp.Or(a.Base, base.ID)
+		all = append(all, card)
+	}
+	return all
 }
 
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) error {
 	writeJSON(w, http.StatusOK, struct {
 		Object string      `json:"object"`
 		Data   []modelCard `json:"data"`
-	}{"list", []modelCard{s.card()}})
+	}{"list", s.cards()})
 	return nil
 }
 
 func (s *Server) model(w http.ResponseWriter, r *http.Request) error {
-	if err := s.checkModel(r.PathValue("model")); err != nil {
+	name := r.PathValue("model")
+	if err := s.checkModel(name); err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, s.card())
+	writeJSON(w, http.StatusOK, s.cards()[s.adapter(name)])
 	return nil
 }
 
-// checkModel returns an error for a name that is neither the model's nor "".
+// checkModel returns an error for a name that is neither the model's, nor an adapter's, nor "".
 func (s *Server) checkModel(name string) error {
-	if name == "" || name == s.config.Name {
+	if name == "" || name == s.config.Name || s.adapter(name) > 0 {
 		return nil
 	}
+	names := fmt.Sprintf("%q", s.config.Name)
+	for _, a := range s.config.Adapters {
+		names += fmt.Sprintf(", %q", a.Name)
+	}
 	code := "model_not_found"
-	e := invalid("model", "The model %q does not exist; this server has %q.", name, s.config.Name)
+	e := invalid("model", "The model %q does not exist; this server has %s.", name, names)
 	e.status, e.Code = http.StatusNotFound, &code
 	return e
+}
+
+// adapter returns the number of the adapter with a name, from 1, or 0 if there is none.
+func (s *Server) adapter(name string) int {
+	return 1 + slices.IndexFunc(s.config.Adapters, func(a Adapter) bool { return a.Name == name })
 }

@@ -46,7 +46,7 @@ const (
 	usePenalty = "use repetition_penalty, presence_penalty or frequency_penalty"
 	useKwargs  = "use chat_template_kwargs with the names that the model's template has, such as enable_thinking"
 	useBias    = "use logit_bias"
-	useLora    = "merge the adapter into the model"
+	useLora    = "start it with --lora-modules NAME=FOLDER, and give NAME as model"
 	useSchema  = "use response_format or structured_outputs"
 )
 

@@ -30,7 +30,7 @@ func create(s *openai.Server, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	repeated := b.response(s.Name())
+	repeated := b.response(s.Name(c.Model))
 	return s.Chat(w, r, c, func(send openai.Send) openai.Reply { return newReply(repeated, send) })
 }
 
