@@ -83,6 +83,8 @@ func (o *deviceOptions) conflict(m *modelOptions) error {
 		return errors.New("a GPU computes the whole model; start one process")
 	case m.workers != 1:
 		return errors.New("a GPU computes the whole model; leave --tensor-parallel-size out")
+	case len(m.lora.modules) > 0:
+		return errors.New("adapters (--lora-modules) are applied only on the CPU")
 	case m.activations != "f16" && m.activations != "bf16" && m.activations != "auto":
 		return fmt.Errorf("--activation-dtype is %q; f16, bf16 and auto are possible on a GPU", m.activations)
 	}

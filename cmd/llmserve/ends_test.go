@@ -102,16 +102,16 @@ func TestTheStartWarnsOfAFileThatDoesNotSayHowTextIsSplit(t *testing.T) {
 	require.Empty(t, runSays(t, tinyWith(t, nil)))
 }
 
-func TestAdaptersAreRefused(t *testing.T) {
+func TestAdaptersAreNotModels(t *testing.T) {
 	const adapter = `{"base_model_name_or_path": "meta/base"}`
 	alone := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(alone, "adapter_config.json"), []byte(adapter), 0o644))
-	const merge = `merge the adapter into its base model ("meta/base") and give the folder of the merged model`
-	require.Contains(t, refused(t, alone, "--port", "0"), merge)
-	require.NotContains(t, refused(t, alone, "--port", "0"), "without the adapter")
-	beside := refused(t, tinyFolder(t, map[string]string{"adapter_config.json": adapter}), "--port", "0")
-	require.Contains(t, beside, merge)
-	require.Contains(t, beside, "to serve the model of this folder without the adapter, remove adapter_config.json")
+	const beside = `give its base model ("meta/base"), and the adapter with --lora-modules NAME=`
+	require.Contains(t, refused(t, alone, "--port", "0"), beside+alone)
+	require.NotContains(t, refused(t, alone, "--port", "0"), "remove")
+	both := refused(t, tinyFolder(t, map[string]string{"adapter_config.json": adapter}), "--port", "0")
+	require.Contains(t, both, beside)
+	require.Contains(t, both, "to serve the model of this folder, remove adapter_config.json")
 	require.Contains(t, refused(t, tinyWith(t, map[string]any{"general.type": "adapter"}), "--port", "0"),
 		"the file is an adapter (LoRA)")
 }

@@ -212,7 +212,11 @@ func oneOfMany(path string, info os.FileInfo) error {
 // loadWeights reads and packs the parts of a model, one for each worker. Each worker loads its part with its own
 // threads, so that the part is in memory near the processors of these threads. After an error the caller must still
 // close l.
-func (l *loaded) loadWeights(o *modelOptions) error {
+func (l *loaded) loadWeights(o *modelOptions) (err error) {
+	if err := o.lora.open(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.lora.close()) }()
 	first, count := 0, o.workers
 	if ranks != nil {
 		first, count = ranks.Rank(), 1
@@ -228,9 +232,8 @@ func (l *loaded) loadWeights(o *modelOptions) error {
 		l.workers = append(l.workers, engine.Peer{Pool: pool})
 	}
 	for i := range l.workers {
-		var err error
 		w, part := &l.workers[i], model.Part{Rank: first + i, Size: o.workers}
-		var options []model.Option
+		options := o.lora.option()
 		if l.device != nil {
 			options = append(options, l.loadOn(o, w.Pool))
 		}
@@ -331,6 +334,7 @@ func (l *loaded) engine(o *modelOptions, observer engine.Observer) (*engine.Engi
 	if ranks != nil {
 		c.Remote = ranks
 	}
+	o.adaptersOf(&c)
 	o.events.publishTo(&c)
 	o.offload.offloadTo(&c)
 	return engine.New(c, observer)

@@ -60,10 +60,15 @@ func command() *cobra.Command {
 			"SmolLM3, Granite 3, OLMo 2 and 3, gpt-oss, and as folders GPT-2 and OPT.",
 		Example: "  llmserve demo\n  llmserve ./Llama-3.2-1B-Instruct --port 8000\n  llmserve run ./model.gguf " +
 			"'Once upon a time'",
-		Args:          needsModel(1, "MODEL"),
+		Args: func(c *cobra.Command, args []string) error {
+			args, _ = o.model.lora.split(args)
+			return needsModel(1, "MODEL")(c, args)
+		},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(c *cobra.Command, args []string) error {
+			args, modules := o.model.lora.split(args)
+			o.model.lora.modules = append(o.model.lora.modules, modules...)
 			return serveModel(c.Context(), c.OutOrStdout(), &o, args[0])
 		},
 	}

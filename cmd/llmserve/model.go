@@ -24,6 +24,7 @@ type modelOptions struct {
 	limit       time.Duration // how long a step may take
 	events      eventOptions
 	offload     offloadOptions
+	lora        loraOptions
 	device      deviceOptions
 	kvGB        float64
 	kvFixed     bool // kvGB is the default on a GPU, too
@@ -101,6 +102,9 @@ func (o *modelOptions) check() error {
 		if err := ranks.share(o); err != nil {
 			return err
 		}
+	}
+	if err := o.lora.check(); err != nil {
+		return err
 	}
 	if o.device.name == "cpu" {
 		if err := o.checkCPU(); err != nil {

@@ -151,6 +151,7 @@ func (p *processes) agree(l *loaded, o *modelOptions) error {
 	p.limit = o.limit
 	p.local.Facts = []fact{
 		{"the version of llmserve", terminal.Version()}, {"the content of the weights", content}, {"the model", shape},
+		{"the adapters (--lora-modules)", strings.Join(o.lora.contents, " ")},
 		{"the processor's kind", runtime.GOARCH + ", " + matrix.Kernels()},
 		{"--block-size", fmt.Sprint(o.blockSize)}, {"--kv-cache-gb", fmt.Sprint(o.kvGB)},
 		{"--max-model-len", fmt.Sprint(o.maxModelLen)}, {"--max-num-batched-tokens", fmt.Sprint(o.maxTokens)},

@@ -75,6 +75,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 		"write a line for each request to standard error (default: only for requests that get an error)")
 	o.model.events.flags(f)
 	o.model.offload.flags(f)
+	o.model.lora.flags(f)
 }
 
 func demoCommand() *cobra.Command {
@@ -86,12 +87,14 @@ func demoCommand() *cobra.Command {
 			"bytes of the text occurred before, and writes the byte that followed there. In a chat it repeats\n" +
 			"the last message.",
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
+			if args, _ := o.model.lora.split(args); len(args) > 0 {
 				return fmt.Errorf("demo takes no arguments, got %d: %q", len(args), args)
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
+			_, modules := o.model.lora.split(args)
+			o.model.lora.modules = append(o.model.lora.modules, modules...)
 			return serveModel(c.Context(), c.OutOrStdout(), &o, "demo")
 		},
 	}
@@ -117,7 +120,12 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, o.model.events.close()) }()
-	l, err := load(path, &o.model, func(l *loaded) error { return l.openOffload(&o.model, os.Stderr) })
+	l, err := load(path, &o.model, func(l *loaded) error {
+		if err := o.model.lora.checkNames(cmp.Or(o.name, l.name)); err != nil {
+			return err
+		}
+		return l.openOffload(&o.model, os.Stderr)
+	})
 	if err != nil {
 		return err
 	}
@@ -226,7 +234,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	}
 	server := &http.Server{
 		Handler: openai.New(openai.Config{
-			Engine: e, Name: name, Template: l.template, TemplateError: l.templateError, Format: format, Version: terminal.Version(),
+			Engine: e, Name: name, Adapters: o.model.lora.named, Template: l.template, TemplateError: l.templateError, Format: format, Version: terminal.Version(),
 			Metrics: metrics, ParseSpecial: o.special, CompactJSON: o.compact, APIKeys: o.keys, MaxBody: o.maxBody, Limits: o.limits,
 			Pages: pages, Local: loopback(listener.Addr()), Origins: o.allowed, Record: requests.note,
 			IterationTimeout: o.model.limit, Interfaces: []openai.Interface{responses.Interface(), anthropic.Interface()},
@@ -287,6 +295,9 @@ func announce(out io.Writer, o *options, l *loaded, e *engine.Engine, name strin
 		name, address, load.Blocks, o.model.blockSize, longest)
 	if address != addr.String() {
 		fmt.Fprintln(out, "  and at every other address of this machine")
+	}
+	if len(o.model.lora.named) > 0 {
+		fmt.Fprintln(out, "  "+o.model.lora.describe())
 	}
 	fmt.Fprintln(out, "  "+l.ends(e.Config().End))
 	if l.templateError != nil {

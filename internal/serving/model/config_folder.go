@@ -160,10 +160,10 @@ func refuseAdapter(dir string) error {
 	}
 	hint := ""
 	if _, err := os.Stat(filepath.Join(dir, "config.json")); err == nil {
-		hint = "; to serve the model of this folder without the adapter, remove " + adapterConfig
+		hint = "; to serve the model of this folder, remove " + adapterConfig
 	}
-	return refused("%s has %s: adapters (LoRA) are not applied; merge the adapter into %s and give the folder of the "+
-		"merged model (peft's merge_and_unload and save_pretrained)%s", dir, adapterConfig, base, hint)
+	return refused("%s has %s: it is an adapter (LoRA) and not a model; give %s, and the adapter with --lora-modules "+
+		"NAME=%s%s", dir, adapterConfig, base, dir, hint)
 }
 
 const adapterConfig = "adapter_config.json"

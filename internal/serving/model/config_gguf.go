@@ -132,8 +132,8 @@ func ggufFamily(g *weights.GGUF) (*family, error) {
 		return nil, refused("the key general.architecture is missing")
 	}
 	if kind := g.Meta["general.type"].String(); kind == "adapter" {
-		return nil, refused("the file is an adapter (LoRA), and adapters are not applied; merge it into its base model " +
-			"(llama.cpp's llama-export-lora) and give the merged file")
+		return nil, refused("the file is an adapter (LoRA) and not a model; give its base model, and the adapter with " +
+			"--lora-modules NAME=FILE")
 	}
 	var known []string
 	for _, f := range families {
