@@ -57,7 +57,7 @@ func readConfig(dir string) (*config, error) {
 	}
 	for _, u := range unsupported {
 		if value := fields[u.field]; !empty(value) {
-			return nil, refused("%s has %s %s: %s are not supported", configFile, u.field, shortened(value), u.what)
+			return nil, refused("%s has %s %s (%s), which is not supported", configFile, u.field, shortened(value), u.what)
 		}
 	}
 	return c, c.check()
