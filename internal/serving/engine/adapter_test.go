@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -36,6 +37,14 @@ func TestRequestsWithDifferentAdaptersShareNoBlocks(t *testing.T) {
 	}
 	whole := (len(prompt.Prompt) - 1) / 16 * 16
 	first := open("a", "b")
+	answers := map[string]bool{}
+	for adapter := range 3 {
+		answers[ask(t, first, with(adapter))[0].text] = true
+	}
+	require.Len(t, answers, 3, "adapters change answers")
+	require.NoError(t, first.Close())
+	require.NoError(t, os.RemoveAll(dir))
+	first = open("a", "b")
 	for adapter := range 3 {
 		require.Zero(t, cached(first, adapter), "adapter %d", adapter)
 		require.Equal(t, whole, cached(first, adapter), "adapter %d", adapter)
@@ -45,6 +54,32 @@ func TestRequestsWithDifferentAdaptersShareNoBlocks(t *testing.T) {
 	require.Equal(t, whole, cached(second, 0))
 	require.Equal(t, whole, cached(second, 1))
 	require.Zero(t, cached(second, 2), "the tier has no blocks of this adapter")
+}
+
+// sampled keeps the largest number of rows of a step that sample a token.
+type sampled struct {
+	engine.NoObserver
+	most int
+}
+
+func (s *sampled) Step(r engine.StepReport) { s.most = max(s.most, r.Sampled) }
+
+func TestMaxLoRAsLimitsTheAdaptersOfAStep(t *testing.T) {
+	o := &sampled{}
+	e := startWorkers(t, 1, func(c *engine.Config) { c.MaxLoRAs = 1 }, o)
+	var streams []*engine.Stream
+	for i := range 8 {
+		r := request(story, 40)
+		r.Adapter, r.IgnoreEOS = 1+i%2, true
+		s, err := e.Submit(r)
+		require.NoError(t, err)
+		streams = append(streams, s)
+	}
+	for _, s := range streams {
+		read(t, s, 1)
+	}
+	require.NoError(t, e.Close())
+	require.LessOrEqual(t, o.most, 4, "the requests of one adapter")
 }
 
 func TestAdaptersThatDoNotExistAreRefused(t *testing.T) {
