@@ -94,7 +94,7 @@ func (o *loraOptions) checkNames(model string) error {
 	return nil
 }
 
-// parseModule reads a value of --lora-modules (vLLM's LoRAParserAction).
+// parseModule reads a value of --lora-modules, in either of vLLM's forms.
 func parseModule(text string) (openai.Adapter, error) {
 	a := openai.Adapter{}
 	if strings.HasPrefix(text, "{") {

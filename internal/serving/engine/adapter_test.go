@@ -59,10 +59,10 @@ func TestRequestsWithDifferentAdaptersShareNoBlocks(t *testing.T) {
 // sampled keeps the largest number of rows of a step that sample a token.
 type sampled struct {
 	engine.NoObserver
-	most int
+	largest int
 }
 
-func (s *sampled) Step(r engine.StepReport) { s.most = max(s.most, r.Sampled) }
+func (s *sampled) Step(r engine.StepReport) { s.largest = max(s.largest, r.Sampled) }
 
 func TestMaxLoRAsLimitsTheAdaptersOfAStep(t *testing.T) {
 	o := &sampled{}
@@ -79,7 +79,7 @@ func TestMaxLoRAsLimitsTheAdaptersOfAStep(t *testing.T) {
 		read(t, s, 1)
 	}
 	require.NoError(t, e.Close())
-	require.LessOrEqual(t, o.most, 4, "the requests of one adapter")
+	require.LessOrEqual(t, o.largest, 4, "the requests of one adapter")
 }
 
 func TestAdaptersThatDoNotExistAreRefused(t *testing.T) {

@@ -136,8 +136,8 @@ func (a *adaptation) plan(lin *linear, dst, x []float32) bool {
 		if d == nil {
 			continue
 		}
-		most := min(adaptRows, max(fewestRows, (len(g.rows)+workers-1)/workers))
-		for rows := range slices.Chunk(g.rows, most) {
+		size := min(adaptRows, max(fewestRows, (len(g.rows)+workers-1)/workers))
+		for rows := range slices.Chunk(g.rows, size) {
 			n := len(rows) * d.a.Out
 			a.tasks = append(a.tasks, adaptTask{d, rows, lowered[:n]})
 			lowered = lowered[n:]
@@ -210,10 +210,10 @@ func (a *adaptation) raise(t *adaptTask, worker int) {
 }
 
 // multiply sets dst to the products of n rows of x and a matrix.
-func (a *adaptation) multiply(by *matrix.Matrix, dst, x []float32, n, worker int) {
+func (a *adaptation) multiply(m *matrix.Matrix, dst, x []float32, n, worker int) {
 	input := &a.worker[worker].input
-	for call := range input.Set(x, n, by.In, by.Form()) {
+	for call := range input.Set(x, n, m.In, m.Form()) {
 		input.Pack(call)
 	}
-	by.Product(dst, by.Out, input, 0, by.Panels(), a.runner.scratch[worker])
+	m.Product(dst, m.Out, input, 0, m.Panels(), a.runner.scratch[worker])
 }

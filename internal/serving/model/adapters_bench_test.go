@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
@@ -10,6 +11,8 @@ import (
 	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/kvstore"
 	"llmmemory/internal/serving/model"
+	"llmmemory/internal/serving/model/weights"
+	"llmmemory/internal/testkit/weightfile"
 )
 
 // prefillBatch returns a batch with a prompt of n tokens.
@@ -26,10 +29,16 @@ func prefillBatch(n int) *model.Batch {
 }
 
 // BenchmarkAdapters measures steps with adapters of rank 16 for all matrices, and the same steps without, in turn. It
-// reports the median of the ratios of their times.
+// reports the median of the ratios of their times. The model is a Llama of 31 million parameters, whose layers have the
+// sizes of those of benchModel.
 func BenchmarkAdapters(b *testing.B) {
 	pool := newPool(b, runtime.NumCPU())
-	g := benchFile(b)
+	file := filepath.Join(b.TempDir(), "31m.gguf")
+	require.NoError(b, weightfile.LlamaFile(file, weightfile.Llama{Hidden: 768, Layers: 4, Heads: 12, KVHeads: 12, Inter: 2048,
+		Vocab: 4096, Context: 2048, Type: "F16"}))
+	g, err := weights.OpenGGUF(file)
+	require.NoError(b, err)
+	defer g.Close()
 	var paths []string
 	for seed := range uint64(16) {
 		a := madeAdapter{seed: seed, rank: 16, kind: "F16"}

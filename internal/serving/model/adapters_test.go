@@ -216,14 +216,14 @@ func TestLogitsWithAdaptersDependOnTheSequenceAlone(t *testing.T) {
 }
 
 // requireEachAlone computes sequences with the same tokens and random adapters together, in random chunks, and requires
-// the logits of each adapter.
-func requireEachAlone(t *testing.T, b *bench, tokens []int32, alone [][][]float32) {
+// the logits that single has for each adapter.
+func requireEachAlone(t *testing.T, b *bench, tokens []int32, single [][][]float32) {
 	rnd := rand.New(rand.NewPCG(8, 8))
 	const sequences = 7
 	var done [sequences]int
 	var adapters [sequences]int32
 	for s := range adapters {
-		adapters[s] = int32(rnd.IntN(len(alone)))
+		adapters[s] = int32(rnd.IntN(len(single)))
 	}
 	for {
 		var parts []part
@@ -244,7 +244,7 @@ func requireEachAlone(t *testing.T, b *bench, tokens []int32, alone [][][]float3
 		got := b.step(t, parts...)
 		for i, s := range which {
 			n := len(parts[i].tokens)
-			require.Equal(t, alone[adapters[s]][done[s]:done[s]+n], got[i], "sequence %d with adapter %d from %d", s, adapters[s], done[s])
+			require.Equal(t, single[adapters[s]][done[s]:done[s]+n], got[i], "sequence %d with adapter %d from %d", s, adapters[s], done[s])
 			done[s] += n
 		}
 	}

@@ -21,20 +21,15 @@ import (
 
 // benchModel returns a Llama of 134 million parameters with random weights in F16.
 func benchModel(b *testing.B, pool *parallel.Pool) *model.Model {
-	m, err := model.OpenGGUF(benchFile(b), pool, model.Part{})
-	require.NoError(b, err)
-	return m
-}
-
-// benchFile returns the file of benchModel.
-func benchFile(b *testing.B) *weights.GGUF {
 	path := filepath.Join(b.TempDir(), "134m.gguf")
 	require.NoError(b, weightfile.LlamaFile(path, weightfile.Llama{Hidden: 768, Layers: 12, Heads: 12, KVHeads: 12,
 		Inter: 2048, Vocab: 32000, Context: 2048, Type: "F16"}))
 	g, err := weights.OpenGGUF(path)
 	require.NoError(b, err)
-	b.Cleanup(func() { _ = g.Close() })
-	return g
+	defer g.Close()
+	m, err := model.OpenGGUF(g, pool, model.Part{})
+	require.NoError(b, err)
+	return m
 }
 
 // decodeBatch returns a batch in which n sequences each decode one token. All have the same 512 tokens of context in

@@ -25,7 +25,8 @@ func create(s *openai.Server, w http.ResponseWriter, r *http.Request) error {
 		return openai.Invalid("max_tokens", "max_tokens is missing.")
 	}
 	c.Request.MaxTokens = *b.MaxTokens
-	return s.Chat(w, r, c, func(send openai.Send) openai.Reply { return newReply(s.Name(c.Model), send) })
+	name := s.Name(c.Model)
+	return s.Chat(w, r, c, func(send openai.Send) openai.Reply { return newReply(name, send) })
 }
 
 // count answers POST /v1/messages/count_tokens.

@@ -49,7 +49,7 @@ type Config struct {
 	Pages map[string]func(http.ResponseWriter, *http.Request) error
 }
 
-// An Adapter is served beside the model, under a name of its own (vLLM's LoRAModulePath).
+// An Adapter is served beside the model, under a name of its own.
 type Adapter struct {
 	Name, Path string
 	Base       string // what /v1/models calls its parent; "" means the model's name

@@ -211,7 +211,7 @@ func (a *Adapter) openFolder() error {
 	}
 	for _, name := range a.Names() {
 		m := a.Modules[name]
-		rank, scale := c.of(name)
+		rank, scale := c.settings(name)
 		if m.A.Rows != rank {
 			return refused("%q has the rank %d; by r and rank_pattern of %s it is %d", m.A.Name, m.A.Rows, configFile, rank)
 		}
@@ -227,7 +227,7 @@ func inModel(name string) string { return strings.TrimPrefix(name, "base_model.m
 // a name in target_modules that is not in the model. names are the modules of the model that an adapter can change. If
 // nothing is missing, or the adapter is a GGUF file, Missing returns "".
 func (a *Adapter) Missing(names []string) string {
-	if a.config == nil || a.config.some {
+	if a.config == nil || a.config.partial {
 		return ""
 	}
 	for _, target := range a.config.targets {

@@ -15,7 +15,7 @@ import (
 
 const configFile = "adapter_config.json"
 
-// A config has what adapter_config.json says about ranks, scales and modules. Names are those of PEFT's LoraConfig.
+// A config has what adapter_config.json says about ranks, scales and modules. The names are PEFT's.
 type config struct {
 	Type         string          `json:"peft_type"`
 	R            int             `json:"r"`
@@ -29,12 +29,12 @@ type config struct {
 	Initial      json.RawMessage `json:"init_lora_weights"`
 
 	targets []string // nil if target_modules is a regular expression or all-linear
-	some    bool     // of the modules in targets, only some are changed
+	partial bool     // of the modules in targets, only some are changed
 }
 
 // unsupported lists the fields that change what an adapter computes and that are not supported, with what they ask for.
 // null, false, empty and "none" are accepted.
-var unsupported = []struct{ field, what string }{
+var unsupported = []struct{ field, feature string }{
 	{"use_dora", "DoRA"}, {"modules_to_save", "modules beside the adapter"}, {"bias", "trained biases"}, {"lora_bias", "biases of B"},
 	{"trainable_token_indices", "trained embeddings"}, {"target_parameters", "adapters of parameters, such as experts"},
 	{"layer_replication", "repeated layers"}, {"use_qalora", "QALoRA"}, {"use_bdlora", "BD-LoRA"},
@@ -57,7 +57,7 @@ func readConfig(dir string) (*config, error) {
 	}
 	for _, u := range unsupported {
 		if value := fields[u.field]; !empty(value) {
-			return nil, refused("%s has %s %s (%s), which is not supported", configFile, u.field, shortened(value), u.what)
+			return nil, refused("%s has %s %s (%s), which is not supported", configFile, u.field, shortened(value), u.feature)
 		}
 	}
 	return c, c.check()
@@ -91,19 +91,19 @@ func (c *config) check() error {
 		return refused("r of %s is %d; it must be at least 1", configFile, c.R)
 	}
 	for _, p := range c.RankPattern {
-		if p.value < 1 || p.value != math.Trunc(p.value) || p.value > math.MaxInt32 {
-			return refused("rank_pattern of %s has the rank %v", configFile, p.value)
+		if p.number < 1 || p.number != math.Trunc(p.number) || p.number > math.MaxInt32 {
+			return refused("rank_pattern of %s has the rank %v", configFile, p.number)
 		}
 	}
-	c.some = !empty(c.Layers) || !empty(c.Excluded)
+	c.partial = !empty(c.Layers) || !empty(c.Excluded)
 	_ = json.Unmarshal(c.Targets, &c.targets) // else it is a regular expression
 	return nil
 }
 
-// of returns the rank and the scale of a module (PEFT's LoraLayer.update_layer).
-func (c *config) of(module string) (rank int, scale float64) {
-	r := c.RankPattern.of(module, float64(c.R))
-	alpha := c.AlphaPattern.of(module, c.Alpha)
+// settings returns the rank and the scale of a module, as PEFT computes them.
+func (c *config) settings(module string) (rank int, scale float64) {
+	r := c.RankPattern.value(module, float64(c.R))
+	alpha := c.AlphaPattern.value(module, c.Alpha)
 	if c.RSLoRA {
 		return int(r), alpha / math.Sqrt(r)
 	}
@@ -116,7 +116,7 @@ type patterns []pattern
 
 type pattern struct {
 	modules *regexp.Regexp
-	value   float64
+	number  float64
 }
 
 // UnmarshalJSON reads a JSON object in the order of its fields.
@@ -150,10 +150,10 @@ func notNull(data []byte) error {
 	return errors.New("rank_pattern and alpha_pattern are objects")
 }
 
-func (p patterns) of(module string, otherwise float64) float64 {
+func (p patterns) value(module string, otherwise float64) float64 {
 	for _, one := range p {
 		if one.modules.MatchString(module) {
-			return one.value
+			return one.number
 		}
 	}
 	return otherwise
