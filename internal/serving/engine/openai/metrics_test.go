@@ -27,7 +27,7 @@ var vllmMetrics = []struct {
 	{name: "engine_sleep_state", kind: "gauge", absent: "there is no sleep mode"},
 	{name: "kv_cache_usage_perc", kind: "gauge"},
 	{name: "cache_config_info", kind: "gauge"},
-	{name: "lora_requests_info", kind: "gauge", absent: "there are no adapters"},
+	{name: "lora_requests_info", kind: "gauge", absent: "requests are not counted by adapter"},
 	{name: "corrupted_requests_total", kind: "counter"}, // in vLLM if VLLM_COMPUTE_NANS_IN_LOGITS is set
 	{name: "prefix_cache_queries_total", kind: "counter"},
 	{name: "prefix_cache_hits_total", kind: "counter"},
