@@ -146,7 +146,8 @@ func (b *builder) charge() error {
 // text adds a path that reads a fixed text. Where the text contains the name of a special token, the path
 // reads the token.
 func (b *builder) text(source, target grammar.Node, text string) {
-	if !b.ok(b.budget.Spend(len(text))) {
+	if err := b.budget.Spend(len(text)); err != nil {
+		b.ok(fmt.Errorf("a text of %d bytes: %w", len(text), err))
 		return
 	}
 	for {
@@ -228,7 +229,8 @@ func (b *builder) freeText(source grammar.Node, stops []stop, excluded []string)
 		b.text(nodes[i], s.target, s.text[len(s.mark):])
 	}
 	d, err := automaton.Free(marks, excluded, b.budget)
-	if !b.ok(err) {
+	if err != nil {
+		b.ok(fmt.Errorf("free text with %d ends or triggers and %d excluded texts: %w", len(marks), len(excluded), err))
 		return
 	}
 	end := b.g.Node()
