@@ -79,10 +79,29 @@ func CallID(call any) string {
 	return id
 }
 
-// Tool decodes a tool in OpenAI's form. ok is false if the tool has no function with a name.
+// Tool decodes a tool in OpenAI's form. ok is false if the tool has no function with a name. As many templates list the
+// properties of the parameters, a function without parameters gets those of an object, and parameters that are an object
+// get empty properties if they have none.
 func Tool(text []byte) (tool any, ok bool) {
 	tool, function := named(text)
-	return tool, function != nil
+	if function == nil {
+		return tool, false
+	}
+	parameters, isObject := function.Get("parameters").(*jinja.Dict)
+	if function.Get("parameters") == nil {
+		value, err := jinja.FromJSON([]byte(`{"type": "object"}`))
+		if err != nil {
+			return nil, false
+		}
+		parameters, isObject = value.(*jinja.Dict), true
+		function.Set("parameters", parameters)
+	}
+	if isObject && parameters.Get("properties") == nil {
+		if value, err := jinja.FromJSON([]byte(`{}`)); err == nil {
+			parameters.Set("properties", value)
+		}
+	}
+	return tool, true
 }
 
 // named decodes an object with a named function, such as a tool or a call. It also returns the function. function is
@@ -108,15 +127,19 @@ type Template struct {
 	source   string
 	template *jinja.Template
 	tokens   map[string]string // bos_token, eos_token and so on
+	capable  capabilities
 }
 
-// New parses a template. tokens maps names of variables, such as bos_token, to the texts of special tokens.
+// New parses a template, and renders short chats to find out which messages it shows. tokens maps names of variables,
+// such as bos_token, to the texts of special tokens.
 func New(source string, tokens map[string]string) (*Template, error) {
 	t, err := jinja.Parse(source)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrTemplate, err)
 	}
-	return &Template{source, t, tokens}, nil
+	made := &Template{source: source, template: t, tokens: tokens}
+	made.capable = made.probe()
+	return made, nil
 }
 
 // Mentions reports whether the template's source contains name.
@@ -136,8 +159,16 @@ type Options struct {
 }
 
 // RenderTo passes the prompt to write piece by piece. If write returns an error or ctx ends, RenderTo stops and returns
-// that error, wrapped. RenderTo also returns the marks in the prompt, or nil if it marked no characters.
+// that error, wrapped. RenderTo also returns the marks in the prompt, or nil if it marked no characters. It first changes
+// messages that the template would refuse or leave out (see adapted).
 func (t *Template) RenderTo(
+	ctx context.Context, write func(piece string, m *marks.Marks) error, messages []Message, o Options,
+) (*marks.Marks, error) {
+	return t.render(ctx, write, t.adapted(messages), o)
+}
+
+// render is like RenderTo, but does not change the messages.
+func (t *Template) render(
 	ctx context.Context, write func(piece string, m *marks.Marks) error, messages []Message, o Options,
 ) (*marks.Marks, error) {
 	messages, kwargs, m, err := t.marked(messages, o)
