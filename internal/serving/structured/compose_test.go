@@ -193,10 +193,6 @@ func TestStructuralTags(t *testing.T) {
 			}
 		})
 	}
-	accepts := tagged(t, After("</think>", Form{Choice: []string{"yes"}}))
-	require.True(t, accepts("hm </think>yes"))
-	require.False(t, accepts("hm </think>no"))
-	require.False(t, accepts("yes"))
 }
 
 // Ensure that if a structural tag cannot be obeyed, the error names the place and the mistake.

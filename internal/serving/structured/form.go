@@ -107,12 +107,6 @@ type Repeat struct {
 	Min, Max int
 }
 
-// After returns the form of free text up to the first occurrence of marker, followed by form. An example is
-// an answer after reasoning that ends with </think>.
-func After(marker string, form Form) Form {
-	return Form{Sequence: []Form{{Tag: &Tag{Content: Form{Free: &Free{}}, End: []string{marker}}}, form}}
-}
-
 // CompileWork is the limit of the work of one compilation, in units of meter.Meter.
 const CompileWork = 1_000_000
 

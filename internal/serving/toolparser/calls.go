@@ -53,6 +53,8 @@ type calls struct {
 	kind   func(tool, parameter string) ParameterKind
 	out    *output
 
+	outside Kind // of the text outside calls: Content, or Reasoning before the reasoning has ended
+
 	tail      tail     // space and a part of a marker, or the text since a marker
 	markers   []string // of the parser: where calls begin, then where they end
 	line      bool     // only space since the beginning of the line
@@ -110,7 +112,16 @@ func (c *calls) content(text []byte) {
 	for _, b := range text {
 		c.line = b == '\n' || c.line && isSpace(b)
 	}
-	c.out.text(Content, text)
+	c.out.text(c.outside, text)
+}
+
+// endReasoning ends the reasoning: a call that has not been reported and text that was held back are reasoning. Line
+// breaks at the end are dropped.
+func (c *calls) endReasoning() {
+	held := c.tail.held
+	c.out.text(Reasoning, held[:c.out.spaceBefore(held, lineBreaks)])
+	c.tail.clear()
+	c.reading, c.line, c.outside = nil, true, Content
 }
 
 // scan reads a byte outside calls.
@@ -131,7 +142,7 @@ func (c *calls) scan(b byte) {
 		c.begin(len(held)-len(m), nil)
 		return
 	}
-	if c.parser.Bare && (b == '{' || b == '[') && c.beginsLine(held[:len(held)-1]) {
+	if c.parser.Bare && c.outside == Content && (b == '{' || b == '[') && c.beginsLine(held[:len(held)-1]) {
 		c.begin(len(held)-1, []byte{b})
 		return
 	}

@@ -73,7 +73,7 @@ func (f *Format) Parser(o Options) *Parser {
 	}
 	content := stage(&plain{&p.out})
 	if tools != nil {
-		content = &calls{parser: tools, known: o.Known, kind: o.ParameterKind, out: &p.out, line: true, tail: tail{set: space},
+		content = &calls{parser: tools, known: o.Known, kind: o.ParameterKind, out: &p.out, outside: Content, line: true, tail: tail{set: space},
 			markers: slices.Concat(tools.Begin, tools.End)}
 	}
 	p.first = content

@@ -27,6 +27,7 @@ const (
 	JSONParameter       ParameterKind = iota // JSON, or True, False or None; other text is a string
 	TextParameter                            // text
 	TextOrNullParameter                      // text, of which null and None mean null
+	StructureParameter                       // like JSONParameter, also a list or an object as Python writes it
 )
 
 // taggedCall reads a call from the name of its function on.
@@ -167,6 +168,10 @@ func asJSON(value []byte, kind ParameterKind) string {
 		return lower
 	case json.Valid([]byte(text)):
 		return text
+	case kind == StructureParameter:
+		if written, ok := fromPython(text); ok {
+			return written
+		}
 	}
 	return `"` + escaped(value) + `"`
 }

@@ -25,13 +25,17 @@ func (r *ReasoningParser) Ends(prompt string) bool {
 }
 
 // thinking reports the reasoning at the beginning of an answer. It passes the text after the reasoning to
-// content, the stage that reports content and calls. Line breaks around the reasoning are dropped.
+// content, the stage that reports content and calls. Line breaks around the reasoning are dropped. A call that follows
+// a marker ends the reasoning, too: models forget the end marker. So calls also reads the reasoning.
 type thinking struct {
 	parser  *ReasoningParser
 	content stage
+	calls   *calls // content, if calls are found by their markers; else nil
 	out     *output
 	state   thinkingState
 	tail    tail // in the states beforeReasoning and opening, only space is blank; in insideReasoning, line breaks are
+
+	unclosed bool // a call has ended the reasoning, and the end marker may still come
 }
 
 type thinkingState uint8
@@ -49,13 +53,16 @@ func newThinking(r *ReasoningParser, prompt string, content stage, out *output) 
 	if r.Opens(prompt) {
 		t.state = opening
 	}
+	if c, ok := content.(*calls); ok && c.parser.Writing.Marker != "" {
+		t.calls = c
+	}
 	return t
 }
 
 func (t *thinking) next(b byte) {
 	switch t.state {
 	case done:
-		t.content.next(b)
+		t.pass(b)
 	case afterReasoning:
 		if b != '\n' && b != '\r' {
 			t.state = done
@@ -92,12 +99,18 @@ func (t *thinking) read(b byte) {
 	held := t.tail.held
 	if t.out.completes(held, []string{t.parser.End}) != "" {
 		text := held[:len(held)-len(t.parser.End)]
-		t.out.text(Reasoning, text[:t.out.spaceBefore(text, lineBreaks)])
+		t.report(text[:t.out.spaceBefore(text, lineBreaks)])
+		if t.state == insideReasoning && t.calls != nil {
+			t.calls.endReasoning()
+		}
 		t.state = afterReasoning
 		t.tail.clear()
 		return
 	}
-	t.tail.release(t.out, t.out.partialMarker(held, []string{t.parser.End}), func(text []byte) { t.out.text(Reasoning, text) })
+	t.tail.release(t.out, t.out.partialMarker(held, []string{t.parser.End}), t.report)
+	if t.state == done {
+		t.release()
+	}
 }
 
 // opened reports whether the text of the reasoning has begun. Line breaks before it are dropped then.
@@ -118,6 +131,39 @@ func (t *thinking) opened() bool {
 	return true
 }
 
+// report reports a part of the reasoning. If a call begins in it, the reasoning has ended, and the state is done.
+func (t *thinking) report(text []byte) {
+	if t.calls == nil {
+		t.out.text(Reasoning, text)
+		return
+	}
+	if t.state != done {
+		t.calls.outside = Reasoning
+	}
+	for _, b := range text {
+		t.calls.next(b)
+		if t.state != done && t.out.calls > 0 {
+			t.state, t.unclosed, t.calls.outside = done, true, Content
+		}
+	}
+}
+
+// pass passes a byte on to content. If a call has ended the reasoning, an end marker outside calls is dropped.
+func (t *thinking) pass(b byte) {
+	if !t.unclosed || t.calls.reading != nil {
+		t.content.next(b)
+		return
+	}
+	t.tail.held = append(t.tail.held, b)
+	switch text := t.tail.held; {
+	case string(text) == t.parser.End:
+		t.state, t.unclosed = afterReasoning, false
+		t.tail.clear()
+	case !t.out.begins([]string{t.parser.End}, text):
+		t.release()
+	}
+}
+
 // release passes the held bytes to content.
 func (t *thinking) release() {
 	for _, b := range t.tail.held {
@@ -129,10 +175,10 @@ func (t *thinking) release() {
 func (t *thinking) close(cut bool) {
 	switch {
 	case cut && (t.state == opening || t.out.spaceAfter(t.tail.held, space) < len(t.tail.held)): // it may be a marker
-	case t.state == beforeReasoning:
+	case t.state == beforeReasoning, t.state == done:
 		t.release()
 	case t.state == opening, t.state == insideReasoning:
-		t.out.text(Reasoning, t.tail.held)
+		t.report(t.tail.held)
 	}
 	t.content.close(cut)
 }

@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 
 	"llmmemory/internal/serving/engine/openai"
@@ -25,8 +26,15 @@ func create(s *openai.Server, w http.ResponseWriter, r *http.Request) error {
 		return openai.Invalid("max_tokens", "max_tokens is missing.")
 	}
 	c.Request.MaxTokens = *b.MaxTokens
+	c.TooLong = tooLong
 	name := s.Name(c.Model)
 	return s.Chat(w, r, c, func(send openai.Send) openai.Reply { return newReply(name, send) })
+}
+
+// tooLong is Anthropic's sentence about a prompt that is too long. Claude Code looks for it to shorten the conversation,
+// and reads both numbers.
+func tooLong(tokens, most int) string {
+	return fmt.Sprintf("prompt is too long: %d tokens > %d maximum", tokens, most)
 }
 
 // count answers POST /v1/messages/count_tokens.

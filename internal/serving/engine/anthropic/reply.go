@@ -249,8 +249,8 @@ func (r *reply) Fail(status int, _, message string) {
 	}
 }
 
-// KeepAlive returns what is sent while the answer does not continue.
-func (r *reply) KeepAlive() string { return "event: ping\ndata: {\"type\": \"ping\"}\n\n" }
+// KeepAlive sends a ping.
+func (r *reply) KeepAlive() { r.event(event{Type: "ping"}) }
 
 func usageOf(u openai.Usage) usage {
 	return usage{InputTokens: u.Prompt - u.Cached, CacheRead: u.Cached, OutputTokens: u.Completion}

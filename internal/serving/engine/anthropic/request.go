@@ -83,8 +83,8 @@ func (b *body) readMessages(c *openai.Chat) error {
 		if err != nil {
 			return err
 		}
-		if strings.Join(texts(blocks), "") != "" {
-			all.withRole("system").texts = texts(blocks)
+		if list := withoutBilling(texts(blocks)); strings.Join(list, "") != "" {
+			all.withRole("system").texts = list
 		}
 	}
 	if len(b.Messages) == 0 {
@@ -103,6 +103,21 @@ func (b *body) readMessages(c *openai.Chat) error {
 		return openai.Invalid("messages", "The last message is the assistant's and has no text that the answer could continue.")
 	}
 	return nil
+}
+
+// billing is the beginning of the line that Claude Code puts before its system prompt. The line is for Anthropic's
+// servers and differs in every request, so a prompt with it would never be found in the prefix cache.
+const billing = "x-anthropic-billing-header:"
+
+// withoutBilling returns the texts of system without the line of Claude Code.
+func withoutBilling(texts []string) []string {
+	if len(texts) == 0 || !strings.HasPrefix(texts[0], billing) {
+		return texts
+	}
+	if _, rest, more := strings.Cut(texts[0], "\n"); more {
+		return append([]string{strings.TrimLeft(rest, "\r\n")}, texts[1:]...)
+	}
+	return texts[1:]
 }
 
 func (b *body) readTools(c *openai.Chat) error {

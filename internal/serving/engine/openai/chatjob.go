@@ -13,8 +13,10 @@ import (
 // efforts are the values of reasoning_effort that vLLM passes to a template.
 var efforts = []string{"low", "medium", "high"}
 
-// chatJob returns the job of a chat. It also sets c.Request.ShownTokens. The parameter limit applies to the prompt.
+// chatJob returns the job of a chat. It also sets c.Request.ShownTokens, and c.OneCall if the chat template shows only
+// one call of a message. The parameter limit applies to the prompt.
 func (s *Server) chatJob(c *Chat, limit limit) (*job, error) {
+	c.OneCall = c.OneCall || s.config.Template != nil && s.config.Template.OneCall()
 	j := &job{n: c.Request.N, promptField: c.MessagesField, oneCall: c.OneCall, omitReasoning: c.OmitReasoning, keeps: c.ReplyBytes}
 	var err error
 	if j.source, err = s.chatSource(c, limit); err != nil {

@@ -97,7 +97,7 @@ func translate(err error) *apiError {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &long):
-		e, code := invalid(long.Field, "%v", long), "context_length_exceeded"
+		e, code := invalid(long.Field, "%v", long), contextExceeded
 		e.Code = &code
 		return e
 	case errors.As(err, &device):
@@ -124,6 +124,9 @@ func translate(err error) *apiError {
 	}
 	return failure(http.StatusInternalServerError, "server_error", "", err.Error())
 }
+
+// contextExceeded is the error code for a prompt that is too long.
+const contextExceeded = "context_length_exceeded"
 
 // stalled is the error code for requests that fail because a step of the engine takes too long.
 const stalled = "engine_stalled"
@@ -208,6 +211,10 @@ func unmarshal(data []byte, dst any) error {
 		return invalid(field, "%s %s a JSON %s; %s is expected.", field, verb, wrongType.Value, kindName(wrongType))
 	case len(bytes.TrimSpace(data)) == 0:
 		return invalid("", "The body is empty; a JSON object is expected.")
+	case bytes.HasPrefix(data, []byte("\xef\xbb\xbf")):
+		return invalid("", "The body begins with a byte order mark (BOM); send JSON in UTF-8 without one.")
+	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
+		return invalid("", "The body begins with a byte order mark of UTF-16; send JSON in UTF-8 without one.")
 	case strings.HasSuffix(err.Error(), "after top-level value"):
 		return invalid("", "There is more after the JSON object in the body.")
 	}

@@ -1,10 +1,10 @@
 package openai
 
 import (
-	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	mathrand "math/rand/v2"
 	"net/http"
 
@@ -62,6 +62,12 @@ type Chat struct {
 
 	ReplyBytes int // of the request that the Reply keeps until the answer has ended, because it repeats them
 
+	// TooLong returns the interface's sentence about a prompt of so many tokens when at most most are possible. If it is
+	// nil, the sentence is that of OpenAI's chats. If TooLongEvent is set, a stream has this error as an event, because
+	// the interface's clients look for it there.
+	TooLong      func(tokens, most int) string
+	TooLongEvent bool
+
 	tools       []tool // at most maxTools
 	choice      toolChoice
 	variables   map[string]any // of the chat template
@@ -98,7 +104,7 @@ type Reply interface {
 	Add(toolparser.Event)                  // an event of the answer
 	End(Ending) (body any)                 // the end of the answer. If there is no stream, the body is sent.
 	Fail(status int, code, message string) // the end of a stream after an error
-	KeepAlive() string                     // what is sent in a stream while the answer does not continue; "" means a comment
+	KeepAlive()                            // sends an event in a stream while the answer does not continue
 }
 
 // Usage has numbers of tokens.
@@ -151,14 +157,14 @@ func NewID(prefix string) string {
 // Chat answers a chat. When the request is accepted, it calls the function reply to make the Reply. The
 // argument of reply is nil if the answer is not streamed.
 func (s *Server) Chat(w http.ResponseWriter, r *http.Request, c *Chat, reply func(Send) Reply) error {
-	j, err := s.translated(c, s.promptLimit())
+	j, err := s.translated(c, s.countedLimit())
 	if err != nil {
 		return err
 	}
 	c.Request.Adapter = s.adapter(c.Model)
 	request, stream := c.Request, c.Stream // c has the messages, which are not needed while the request waits
 	if err := s.submit(w, r, request, j); err != nil {
-		return err
+		return s.tooLong(w, c, err, reply)
 	}
 	defer j.cancel()
 	if stream {
@@ -173,6 +179,25 @@ func (s *Server) Chat(w http.ResponseWriter, r *http.Request, c *Chat, reply fun
 	rw := &replyWriter{reply: reply(nil), job: j, maxTokens: request.MaxTokens}
 	rw.part(&answers[0])
 	writeJSON(w, http.StatusOK, rw.ending())
+	return nil
+}
+
+// tooLong returns the error of a chat that cannot be submitted because of err. If err is about the length of the prompt,
+// the error has the interface's sentence; or tooLong answers with a stream that has the error as an event.
+func (s *Server) tooLong(w http.ResponseWriter, c *Chat, err error, reply func(Send) Reply) error {
+	var long *engine.TooLong
+	if !errors.As(err, &long) || c.TooLong == nil {
+		return err
+	}
+	e, code := invalid(c.MessagesField, "%s", c.TooLong(long.Tokens, long.MaxModelLen-1)), contextExceeded
+	e.Code = &code
+	if !c.Stream || !c.TooLongEvent {
+		return e
+	}
+	out := begin(w)
+	recordError(w, e)
+	(&replyWriter{reply: reply(out.named)}).failed(e)
+	out.flush()
 	return nil
 }
 
@@ -281,7 +306,7 @@ func (w *replyWriter) failed(e *apiError) {
 
 func (w *replyWriter) end(*output) { w.ending() }
 
-func (w *replyWriter) keepAlive() string { return cmp.Or(w.reply.KeepAlive(), keepAlive) }
+func (w *replyWriter) keepAlive() { w.reply.KeepAlive() }
 
 func (w *replyWriter) ending() any {
 	return w.reply.End(Ending{Finish: w.last.finish, Calls: w.last.finish == finishCalls, StopReason: w.last.stopReason,

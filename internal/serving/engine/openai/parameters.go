@@ -56,13 +56,15 @@ func (k *parameterKinds) kind(name, parameter string) toolparser.ParameterKind {
 // kind returns the kind of a parameter with the given schema, which is a part of s.
 func (s *argumentSchema) kind(schema json.RawMessage) toolparser.ParameterKind {
 	s.followed = map[string]bool{}
-	switch text, null, other := s.allowedTypes(schema, 0); {
-	case !text || other:
-		return toolparser.JSONParameter
-	case null:
+	switch types := s.allowedTypes(schema, 0); {
+	case types&structureType != 0:
+		return toolparser.StructureParameter
+	case types == textType:
+		return toolparser.TextParameter
+	case types == textType|nullType:
 		return toolparser.TextOrNullParameter
 	}
-	return toolparser.TextParameter
+	return toolparser.JSONParameter
 }
 
 // An argumentSchema is the schema of the arguments of a tool.
@@ -150,22 +152,45 @@ func (t *tool) taggedArguments(tags *toolparser.Tagged) structured.Form {
 	return structured.Form{Separated: anyOrder}
 }
 
-// allowedTypes reports which values a schema inside s allows: text is true if it allows strings, null if it allows
-// null, and other if it allows other values. allowedTypes reads $ref, type, enum, anyOf and oneOf, and follows each
-// reference only once. If schemas are nested too deep, other is true.
-func (s *argumentSchema) allowedTypes(schema json.RawMessage, depth int) (text, null, other bool) {
+// A typeSet says which types of JSON values a schema allows.
+type typeSet uint8
+
+const (
+	textType typeSet = 1 << iota
+	nullType
+	structureType // lists and objects
+	otherType
+)
+
+// typeOf returns the set of the type with a name of JSON Schema. A name that is nil or not known is another type.
+func typeOf(name any) typeSet {
+	switch name {
+	case "string":
+		return textType
+	case "null":
+		return nullType
+	case "array", "object":
+		return structureType
+	}
+	return otherType
+}
+
+// allowedTypes returns the types of the values that a schema inside s allows. It reads $ref, type, enum, anyOf and oneOf,
+// and follows each reference only once. If schemas are nested too deep, the result has otherType.
+func (s *argumentSchema) allowedTypes(schema json.RawMessage, depth int) (all typeSet) {
 	var given struct {
-		Ref          string `json:"$ref"`
-		Type         any
-		Enum         []any
-		AnyOf, OneOf []json.RawMessage
+		Ref               string `json:"$ref"`
+		Type              any
+		Enum              []any
+		AnyOf, OneOf      []json.RawMessage
+		Items, Properties json.RawMessage
 	}
 	if json.Unmarshal(schema, &given) != nil || depth > maxSchemaDepth {
-		return false, false, true
+		return otherType
 	}
 	if given.Ref != "" {
 		if s.followed[given.Ref] {
-			return false, false, false
+			return 0
 		}
 		s.followed[given.Ref] = true
 	}
@@ -176,22 +201,31 @@ func (s *argumentSchema) allowedTypes(schema json.RawMessage, depth int) (text, 
 		alternatives = append(alternatives, s.Definitions[name])
 	}
 	for _, one := range alternatives {
-		x, y, z := s.allowedTypes(one, depth+1)
-		text, null, other = text || x, null || y, other || z
+		all |= s.allowedTypes(one, depth+1)
 	}
 	for _, value := range given.Enum {
-		_, isText := value.(string)
-		text, null, other = text || isText, null || value == nil, other || !isText && value != nil
+		switch value.(type) {
+		case string:
+			all |= textType
+		case nil:
+			all |= nullType
+		default:
+			all |= otherType
+		}
 	}
 	if alternatives != nil || given.Enum != nil {
-		return text, null, other
+		return all
 	}
 	names, list := given.Type.([]any)
-	if !list {
+	switch {
+	case list:
+	case given.Type == nil && !(IsNull(given.Items) && IsNull(given.Properties)):
+		names = []any{"object"}
+	default:
 		names = []any{given.Type}
 	}
 	for _, name := range names {
-		text, null, other = text || name == "string", null || name == "null", other || name != "string" && name != "null"
+		all |= typeOf(name)
 	}
-	return text, null, other
+	return all
 }

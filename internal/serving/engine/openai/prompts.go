@@ -96,6 +96,13 @@ func (s *Server) promptLimit() limit {
 	return limit{tokens: n - 1, err: &engine.TooLong{Field: "prompt", Tokens: n, AtLeast: true, MaxModelLen: n}}
 }
 
+// countedLimit returns the limit for a prompt whose tokens are counted even if it leaves no space for an answer. The
+// error of Request.Check then has their number, from which clients compute how much to leave out.
+func (s *Server) countedLimit() limit {
+	n := s.countable().tokens
+	return limit{tokens: n, err: &engine.TooLong{Field: "prompt", Tokens: n + 1, AtLeast: true, MaxModelLen: s.config.Engine.Config().MaxModelLen}}
+}
+
 // maxCounted is the largest number of tokens that /tokenize and /detokenize accept. If the server allows longer
 // sequences (MaxModelLen), MaxModelLen is the limit instead.
 const maxCounted = 1 << 17

@@ -45,7 +45,7 @@ func (s *shape) form(p *prompt) *structured.Form {
 	case s.format.Tools.Writing.Marker == "":
 		return nil
 	default:
-		form = s.marked()
+		form = s.marked("")
 	}
 	form = s.afterReasoning(p, form)
 	if s.compactJSON {
@@ -110,10 +110,13 @@ func (s *shape) calls() structured.Form {
 }
 
 // marked returns the form of an answer with any text and any number of calls of tools. Each call begins after a
-// marker.
-func (s *shape) marked() structured.Form {
+// marker. If excluded is not "", the text does not contain it.
+func (s *shape) marked(excluded string) structured.Form {
 	w := s.format.Tools.Writing
 	tags := &structured.Tags{Triggers: []string{w.Marker}, StopAfterFirst: s.oneCall}
+	if excluded != "" {
+		tags.Excluded = []string{excluded}
+	}
 	switch {
 	case w.Before != "":
 		calls := s.calls()
@@ -132,9 +135,10 @@ func (s *shape) marked() structured.Form {
 //
 // The answer may begin with the text of the given form at once, unless the answer begins inside the reasoning (see
 // ReasoningParser.Opens). If the prompt has already ended the reasoning, or the model's format has no reasoning, the
-// result is the given form. If the answer begins inside the reasoning, and neither a call nor a form of the content is
-// required, it may also end there. In the format Harmony, the answer may have several texts of reasoning, whatever the
-// prompt is. It may also have preambles, which are free text of the content, unless there is a form of the content.
+// result is the given form. If neither a call nor a form of the content is required, the answer may also end inside the
+// reasoning, or the marker of a call may end the reasoning; otherwise the reasoning cannot contain this marker. In the
+// format Harmony, the answer may have several texts of reasoning, whatever the prompt is. It may also have preambles,
+// which are free text of the content, unless there is a form of the content.
 func (s *shape) afterReasoning(p *prompt, form structured.Form) structured.Form {
 	r := s.format.Reasoning
 	if s.format.Harmony() {
@@ -148,16 +152,36 @@ func (s *shape) afterReasoning(p *prompt, form structured.Form) structured.Form 
 	if r == nil || r.Ends(p.end) {
 		return form
 	}
-	after := sequence(structured.Form{Regex: "\n{0,2}"}, form)
+	begin, marker := r.Begin, ""
 	if r.Opens(p.end) {
-		open := structured.After(r.End, after)
-		if s.mode == auto && s.content == nil { // nothing must come, so the answer may end within the reasoning
-			open = structured.Form{AnyOf: []structured.Form{open, {Free: &structured.Free{Excluded: []string{r.End}}}}}
-		}
-		return open
+		begin = ""
 	}
-	thought := structured.Form{Tag: &structured.Tag{Begin: r.Begin, Content: anyText, End: []string{r.End}}}
-	return structured.Form{AnyOf: []structured.Form{sequence(thought, after), form}}
+	if len(s.tools) > 0 && s.mode != none {
+		marker = s.format.Tools.Writing.Marker
+	}
+	thought := structured.Tag{Begin: begin, Content: anyText, End: []string{r.End}}
+	if marker != "" {
+		thought.Content = structured.Form{Free: &structured.Free{Excluded: []string{marker}}}
+	}
+	all := []structured.Form{sequence(structured.Form{Tag: &thought}, structured.Form{Regex: "\n{0,2}"}, form)}
+	if begin != "" {
+		all = append(all, form)
+	}
+	switch {
+	case s.mode != auto || s.content != nil: // a call or a form of the content must come
+	case marker != "":
+		unclosed := s.marked(r.End)
+		if begin != "" {
+			unclosed = sequence(structured.Form{Text: begin}, unclosed)
+		}
+		all = append(all, unclosed)
+	case begin == "":
+		all = append(all, structured.Form{Free: &structured.Free{Excluded: []string{r.End}}})
+	}
+	if len(all) == 1 {
+		return all[0]
+	}
+	return structured.Form{AnyOf: all}
 }
 
 // refusedTool returns the tool whose parameters cannot be compiled because of err, and the reason. It finds the tool by

@@ -13,16 +13,12 @@ type eventWriter interface {
 	part(p *part)         // a new part of an answer
 	failed(err *apiError) // the end after an error
 	end(o *output)        // the end after all answers
-	keepAlive() string    // what is sent while no answer continues
+	keepAlive()           // sends something while no answer continues
 }
 
 // stream answers with server-sent events. It sends status 200 first, so every later error is sent as an event.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, events func(*sender) eventWriter) error {
-	out := &sender{w: w, control: http.NewResponseController(w)}
-	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-cache")
-	w.Header().Set("X-Accel-Buffering", "no") // nginx would collect events until a buffer is full
-	w.WriteHeader(http.StatusOK)
+	out := begin(w)
 	o, writer := j.output(), events(out)
 	out.flush() // the client sees at once that the request was accepted
 	defer func() { recordUsage(w, o.usage()) }()
@@ -46,7 +42,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, events f
 			}
 			silence.Reset(s.config.KeepAlive)
 		case <-silence.C:
-			out.write(writer.keepAlive())
+			writer.keepAlive()
 		}
 		if !out.flush() {
 			return nil
@@ -92,7 +88,7 @@ func (c *chunks) part(p *part) {
 // keepAlive is a comment, as llama.cpp's server and others send it.
 const keepAlive = ": keep-alive\n\n"
 
-func (c *chunks) keepAlive() string { return keepAlive }
+func (c *chunks) keepAlive() { c.out.write(keepAlive) }
 
 func (c *chunks) failed(err *apiError) { c.out.send(errorBody{err}) }
 
@@ -108,6 +104,15 @@ type sender struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	failed  bool
+}
+
+// begin begins a stream.
+func begin(w http.ResponseWriter) *sender {
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would collect events until a buffer is full
+	w.WriteHeader(http.StatusOK)
+	return &sender{w: w, control: http.NewResponseController(w)}
 }
 
 func (s *sender) send(body any) {

@@ -63,10 +63,10 @@ func Config(workers int) model.Config {
 // Tokenizer returns the model's tokenizer, whose tokens are bytes.
 func Tokenizer() *tokenizer.Tokenizer { return tokenizer.Bytes(Start, Begin, End) }
 
-// Template is a chat template with which the model repeats the last message. It writes each message between Begin
-// and End, and a Begin before the answer.
-const Template = "\x01{% for message in messages %}\x02{{ message['content'] }}\x03{% endfor %}{% if " +
-	"add_generation_prompt %}\x02{% endif %}"
+// Template is a chat template with which the model repeats the last message. It writes each tool and each message
+// between Begin and End, and a Begin before the answer.
+const Template = "\x01{% for tool in tools or [] %}\x02{{ tool | tojson }}\x03{% endfor %}" +
+	"{% for message in messages %}\x02{{ message['content'] }}\x03{% endfor %}{% if add_generation_prompt %}\x02{% endif %}"
 
 // A matrix is [out, in].
 type matrix struct {

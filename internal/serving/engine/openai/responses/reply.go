@@ -267,5 +267,5 @@ func (r *reply) Fail(_ int, code, message string) {
 	r.event(event{Type: "response.failed", Response: &r.response})
 }
 
-// KeepAlive returns "": silent streams have comments.
-func (r *reply) KeepAlive() string { return "" }
+// KeepAlive sends the event that the response is in progress. A comment would not do: Codex's timeout counts events.
+func (r *reply) KeepAlive() { r.event(event{Type: "response.in_progress", Response: &r.response}) }

@@ -139,6 +139,7 @@ func (b *body) chat() (*openai.Chat, error) {
 	}
 	c := &openai.Chat{Model: b.Model, Stream: b.Stream, MessagesField: "input", OneCall: b.ParallelToolCalls != nil && !*b.ParallelToolCalls,
 		ReplyBytes: b.repeatedBytes(), Request: openai.NewRequest(b.Temperature, b.TopP)}
+	c.TooLong, c.TooLongEvent = tooLong, true
 	c.Request.MaxTokens = math.MaxInt
 	if b.MaxOutputTokens != nil {
 		c.Request.MaxTokens = *b.MaxOutputTokens
@@ -152,6 +153,12 @@ func (b *body) chat() (*openai.Chat, error) {
 		}
 	}
 	return c, nil
+}
+
+// tooLong is OpenAI's sentence about a prompt that is too long. Codex looks for its code in an event of the stream.
+func tooLong(tokens, most int) string {
+	return fmt.Sprintf("Your input exceeds the context window of this model. Please adjust your input and try again. "+
+		"It has %d tokens; at most %d are possible.", tokens, most)
 }
 
 func (b *body) readTools(c *openai.Chat) error {
