@@ -13,8 +13,9 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-// An accessLog writes a line for each request, or only for requests that get an error. It limits the number of
-// lines about errors, so that clients cannot fill the disk, and writes how many lines it has left out.
+// An accessLog writes a line for each request, or only for requests that get an error or a new warning. It limits the
+// number of lines about errors and warnings, so that clients cannot fill the disk, and writes how many lines about errors
+// it has left out.
 type accessLog struct {
 	w   io.Writer
 	all bool // --log-requests
@@ -22,16 +23,18 @@ type accessLog struct {
 	mu      sync.Mutex
 	errors  *rate.Limiter
 	omitted int
+	warned  map[string]bool // the warnings that were written, at most maxWarned
 }
 
 const (
 	errorBurst   = 20          // lines about errors that are written at once
 	errorRate    = 1           // lines about errors in a second after that
+	maxWarned    = 50          // warnings that are written
 	omittedAfter = time.Minute // time from the first line that is left out to the line with their number
 )
 
 func newAccessLog(w io.Writer, all bool) *accessLog {
-	return &accessLog{w: w, all: all, errors: rate.NewLimiter(errorRate, errorBurst)}
+	return &accessLog{w: w, all: all, errors: rate.NewLimiter(errorRate, errorBurst), warned: map[string]bool{}}
 }
 
 func (l *accessLog) note(r openai.Record) {
@@ -43,9 +46,18 @@ func (l *accessLog) note(r openai.Record) {
 		if l.omitted++; l.omitted == 1 {
 			time.AfterFunc(omittedAfter, l.flush)
 		}
-	case refused || l.all:
+	case refused || l.all || l.isNew(r.Warning):
 		fmt.Fprintln(l.w, accessLine(&r)) // an error cannot be reported anywhere
 	}
+}
+
+// isNew reports whether a warning is written for the first time. Agents cause the same warning in each request.
+func (l *accessLog) isNew(warning string) bool {
+	if warning == "" || l.warned[warning] || len(l.warned) == maxWarned {
+		return false
+	}
+	l.warned[warning] = true
+	return true
 }
 
 func (l *accessLog) flush() {
@@ -63,6 +75,9 @@ func accessLine(r *openai.Record) string {
 		shortened(r.Path, 100), r.Status, r.PromptTokens, r.GenerationTokens, r.Elapsed.Seconds())
 	if r.Reason != "" {
 		line += " " + shortened(r.Reason, 200)
+	}
+	if r.Warning != "" {
+		line += " warning: " + shortened(r.Warning, 200)
 	}
 	return line
 }

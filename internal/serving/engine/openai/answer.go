@@ -162,14 +162,14 @@ func (p *part) message() *message {
 // chunks returns the choices for a new part of a streamed answer. A part of a completion becomes one choice. A part of
 // a chat becomes one choice for each event that adds something to the message. The last of them also has the log
 // probabilities and token ids of the part. If the part has one of these fields but no such event, there is one choice
-// with an empty delta. If it has neither, there is no choice. The finish reason has a choice of its own (splitEnd).
+// with an empty delta. If it has neither, there is no choice. In a chat, the finish reason has a choice of its own (splitEnd).
 //
 // The parameter calls points to the number of calls that the answer has so far. Each call that begins in the part
 // increases this number.
 func (a *answer) chunks(p *part, calls *int) []choice {
 	last := a.choice(p)
 	if !a.chat {
-		return splitEnd(last, *last.Text != "")
+		return []choice{last}
 	}
 	var all []choice
 	for _, e := range p.events {
@@ -189,19 +189,14 @@ func (a *answer) chunks(p *part, calls *int) []choice {
 	return append(all, splitEnd(last, n > 0)...)
 }
 
-// splitEnd returns a choice of a stream. If the choice adds something to the answer and also ends it, splitEnd returns
-// two choices, and only the second one ends the answer. Some clients drop the text of a choice with a finish reason, as
-// OpenAI's server sends none there.
+// splitEnd returns a choice of the stream of a chat. If the choice adds something to the message and also ends it,
+// splitEnd returns two choices, and only the second one ends the message. Some clients drop the text of a choice with a
+// finish reason, as OpenAI's server sends none there.
 func splitEnd(c choice, adds bool) []choice {
 	if !adds || c.Finish == nil {
 		return []choice{c}
 	}
-	end := choice{Index: c.Index, Finish: c.Finish, StopReason: c.StopReason}
-	if c.Delta != nil {
-		end.Delta = &delta{}
-	} else {
-		end.Text = new(string)
-	}
+	end := choice{Index: c.Index, Delta: &delta{}, Finish: c.Finish, StopReason: c.StopReason}
 	c.Finish, c.StopReason = nil, nil
 	return []choice{c, end}
 }

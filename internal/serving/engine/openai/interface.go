@@ -60,7 +60,8 @@ type Chat struct {
 	Request engine.Request // without a prompt
 	Stream  bool
 
-	ReplyBytes int // of the request that the Reply keeps until the answer has ended, because it repeats them
+	Warnings   []string // what of the request the answer leaves out, for the log
+	ReplyBytes int      // of the request that the Reply keeps until the answer has ended, because it repeats them
 
 	// TooLong returns the interface's sentence about a prompt of so many tokens when at most most are possible. If it is
 	// nil, the sentence is that of OpenAI's chats. If TooLongEvent is set, a stream has this error as an event, because
@@ -157,6 +158,7 @@ func NewID(prefix string) string {
 // Chat answers a chat. When the request is accepted, it calls the function reply to make the Reply. The
 // argument of reply is nil if the answer is not streamed.
 func (s *Server) Chat(w http.ResponseWriter, r *http.Request, c *Chat, reply func(Send) Reply) error {
+	recordWarnings(w, c.Warnings)
 	j, err := s.translated(c, s.countedLimit())
 	if err != nil {
 		return err

@@ -325,8 +325,9 @@ func TestCallsBecomeParts(t *testing.T) {
 			`{"tool_calls":[{"index":1,"function":{"arguments":"{}"}}]}`,
 		}
 		if oneCall {
-			want = append(want[:4], "{}")
+			want = want[:4]
 		}
+		want = append(want, "{}") // the finish reason
 		require.Equal(t, want, sent)
 	}
 }

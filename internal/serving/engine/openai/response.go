@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -15,6 +16,7 @@ type Record struct {
 	Status                         int
 	PromptTokens, GenerationTokens int
 	Reason                         string // why the request was refused or failed, or ""
+	Warning                        string // what of the request the answer leaves out, or ""
 }
 
 // Refused reports whether the client got an error.
@@ -100,6 +102,13 @@ func (w *response) checked(err error) error {
 func recordError(w http.ResponseWriter, e *apiError) {
 	if res, ok := w.(*response); ok && res.record.Reason == "" {
 		res.record.Reason = e.Message
+	}
+}
+
+// recordWarnings records what of the request the answer leaves out.
+func recordWarnings(w http.ResponseWriter, warnings []string) {
+	if res, ok := w.(*response); ok {
+		res.record.Warning = strings.Join(warnings, " ")
 	}
 }
 

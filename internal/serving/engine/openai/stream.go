@@ -76,11 +76,9 @@ func (c *chunks) part(p *part) {
 		c.calls[p.index] = new(int)
 	}
 	all := a.chunks(p, c.calls[p.index])
-	for i, one := range all {
+	for _, one := range all {
 		body := a.withChoices(nil, one)
-		if i == len(all)-1 {
-			body.Timings = c.job.timingsOf(c.made)
-		}
+		body.Timings = c.job.timingsOf(c.made)
 		c.out.send(body)
 	}
 }

@@ -168,7 +168,9 @@ func TestToolsThatTheModelCannotSeeAreRefused(t *testing.T) {
 	a := s.ask(t, chats, body)
 	require.Equal(t, 400, a.Status)
 	require.Contains(t, a.Error.Message, "This server does not look for tool calls (--tool-call-parser none)")
-	s = start(t, func(c *openai.Config, _ *engine.Config) { c.Format.Tools = toolparser.Choose("").Tools })
+	s = start(t, func(c *openai.Config, _ *engine.Config) {
+		c.Format.Tools, c.Template = toolparser.Choose("").Tools, newTemplate(t, "{{ messages[0].content }}")
+	})
 	a = s.ask(t, chats, body)
 	require.Equal(t, "tools", a.Error.Param)
 	require.Contains(t, a.Error.Message, `The chat template of the model "demo" does not show tools to the model`)

@@ -142,7 +142,7 @@ func TestToolsWithoutParametersAreShown(t *testing.T) {
 	for function, want := range map[string]string{
 		`{"name": "f"}`:                                           `f() {"type": "object", "properties": {}}`,
 		`{"name": "f", "parameters": null}`:                       `f() {"type": "object", "properties": {}}`,
-		`{"name": "f", "parameters": {}}`:                         `f() {"properties": {}}`,
+		`{"name": "f", "parameters": {}}`:                         `f() {"type": "object", "properties": {}}`,
 		`{"name": "f", "parameters": {"properties": {"x": {}}}}`:  `f(x ) {"properties": {"x": {}}}`,
 		`{"name": "f", "parameters": {"type": "object"}}`:         `f() {"type": "object", "properties": {}}`,
 		`{"name": "f", "parameters": {"type": "object", "a": 1}}`: `f() {"type": "object", "a": 1, "properties": {}}`,

@@ -79,27 +79,24 @@ func CallID(call any) string {
 	return id
 }
 
-// Tool decodes a tool in OpenAI's form. ok is false if the tool has no function with a name. As many templates list the
-// properties of the parameters, a function without parameters gets those of an object, and parameters that are an object
-// get empty properties if they have none.
+// Tool decodes a tool in OpenAI's form. ok is false if the tool has no function with a name. Many templates list the
+// properties of the parameters. So a function without parameters gets those of an object without properties, and
+// parameters of the type object get empty properties if they have none.
 func Tool(text []byte) (tool any, ok bool) {
 	tool, function := named(text)
 	if function == nil {
 		return tool, false
 	}
-	parameters, isObject := function.Get("parameters").(*jinja.Dict)
-	if function.Get("parameters") == nil {
-		value, err := jinja.FromJSON([]byte(`{"type": "object"}`))
-		if err != nil {
-			return nil, false
-		}
-		parameters, isObject = value.(*jinja.Dict), true
-		function.Set("parameters", parameters)
+	empty, err := jinja.FromJSON([]byte(`{"type": "object", "properties": {}}`))
+	if err != nil {
+		return nil, false
 	}
-	if isObject && parameters.Get("properties") == nil {
-		if value, err := jinja.FromJSON([]byte(`{}`)); err == nil {
-			parameters.Set("properties", value)
-		}
+	properties := empty.(*jinja.Dict).Get("properties")
+	switch parameters, isObject := function.Get("parameters").(*jinja.Dict); {
+	case function.Get("parameters") == nil, isObject && parameters.Len() == 0:
+		function.Set("parameters", empty)
+	case isObject && parameters.Get("type") == "object" && parameters.Get("properties") == nil:
+		parameters.Set("properties", properties)
 	}
 	return tool, true
 }

@@ -21,14 +21,20 @@ type item struct {
 	Name      string          `json:"name"`
 	Arguments string          `json:"arguments"`
 	Output    json.RawMessage `json:"output"`
+	Namespace string          `json:"namespace"`
+	Input     string          `json:"input"`
 }
 
 // itemFields lists the fields of each supported type of items, besides type, id and status.
 var itemFields = map[string][]string{
 	"message":              {"role", "content", "phase"},
-	"function_call":        {"call_id", "name", "arguments", "caller"},
-	"function_call_output": {"call_id", "output", "caller"},
-	"reasoning":            {"summary", "content"},
+	"function_call":        {"call_id", "name", "arguments", "caller", "namespace"},
+	"function_call_output": {"call_id", "output", "caller", "name", "namespace"},
+
+	"custom_tool_call":        {"call_id", "name", "input", "caller", "namespace"},
+	"custom_tool_call_output": {"call_id", "output", "caller", "name", "namespace"},
+
+	"reasoning": {"summary", "content"},
 }
 
 // readInput adds the messages of the input, which is a string or a list of items.
@@ -62,8 +68,8 @@ func (b *body) readInput(c *openai.Chat) error {
 		case it.Type == "":
 			return openai.Invalid("input", "%s has neither a type nor a role.", name)
 		case !known:
-			return openai.Invalid("input", "%s has the type %q, which is not supported by this server; message, function_call, "+
-				"function_call_output and reasoning are.", name, it.Type)
+			return openai.Invalid("input", "%s has the type %q, which is not supported by this server; message, reasoning, function_call, "+
+				"function_call_output, custom_tool_call and custom_tool_call_output are.", name, it.Type)
 		}
 		if _, err := openai.Object("input", name, raw, append([]string{"type", "id", "status"}, fields...)...); err != nil {
 			return err
@@ -77,7 +83,7 @@ func (b *body) readInput(c *openai.Chat) error {
 
 // translate adds an item to a chat. Consecutive reasoning, text and calls of the assistant become one message.
 func (it *item) translate(name string, c *openai.Chat) (err error) {
-	if (it.Type == "function_call" || it.Type == "function_call_output") && it.CallID == "" {
+	if it.Type != "message" && it.Type != "reasoning" && it.CallID == "" {
 		return openai.Invalid("input", "%s has no call_id.", name)
 	}
 	switch it.Type {
@@ -92,14 +98,21 @@ func (it *item) translate(name string, c *openai.Chat) (err error) {
 			return err
 		}
 		assistant(c, func(m *chat.Message) bool { return m.Reasoning+m.Content == "" && len(m.ToolCalls) == 0 }).Reasoning = text
-	case "function_call":
-		call, err := openai.ToolCall(it.CallID, it.Name, it.Arguments)
+	case "function_call", "custom_tool_call":
+		if it.Type == "custom_tool_call" {
+			arguments, err := json.Marshal(map[string]string{customInput: it.Input})
+			if err != nil {
+				return err
+			}
+			it.Arguments = string(arguments)
+		}
+		call, err := openai.ToolCall(it.CallID, fullName(it.Namespace, it.Name), it.Arguments)
 		if err != nil {
 			return openai.Invalid("input", "%s %v.", name, err)
 		}
 		m := assistant(c, func(*chat.Message) bool { return true })
 		m.ToolCalls = append(m.ToolCalls, call)
-	case "function_call_output":
+	case "function_call_output", "custom_tool_call_output":
 		text, err := readTexts(name, it.Output, "input_text", "output_text")
 		if err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"llmmemory/internal/serving/engine"
@@ -44,8 +45,8 @@ type (
 	incomplete struct {
 		Reason string `json:"reason"`
 	}
-	// An output is an item of the output: a message, a reasoning or a function_call. Fields that its type does not have
-	// are nil.
+	// An output is an item of the output: a message, a reasoning, a function_call or a custom_tool_call. Fields that its
+	// type does not have are nil.
 	output struct {
 		ID        string  `json:"id"`
 		Type      string  `json:"type"`
@@ -55,7 +56,9 @@ type (
 		Summary   *[]part `json:"summary,omitempty"`
 		CallID    string  `json:"call_id,omitempty"`
 		Name      string  `json:"name,omitempty"`
+		Namespace string  `json:"namespace,omitempty"`
 		Arguments *string `json:"arguments,omitempty"`
+		Input     *string `json:"input,omitempty"`
 	}
 	part struct {
 		Type        string  `json:"type"`
@@ -90,6 +93,7 @@ type (
 		Text         *string   `json:"text,omitempty"`
 		Name         string    `json:"name,omitempty"`
 		Arguments    *string   `json:"arguments,omitempty"`
+		Input        *string   `json:"input,omitempty"`
 		Logprobs     *[]part   `json:"logprobs,omitempty"`
 	}
 )
@@ -98,9 +102,10 @@ type (
 type reply struct {
 	response response
 	send     openai.Send // nil if the response is sent when it is complete
-	sequence int         // number of the next event
-	open     *output     // the last item, if it has not ended
-	text     []byte      // of the open item
+	tools    map[string]clientTool
+	sequence int     // number of the next event
+	open     *output // the last item, if it has not ended
+	text     []byte  // of the open item
 }
 
 // response returns the response of a request whose answer has not begun. It keeps only the fields of the body that a
@@ -108,7 +113,7 @@ type reply struct {
 func (b *body) response(model string) response {
 	r := response{
 		ID: openai.NewID("resp_"), Object: "response", CreatedAt: time.Now().Unix(), Status: "in_progress",
-		Instructions: b.Instructions, MaxOutputTokens: b.MaxOutputTokens, Metadata: orElse(b.Metadata, "{}"), Model: model,
+		Instructions: b.Instructions, MaxOutputTokens: b.MaxOutputTokens, Metadata: b.answerMetadata(), Model: model,
 		Output: []*output{}, ParallelToolCalls: b.ParallelToolCalls == nil || *b.ParallelToolCalls,
 		Reasoning: orElse(b.Reasoning, `{"effort":null,"summary":null}`), Temperature: 1, Text: orElse(b.Text, `{"format":{"type":"text"}}`),
 		ToolChoice: orElse(b.ToolChoice, `"auto"`), Tools: append([]json.RawMessage{}, b.Tools...), TopP: 1, Truncation: "disabled"}
@@ -142,6 +147,20 @@ func newReply(begun response, send openai.Send) *reply {
 	return r
 }
 
+// answerMetadata returns the metadata of the answer: those of the request and the warnings.
+func (b *body) answerMetadata() json.RawMessage {
+	given := orElse(b.Metadata, "{}")
+	var all map[string]any
+	if len(b.warnings) == 0 || json.Unmarshal(given, &all) != nil {
+		return given
+	}
+	all["warning"] = strings.Join(b.warnings, " ")
+	if text, err := json.Marshal(all); err == nil {
+		return text
+	}
+	return given
+}
+
 func orElse(value json.RawMessage, other string) json.RawMessage {
 	if openai.IsNull(value) {
 		return json.RawMessage(other)
@@ -164,7 +183,7 @@ func (r *reply) itemEvent(e event) {
 	e.OutputIndex = &index
 	if e.Item == nil {
 		e.ItemID = r.open.ID
-		if r.open.Type != "function_call" {
+		if !r.open.isCall() {
 			e.ContentIndex = new(int)
 		}
 	}
@@ -185,8 +204,22 @@ func (r *reply) Add(e toolparser.Event) {
 		r.delta("response.output_text.delta", e.Text, &[]part{})
 	case toolparser.Call:
 		r.end("completed")
-		r.begin(&output{ID: openai.NewID("fc_"), Type: "function_call", CallID: e.ID, Name: e.Name, Arguments: new(string)})
+		tool, known := r.tools[e.Name]
+		if !known {
+			tool.name = e.Name
+		}
+		o := &output{ID: openai.NewID("fc_"), Type: "function_call", CallID: e.ID, Name: tool.name, Namespace: tool.namespace}
+		if tool.custom {
+			o.ID, o.Type, o.Input = openai.NewID("ctc_"), customCall, new(string)
+		} else {
+			o.Arguments = new(string)
+		}
+		r.begin(o)
 	case toolparser.Arguments:
+		if r.open != nil && r.open.Type == customCall {
+			r.text = append(r.text, e.Text...) // the input is known when the arguments are complete
+			return
+		}
 		r.delta("response.function_call_arguments.delta", e.Text, nil)
 	case toolparser.CallEnd:
 		if json.Valid(r.text) { // otherwise the answer may be cut, which End knows
@@ -194,6 +227,11 @@ func (r *reply) Add(e toolparser.Event) {
 		}
 	}
 }
+
+// customCall is the type of an item that calls a custom tool.
+const customCall = "custom_tool_call"
+
+func (o *output) isCall() bool { return o.Type == "function_call" || o.Type == customCall }
 
 // begin begins a new item, unless the open item has the same type.
 func (r *reply) begin(o *output) {
@@ -205,7 +243,7 @@ func (r *reply) begin(o *output) {
 	r.response.Output = append(r.response.Output, o)
 	r.open, r.text = o, nil
 	r.itemEvent(event{Type: "response.output_item.added", Item: o})
-	if o.Type != "function_call" {
+	if !o.isCall() {
 		r.itemEvent(event{Type: "response.content_part.added", Part: newPart(o.Type, "")})
 	}
 }
@@ -234,6 +272,11 @@ func (r *reply) end(status string) {
 	case "function_call":
 		o.Arguments = &text
 		r.itemEvent(event{Type: "response.function_call_arguments.done", Arguments: &text, Name: o.Name})
+	case customCall:
+		input := inputOf(text)
+		o.Input = &input
+		r.itemEvent(event{Type: "response.custom_tool_call_input.delta", Delta: &input})
+		r.itemEvent(event{Type: "response.custom_tool_call_input.done", Input: &input})
 	case "reasoning":
 		r.itemEvent(event{Type: "response.reasoning_text.done", Text: &text})
 	default:

@@ -21,7 +21,7 @@ var answer = []toolparser.Event{
 	{Kind: toolparser.Arguments, Text: `1}`}, {Kind: toolparser.CallEnd},
 }
 
-var ids = regexp.MustCompile(`(resp|rs|msg|fc)_[0-9a-f]+`)
+var ids = regexp.MustCompile(`(resp|rs|msg|fc|ctc)_[0-9a-f]+`)
 
 // replied makes a reply from events twice, first as a stream and then as a body. It returns the JSON of the body, and
 // a short line for each event of the stream. If an event contains a response, its line has only the status of the
@@ -34,6 +34,7 @@ func replied(t *testing.T, b *body, events []toolparser.Event, finish func(opena
 	}
 	run := func(send openai.Send) any {
 		r := newReply(b.response("m"), send)
+		r.tools = b.clientTools
 		r.response.CreatedAt = 5
 		r.Begin(openai.Usage{})
 		for _, e := range events {

@@ -30,8 +30,12 @@ func create(s *openai.Server, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	repeated := b.response(s.Name(c.Model))
-	return s.Chat(w, r, c, func(send openai.Send) openai.Reply { return newReply(repeated, send) })
+	repeated, tools := b.response(s.Name(c.Model)), b.clientTools
+	return s.Chat(w, r, c, func(send openai.Send) openai.Reply {
+		reply := newReply(repeated, send)
+		reply.tools = tools
+		return reply
+	})
 }
 
 // A body is the body of a request.
@@ -52,6 +56,9 @@ type body struct {
 	Include           []string          `json:"include"`
 	Store             *bool             `json:"store"`
 	Truncation        *string           `json:"truncation"`
+
+	clientTools map[string]clientTool // by the names by which the model calls them
+	warnings    []string
 }
 
 const sendItems = "send the earlier items in input"
@@ -159,75 +166,6 @@ func (b *body) chat() (*openai.Chat, error) {
 func tooLong(tokens, most int) string {
 	return fmt.Sprintf("Your input exceeds the context window of this model. Please adjust your input and try again. "+
 		"It has %d tokens; at most %d are possible.", tokens, most)
-}
-
-func (b *body) readTools(c *openai.Chat) error {
-	for i, text := range b.Tools {
-		var kind struct {
-			Type string `json:"type"`
-		}
-		var t struct {
-			Type        string          `json:"type"`
-			Name        string          `json:"name"`
-			Description string          `json:"description"`
-			Parameters  json.RawMessage `json:"parameters"`
-			Strict      bool            `json:"strict"`
-		}
-		name := fmt.Sprintf("Tool %d", i)
-		if err := openai.Read("tools", name, text, &kind); err != nil {
-			return err
-		}
-		if kind.Type == "" {
-			return openai.Invalid("tools", "%s has no type; function is supported.", name)
-		}
-		if kind.Type != "function" {
-			return openai.Invalid("tools", "%s has the type %q; function is supported.", name, kind.Type)
-		}
-		if err := openai.ReadObject("tools", name, text, &t, "allowed_callers"); err != nil {
-			return err
-		}
-		if t.Name == "" {
-			return openai.Invalid("tools", "%s has no name.", name)
-		}
-		if openai.IsNull(t.Parameters) {
-			t.Parameters = nil
-		}
-		c.Tools = append(c.Tools, openai.Tool{Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: t.Strict})
-	}
-	return nil
-}
-
-func (b *body) readChoice(c *openai.Chat) error {
-	if openai.IsNull(b.ToolChoice) || json.Unmarshal(b.ToolChoice, &c.ToolChoice) == nil &&
-		slices.Contains([]string{"none", "auto", "required"}, c.ToolChoice) {
-		return nil
-	}
-	type named struct{ Type, Name string }
-	var choice struct {
-		named
-		Mode  string
-		Tools []named
-	}
-	err := json.Unmarshal(b.ToolChoice, &choice)
-	switch {
-	case err == nil && choice.Type == "function" && choice.Name != "":
-		c.ToolChoice, c.Allowed, c.OneCall = "required", []string{choice.Name}, true
-	case err == nil && choice.Type == "allowed_tools":
-		c.ToolChoice, c.Allowed = choice.Mode, []string{}
-		for _, t := range choice.Tools {
-			if t.Type == "" {
-				return openai.Invalid("tool_choice", "tool_choice has a tool without a type; function is supported.")
-			}
-			if t.Type != "function" {
-				return openai.Invalid("tool_choice", "tool_choice has a tool of the type %q; function is supported.", t.Type)
-			}
-			c.Allowed = append(c.Allowed, t.Name)
-		}
-	default:
-		return openai.Invalid("tool_choice", `tool_choice must be none, auto, required, {"type": "function", "name": ...} or `+
-			`{"type": "allowed_tools", "mode": ..., "tools": [...]}.`)
-	}
-	return nil
 }
 
 func (b *body) readText(c *openai.Chat) error {

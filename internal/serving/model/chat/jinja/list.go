@@ -150,6 +150,9 @@ func (d *Dict) Get(k string) any { return d.values[k] }
 // Set sets the value of a key. v must have a type that FromJSON returns.
 func (d *Dict) Set(k string, v any) { d.put(k, v) }
 
+// Len returns the number of keys.
+func (d *Dict) Len() int { return len(d.keys) }
+
 func (d *Dict) contains(k any) bool { _, ok := d.values[key(k)]; return ok }
 
 // pop removes a key and returns its value. If there is no such key, it returns fallback.

@@ -1,0 +1,107 @@
+package responses
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Limits of a grammar. Rules that are used several times are written out each time.
+const (
+	maxLarkPattern = 32 << 10
+	maxLarkDepth   = 50
+)
+
+// larkPattern returns a regular expression for the texts of a grammar in Lark's syntax, from its rule start. A grammar
+// whose rules refer to themselves has none.
+func larkPattern(grammar string) (string, error) {
+	g := lark{rules: map[string]string{"LF": `"\n"`, "CR": `"\r"`, "NEWLINE": `/(\r?\n)+/`, "WS": `/[ \t\f\r\n]+/`, "WS_INLINE": `/[ \t]+/`,
+		"DIGIT": `/[0-9]/`, "INT": `/[0-9]+/`, "LETTER": `/[a-zA-Z]/`, "WORD": `/[a-zA-Z]+/`}}
+	name := ""
+	for _, line := range strings.Split(grammar, "\n") {
+		text := strings.TrimSpace(line)
+		switch head := larkHead.FindStringSubmatch(text); {
+		case text == "", strings.HasPrefix(text, "//"):
+		case strings.HasPrefix(text, "%import common."):
+		case strings.HasPrefix(text, "%"):
+			return "", fmt.Errorf("%q is not supported", text)
+		case head != nil:
+			name = head[1]
+			g.rules[name] = text[len(head[0]):]
+		case name != "" && strings.HasPrefix(text, "|"):
+			g.rules[name] += " " + text
+		default:
+			return "", fmt.Errorf("the line %q is not a rule", text)
+		}
+	}
+	if g.rules["start"] == "" {
+		return "", errors.New("there is no rule start")
+	}
+	return g.rule("start", 0)
+}
+
+// larkHead is the beginning of a rule: its name, perhaps with a mark before it or a priority after it.
+var larkHead = regexp.MustCompile(`^[?!]?([A-Za-z_][A-Za-z0-9_]*)(?:\.-?[0-9]+)?\s*:`)
+
+// larkToken is a part of a rule: an alias, a text, a regular expression, a name or a sign.
+var larkToken = regexp.MustCompile(`^(?:(->\s*[A-Za-z_]+)|("(?:[^"\\]|\\.)*"i?)|(/(?:[^/\\]|\\.)+/[a-z]*)|([A-Za-z_][A-Za-z0-9_]*)|([()\[\]|?*+]|~[0-9]+(?:\.\.[0-9]+)?))`)
+
+type lark struct{ rules map[string]string }
+
+// rule returns the regular expression of a rule.
+func (g *lark) rule(name string, depth int) (string, error) {
+	text, known := g.rules[name]
+	switch {
+	case !known:
+		return "", fmt.Errorf("there is no rule %s", name)
+	case depth > maxLarkDepth:
+		return "", fmt.Errorf("the rule %s refers to itself, or rules nest deeper than %d", name, maxLarkDepth)
+	}
+	var out strings.Builder
+	for text = strings.TrimSpace(text); text != ""; text = strings.TrimSpace(text) {
+		m := larkToken.FindStringSubmatch(text)
+		if m == nil {
+			return "", fmt.Errorf("in the rule %s, %q is not supported", name, text)
+		}
+		text = text[len(m[0]):]
+		part, err := g.part(m, depth)
+		if err != nil {
+			return "", err
+		}
+		out.WriteString(part)
+		if out.Len() > maxLarkPattern {
+			return "", fmt.Errorf("it is longer than %d bytes as a regular expression", maxLarkPattern)
+		}
+	}
+	return "(?:" + out.String() + ")", nil
+}
+
+// part returns the regular expression of a token.
+func (g *lark) part(m []string, depth int) (string, error) {
+	_, quoted, pattern, name, sign := m[1], m[2], m[3], m[4], m[5]
+	switch {
+	case quoted != "":
+		if strings.HasSuffix(quoted, "i") {
+			return "", fmt.Errorf("the flag of %s is not supported", quoted)
+		}
+		text := strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\"`, `"`, `\\`, `\`).Replace(quoted[1 : len(quoted)-1])
+		return "(?:" + regexp.QuoteMeta(text) + ")", nil
+	case pattern != "":
+		if !strings.HasSuffix(pattern, "/") {
+			return "", fmt.Errorf("the flags of %s are not supported", pattern)
+		}
+		return "(?:" + strings.ReplaceAll(pattern[1:len(pattern)-1], `\/`, "/") + ")", nil
+	case name != "":
+		return g.rule(name, depth+1)
+	case sign == "[":
+		return "(?:", nil
+	case sign == "]":
+		return ")?", nil
+	case sign == "(":
+		return "(?:", nil
+	case strings.HasPrefix(sign, "~"):
+		return "{" + strings.Replace(sign[1:], "..", ",", 1) + "}", nil
+	}
+	return sign, nil // ), |, ?, *, +, or "" for an alias
+}
