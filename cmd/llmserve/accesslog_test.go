@@ -31,6 +31,23 @@ func TestALineOfTheLogHasWhatAnOperatorNeeds(t *testing.T) {
 	require.Less(t, len(accessLine(&r)), 450)
 }
 
+// Ensure that a warning is written the first time it comes, and that clients cannot fill the disk with warnings.
+func TestAWarningIsWrittenOnce(t *testing.T) {
+	var out bytes.Buffer
+	l := newAccessLog(&out, false)
+	r := record(200, "")
+	r.Warning = "Tools are left out: web_search."
+	l.note(r)
+	l.note(r)
+	require.Equal(t, 1, strings.Count(out.String(), "\n"))
+	require.Contains(t, out.String(), " 200 in=12 out=34 1.234s warning: Tools are left out: web_search.\n")
+	for i := range 1000 {
+		r.Warning = strings.Repeat("x", i+1)
+		l.note(r)
+	}
+	require.Equal(t, maxWarned, strings.Count(out.String(), "\n"))
+}
+
 // Ensure that a few errors are logged at once, then one per second. The log must say how many were omitted.
 func TestTheLogOfErrorsIsBounded(t *testing.T) {
 	for _, all := range []bool{false, true} {

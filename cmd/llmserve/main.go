@@ -77,5 +77,6 @@ func command() *cobra.Command {
 	c.AddCommand(demoCommand(), runCommand(), benchCommand())
 	c.CompletionOptions.DisableDefaultCmd = true
 	terminal.Program(c)
+	c.SetFlagErrorFunc(explainFlag)
 	return c
 }

@@ -251,9 +251,15 @@ func (s *server) waitForMetric(t *testing.T, line string) {
 
 func TestKeysComeFromTheFlagAndTheEnvironment(t *testing.T) {
 	t.Setenv("LLMSERVE_API_KEY", "b")
-	s := serveDemo(t, "--api-key", "a")
+	s := serveDemo(t, "--api-key", "a", "--api-key", "c,d")
 	require.Equal(t, 401, s.post(t, "/completions", question).StatusCode)
-	for _, key := range []string{"a", "b"} {
+	r, err := http.NewRequest("GET", s.url+"/models", nil)
+	require.NoError(t, err)
+	r.Header.Set("Authorization", "Bearer c")
+	part, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	require.Equal(t, 401, part.StatusCode, "a part of a key with a comma is no key")
+	for _, key := range []string{"a", "b", "c,d"} {
 		r, err := http.NewRequest("POST", s.url+"/completions", strings.NewReader(question))
 		require.NoError(t, err)
 		r.Header.Set("Authorization", "Bearer "+key)

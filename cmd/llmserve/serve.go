@@ -51,7 +51,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.host, "host", "127.0.0.1", "address to listen on; 0.0.0.0 is all of them")
 	f.IntVar(&o.port, "port", 8000, "port to listen on; 0 is any free one")
 	f.StringVar(&o.name, "served-model-name", "", "name of the model in requests (default: that of its file)")
-	f.StringSliceVar(&o.keys, "api-key", nil,
+	f.StringArrayVar(&o.keys, "api-key", nil, // not a slice: a key may have commas
 		"key that requests need; may be given several times, and as LLMSERVE_API_KEY")
 	f.DurationVar(&o.drain, "drain", 30*time.Second, "time for requests to end after a signal")
 	f.Int64Var(&o.maxBody, "max-body", 8<<20, "largest size of a request in bytes")
@@ -300,10 +300,12 @@ func announce(out io.Writer, o *options, l *loaded, e *engine.Engine, name strin
 		fmt.Fprintln(out, "  "+o.model.lora.describe())
 	}
 	fmt.Fprintln(out, "  "+l.ends(e.Config().End))
-	if l.templateError != nil {
-		fmt.Fprintf(out, "  no /v1/chat/completions: the model's chat template cannot be used: %v\n", l.templateError)
-	}
-	if l.template != nil {
+	switch {
+	case l.templateError != nil:
+		fmt.Fprintf(out, "  no chats: the model's chat template cannot be used: %v\n", l.templateError)
+	case l.template == nil:
+		fmt.Fprintln(out, "  no chats: the model has no chat template; give one with --chat-template FILE")
+	default:
 		fmt.Fprintln(out, "  "+o.parsers.describe(format, l.template))
 	}
 	fmt.Fprintf(out, "  memory map: http://%s/memory\n", address)

@@ -10,25 +10,31 @@ import (
 	"llmmemory/internal/serving/model/chat"
 )
 
-// folderTemplate reads the chat template of a folder, from chat_template.jinja or tokenizer_config.json.
+// folderTemplate reads the chat template of a folder, from chat_template.jinja, tokenizer_config.json or, as processors
+// of transformers keep it, chat_template.json.
 func folderTemplate(dir string) (string, error) {
 	if data, err := os.ReadFile(filepath.Join(dir, "chat_template.jinja")); err == nil {
 		return string(data), nil
 	}
-	data, err := os.ReadFile(filepath.Join(dir, "tokenizer_config.json"))
-	if errors.Is(err, os.ErrNotExist) {
-		return "", nil
+	for _, name := range []string{"tokenizer_config.json", "chat_template.json"} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		var fields struct {
+			Template json.RawMessage `json:"chat_template"`
+		}
+		if err := json.Unmarshal(data, &fields); err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
+		}
+		if source := configTemplate(fields.Template); source != "" {
+			return source, nil
+		}
 	}
-	if err != nil {
-		return "", err
-	}
-	var fields struct {
-		Template json.RawMessage `json:"chat_template"`
-	}
-	if err := json.Unmarshal(data, &fields); err != nil {
-		return "", fmt.Errorf("tokenizer_config.json: %w", err)
-	}
-	return configTemplate(fields.Template), nil
+	return "", nil
 }
 
 // readTemplate sets the template: the template of --chat-template, or else the model's. If the model's template cannot
@@ -50,7 +56,7 @@ func (l *loaded) readTemplate(source string, tokens map[string]string, o *modelO
 	return nil
 }
 
-// configTemplate returns the template in tokenizer_config.json. The parameter raw is the text of the template, or a
+// configTemplate returns the template in a file of JSON. The parameter raw is the text of the template, or a
 // list of named templates. If raw is a list, configTemplate returns the template with the name "default". If there is
 // no such template, it returns "".
 func configTemplate(raw json.RawMessage) (source string) {

@@ -15,20 +15,24 @@ func TestTheTemplateOfAFolderIsFound(t *testing.T) {
 	tests := []struct {
 		name   string
 		config string // tokenizer_config.json; "": none
+		other  string // chat_template.json; "": none
 		jinja  string // chat_template.jinja; "": none
 		want   string
 	}{
-		{"none", `{"bos_token": "<s>"}`, "", ""},
-		{"a text", `{"chat_template": "A"}`, "", "A"},
-		{"several by name", `{"chat_template": [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]}`, "", "D"},
-		{"several without a default", `{"chat_template": [{"name": "rag", "template": "R"}]}`, "", ""},
-		{"a file by itself", `{"chat_template": "A"}`, "F", "F"},
-		{"only a file", "", "F", "F"},
+		{"none", `{"bos_token": "<s>"}`, "", "", ""},
+		{"a text", `{"chat_template": "A"}`, "", "", "A"},
+		{"several by name", `{"chat_template": [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]}`, "", "", "D"},
+		{"several without a default", `{"chat_template": [{"name": "rag", "template": "R"}]}`, "", "", ""},
+		{"a file by itself", `{"chat_template": "A"}`, `{"chat_template": "C"}`, "F", "F"},
+		{"only a file", "", "", "F", "F"},
+		{"a file of a processor", `{"bos_token": "<s>"}`, `{"chat_template": "C"}`, "", "C"},
+		{"a file of a processor alone", "", `{"chat_template": "C"}`, "", "C"},
+		{"the tokenizer's before the processor's", `{"chat_template": "A"}`, `{"chat_template": "C"}`, "", "A"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
-			for file, text := range map[string]string{"tokenizer_config.json": test.config, "chat_template.jinja": test.jinja} {
+			for file, text := range map[string]string{"tokenizer_config.json": test.config, "chat_template.json": test.other, "chat_template.jinja": test.jinja} {
 				if text != "" {
 					require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
 				}
