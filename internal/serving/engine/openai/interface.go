@@ -125,6 +125,12 @@ type Ending struct {
 	Usage       Usage
 }
 
+// Client returns a number for the client of a request: that of its key, or the same for all clients without one.
+func (s *Server) Client(r *http.Request) int { return s.key(r) }
+
+// MaxBody returns the largest size of a body in bytes.
+func (s *Server) MaxBody() int64 { return s.config.MaxBody }
+
 // Name returns the name of the model in the answer to a request for a model: that of the adapter if the request names
 // one.
 func (s *Server) Name(model string) string {

@@ -37,22 +37,29 @@ var itemFields = map[string][]string{
 	"reasoning": {"summary", "content"},
 }
 
-// readInput adds the messages of the input, which is a string or a list of items.
-func (b *body) readInput(c *openai.Chat) error {
+// inputItems returns the items of the input, which is a list of items or a string. A string is the text of a user.
+func (b *body) inputItems() (list []json.RawMessage, err error) {
 	if openai.IsNull(b.Input) {
-		return openai.Invalid("input", "input is missing.")
+		return nil, openai.Invalid("input", "input is missing.")
 	}
 	var text string
 	if json.Unmarshal(b.Input, &text) == nil {
-		c.Messages = append(c.Messages, chat.Message{Role: "user", Content: text})
-		return nil
+		item, err := json.Marshal(map[string]string{"role": "user", "content": text})
+		return []json.RawMessage{item}, err
 	}
-	var list []json.RawMessage
 	if json.Unmarshal(b.Input, &list) != nil || len(list) == 0 {
-		return openai.Invalid("input", "input is neither a string nor a list of items, or it is empty.")
+		return nil, openai.Invalid("input", "input is neither a string nor a list of items, or it is empty.")
 	}
-	for i, raw := range list {
-		name := fmt.Sprintf("Item %d of input", i)
+	return list, nil
+}
+
+// readInput adds the messages of the response before and those of the input, which recall has set.
+func (b *body) readInput(c *openai.Chat) error {
+	for i, raw := range slices.Concat(b.earlier, b.own) {
+		name := fmt.Sprintf("Item %d of input", i-len(b.earlier))
+		if i < len(b.earlier) {
+			name = fmt.Sprintf("Item %d before the input", i)
+		}
 		var it item
 		if err := openai.Read("input", name, raw, &it); err != nil {
 			return err
@@ -62,9 +69,6 @@ func (b *body) readInput(c *openai.Chat) error {
 		}
 		fields, known := itemFields[it.Type]
 		switch {
-		case it.Type == "item_reference":
-			return openai.Invalid("input", "%s is an item_reference, but this server stores no items; send the items themselves, as "+
-				"clients do with store false.", name)
 		case it.Type == "":
 			return openai.Invalid("input", "%s has neither a type nor a role.", name)
 		case !known:

@@ -27,9 +27,9 @@ type (
 		Model             string            `json:"model"`
 		Output            []*output         `json:"output"`
 		ParallelToolCalls bool              `json:"parallel_tool_calls"`
-		Previous          *string           `json:"previous_response_id"` // always null
+		Previous          *string           `json:"previous_response_id"`
 		Reasoning         json.RawMessage   `json:"reasoning"`
-		Store             bool              `json:"store"` // always false
+		Store             bool              `json:"store"`
 		Temperature       float64           `json:"temperature"`
 		Text              json.RawMessage   `json:"text"`
 		ToolChoice        json.RawMessage   `json:"tool_choice"`
@@ -103,9 +103,10 @@ type reply struct {
 	response response
 	send     openai.Send // nil if the response is sent when it is complete
 	tools    map[string]clientTool
-	sequence int     // number of the next event
-	open     *output // the last item, if it has not ended
-	text     []byte  // of the open item
+	keep     func(id string, output []*output) // keeps the response, or nil
+	sequence int                               // number of the next event
+	open     *output                           // the last item, if it has not ended
+	text     []byte                            // of the open item
 }
 
 // response returns the response of a request whose answer has not begun. It keeps only the fields of the body that a
@@ -123,6 +124,10 @@ func (b *body) response(model string) response {
 	if b.TopP != nil {
 		r.TopP = *b.TopP
 	}
+	if previous := b.Previous; previous != "" {
+		r.Previous = &previous
+	}
+	r.Store = b.stored()
 	return r
 }
 
@@ -300,6 +305,9 @@ func (r *reply) End(e openai.Ending) any {
 	r.end(r.response.Status)
 	u := e.Usage
 	r.response.Usage = &usage{u.Prompt, inputDetails{u.Cached}, u.Completion, outputDetails{u.Reasoning}, u.Prompt + u.Completion}
+	if r.keep != nil {
+		r.keep(r.response.ID, r.response.Output)
+	}
 	r.event(event{Type: "response." + r.response.Status, Response: &r.response})
 	return r.response
 }

@@ -73,7 +73,7 @@ func TestAnAnswerIsAResponse(t *testing.T) {
 			{"id": "msg", "type": "message", "status": "completed", "role": "assistant",
 				"content": [{"type": "output_text", "text": "I look", "annotations": [], "logprobs": []}]},
 			{"id": "fc", "type": "function_call", "status": "completed", "call_id": "c1", "name": "look", "arguments": "{\"a\":1}"}],
-		"parallel_tool_calls": false, "previous_response_id": null, "reasoning": {"effort": null, "summary": null}, "store": false,
+		"parallel_tool_calls": false, "previous_response_id": null, "reasoning": {"effort": null, "summary": null}, "store": true,
 		"temperature": 0.5, "text": {"format": {"type": "text"}}, "tool_choice": "required", "tools": [{"type": "function", "name": "look"}],
 		"top_p": 1, "truncation": "disabled", "usage": {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 4},
 			"output_tokens": 12, "output_tokens_details": {"reasoning_tokens": 3}, "total_tokens": 21}}`, whole)

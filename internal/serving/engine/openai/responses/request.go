@@ -16,24 +16,30 @@ import (
 	"llmmemory/internal/serving/structured"
 )
 
-// Interface returns the interface for [openai.Config].
+// Interface returns the interface for [openai.Config]. It has a memory of responses of its own.
 func Interface() openai.Interface {
-	return openai.Interface{Paths: []openai.Path{{Name: "/v1/responses", Answer: create}}}
+	m := newMemory()
+	return openai.Interface{Paths: []openai.Path{{Name: "/v1/responses", Answer: m.create}}}
 }
 
-func create(s *openai.Server, w http.ResponseWriter, r *http.Request) error {
+// create answers POST /v1/responses.
+func (m *memory) create(s *openai.Server, w http.ResponseWriter, r *http.Request) error {
 	var b body
 	if err := s.Decode(w, r, &b, otherFields); err != nil {
+		return err
+	}
+	client := s.Client(r)
+	if err := b.recall(m, client, int(s.MaxBody())); err != nil {
 		return err
 	}
 	c, err := b.chat()
 	if err != nil {
 		return err
 	}
-	repeated, tools := b.response(s.Name(c.Model)), b.clientTools
+	repeated, tools, keep := b.response(s.Name(c.Model)), b.clientTools, b.keeper(m, client)
 	return s.Chat(w, r, c, func(send openai.Send) openai.Reply {
 		reply := newReply(repeated, send)
-		reply.tools = tools
+		reply.tools, reply.keep = tools, keep
 		return reply
 	})
 }
@@ -55,28 +61,28 @@ type body struct {
 	Metadata          json.RawMessage   `json:"metadata"`
 	Include           []string          `json:"include"`
 	Store             *bool             `json:"store"`
+	Previous          string            `json:"previous_response_id"`
 	Truncation        *string           `json:"truncation"`
+
+	earlier, own []json.RawMessage // the items of the response before, and those of the input
 
 	clientTools map[string]clientTool // by the names by which the model calls them
 	warnings    []string
 }
 
-const sendItems = "send the earlier items in input"
-
 // otherFields are further fields of a body. The harmless ones do not change an answer, or concern only tools on
-// OpenAI's servers. The refused ones need stored state, or would change the answer.
+// OpenAI's servers. The refused ones need state that is not stored, or would change the answer.
 var otherFields = openai.Fields{
 	Harmless: []string{"max_tool_calls", "stream_options", "user", "client_metadata"}, // the last one is Codex's
 	Refused: map[string]string{
-		"previous_response_id": "no responses are stored; " + sendItems,
-		"conversation":         "no conversations are stored; " + sendItems,
-		"background":           "no responses are stored; use stream",
-		"prompt":               "no prompts are stored; use instructions and input",
-		"context_management":   "",
-		"moderation":           "",
-		"top_logprobs":         "use /v1/chat/completions",
-		"max_tokens":           "use max_output_tokens",
-		"response_format":      "use text.format",
+		"conversation":       "no conversations are stored; use previous_response_id, or send the earlier items in input",
+		"background":         "responses are not computed in the background; use stream",
+		"prompt":             "no prompts are stored; use instructions and input",
+		"context_management": "",
+		"moderation":         "",
+		"top_logprobs":       "use /v1/chat/completions",
+		"max_tokens":         "use max_output_tokens",
+		"response_format":    "use text.format",
 	},
 }
 
@@ -89,8 +95,6 @@ var included = []string{"reasoning.encrypted_content", "web_search_call.results"
 func (b *body) check() error {
 	unknown := slices.IndexFunc(b.Include, func(name string) bool { return !slices.Contains(included, name) })
 	switch {
-	case b.Store != nil && *b.Store:
-		return openai.Invalid("store", "store is true, but this server stores no responses; leave it out, or give false.")
 	case b.Truncation != nil && *b.Truncation != "disabled":
 		return openai.Invalid("truncation", "truncation is %q; only disabled is supported.", *b.Truncation)
 	case slices.Contains(b.Include, "message.output_text.logprobs"):
@@ -145,7 +149,7 @@ func (b *body) chat() (*openai.Chat, error) {
 		return nil, err
 	}
 	c := &openai.Chat{Model: b.Model, Stream: b.Stream, MessagesField: "input", OneCall: b.ParallelToolCalls != nil && !*b.ParallelToolCalls,
-		ReplyBytes: b.repeatedBytes(), Request: openai.NewRequest(b.Temperature, b.TopP)}
+		ReplyBytes: b.repeatedBytes() + b.keptBytes(), Request: openai.NewRequest(b.Temperature, b.TopP)}
 	c.TooLong, c.TooLongEvent = tooLong, true
 	c.Request.MaxTokens = math.MaxInt
 	if b.MaxOutputTokens != nil {

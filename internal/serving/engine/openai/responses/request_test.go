@@ -23,6 +23,9 @@ func translated(fields string) (*openai.Chat, error) {
 	if err := openai.Unmarshal([]byte("{"+fields+"}"), &b, otherFields); err != nil {
 		return nil, err
 	}
+	if err := b.recall(newMemory(), 0, 1<<20); err != nil {
+		return nil, err
+	}
 	return b.chat()
 }
 
@@ -95,7 +98,7 @@ func TestWhatAChatCannotExpressIsRefusedByName(t *testing.T) {
 		`"input": []`:  "or it is empty",
 		`"input": 5`:   "neither a string nor a list of items",
 		item(`"text"`): "Item 0 of input is a JSON string; an object is expected",
-		item(`{"type": "item_reference", "id": "x"}`):                                                            "Item 0 of input is an item_reference, but this server stores no items",
+		item(`{"type": "item_reference", "id": "x"}`):                                                            `Item 0 of input refers to the item "x", which this server does not have`,
 		item(`{"type": "web_search_call"}`):                                                                      `has the type "web_search_call"`,
 		item(`{"role": "tool", "content": "x"}`):                                                                 `has the role "tool"`,
 		item(`{"role": "user"}`):                                                                                 "Item 0 of input has no content",
@@ -106,11 +109,10 @@ func TestWhatAChatCannotExpressIsRefusedByName(t *testing.T) {
 		item(`{"type": "function_call", "call_id": "c", "name": "f", "arguments": "x"}`):                         "Item 0 of input has arguments that are neither an object",
 		item(`{"type": "function_call_output", "output": "x"}`):                                                  "has no call_id",
 		item(`{"type": "reasoning", "summary": [], "encrypted_content": "x"}`):                                   `"encrypted_content"`,
-		`"input": "x", "previous_response_id": "resp_1"`:                                                         "previous_response_id is not supported",
+		`"input": "x", "previous_response_id": "resp_1"`:                                                         `previous_response_id is "resp_1", which this server does not have`,
 		`"input": "x", "conversation": "c"`:                                                                      "conversation is not supported",
 		`"input": "x", "background": true`:                                                                       "background is not supported",
 		`"input": "x", "prompt": {"id": "p"}`:                                                                    "prompt is not supported",
-		`"input": "x", "store": true`:                                                                            "store is true",
 		`"input": "x", "truncation": "auto"`:                                                                     `truncation is "auto"`,
 		`"input": "x", "include": ["message.output_text.logprobs"]`:                                              "message.output_text.logprobs is not supported",
 		`"input": "x", "top_logprobs": 2`:                                                                        "top_logprobs is not supported",

@@ -51,6 +51,7 @@ var codexTools, _ = json.Marshal([]any{
 func TestToolsOfCodexBecomeFunctions(t *testing.T) {
 	var b body
 	require.NoError(t, openai.Unmarshal([]byte(`{"input": "x", "metadata": {"a": "b"}, "tools": `+string(codexTools)+`}`), &b, otherFields))
+	require.NoError(t, b.recall(newMemory(), 0, 1<<20))
 	c, err := b.chat()
 	require.NoError(t, err)
 	var names []string
@@ -87,6 +88,7 @@ func TestEarlierCallsOfCodexBecomeMessages(t *testing.T) {
 func TestCallsAreThoseOfTheClientsTools(t *testing.T) {
 	var b body
 	require.NoError(t, openai.Unmarshal([]byte(`{"input": "x", "tools": `+string(codexTools)+`}`), &b, otherFields))
+	require.NoError(t, b.recall(newMemory(), 0, 1<<20))
 	_, err := b.chat()
 	require.NoError(t, err)
 	b.Tools, b.warnings = nil, nil
