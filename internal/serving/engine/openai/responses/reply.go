@@ -159,11 +159,19 @@ func (b *body) answerMetadata() json.RawMessage {
 	if len(b.warnings) == 0 || json.Unmarshal(given, &all) != nil {
 		return given
 	}
-	all["warning"] = strings.Join(b.warnings, " ")
+	all["warning"] = shortened(strings.Join(b.warnings, " "))
 	if text, err := json.Marshal(all); err == nil {
 		return text
 	}
 	return given
+}
+
+// shortened returns the beginning of a text that is longer than a value of metadata may be.
+func shortened(text string) string {
+	if all := []rune(text); len(all) > maxValue {
+		return string(all[:maxValue-3]) + "..."
+	}
+	return text
 }
 
 func orElse(value json.RawMessage, other string) json.RawMessage {
