@@ -84,6 +84,27 @@ func TestATaskOfSeveralCallsOfCodex(t *testing.T) {
 	}
 }
 
+// Ensure that the input of a custom tool fits its grammar: nothing but the grammar makes this model write a patch.
+func TestTheInputOfACustomToolFitsItsGrammar(t *testing.T) {
+	s := startTools(t, "hermes", "")
+	const grammar = `start: begin_patch hunk+ end_patch\nbegin_patch: \"*** Begin Patch\" LF\nend_patch: \"*** End Patch\" LF?\n` +
+		`hunk: \"*** Delete File: \" filename LF\nfilename: /(.+)/\n%import common.LF`
+	for syntax, definition := range map[string]string{"lark": grammar, "regex": `\\*{3} Begin Patch\n\\*{3} Delete File: [a-z]+\n\\*{3} End Patch`} {
+		a := s.ask(t, respond, demo+`"temperature": 0, "store": false, "input": "hi", "max_output_tokens": 110, "tool_choice": {"type": "custom", "name": "patch"},
+			"tools": [{"type": "custom", "name": "patch", "format": {"type": "grammar", "syntax": "`+syntax+`", "definition": "`+definition+`"}}]}`)
+		require.Equal(t, 200, a.Status, a.Text)
+		var r struct {
+			Metadata map[string]string
+			Output   []struct{ Type, Input string }
+		}
+		require.NoError(t, json.Unmarshal([]byte(a.Text), &r))
+		require.Empty(t, r.Metadata)
+		require.Len(t, r.Output, 1)
+		require.Equal(t, "custom_tool_call", r.Output[0].Type)
+		require.True(t, strings.HasPrefix(r.Output[0].Input, "*** Begin Patch\n*** Delete File: "), r.Output[0].Input)
+	}
+}
+
 // Ensure that a call inside a reasoning that does not end is a call in each interface.
 func TestACallInsideAnUnclosedReasoningIsACall(t *testing.T) {
 	s := startTools(t, "mistral", "qwen3")

@@ -3,6 +3,7 @@ package chat
 import (
 	"crypto/sha256"
 	"slices"
+	"strings"
 
 	"llmmemory/internal/serving/model/chat/jinja"
 )
@@ -34,49 +35,60 @@ func (t *Template) adapted(messages []Message) []Message {
 	return messages
 }
 
+// A draft is a message whose texts are not joined yet.
+type draft struct {
+	Message
+	texts []string
+}
+
 // withInstructions returns messages whose instructions the template shows.
 func (c *capabilities) withInstructions(messages []Message) []Message {
-	var all []Message
+	var all []draft
+	add := func(m Message, text string) { all = append(all, draft{m, []string{text}}) }
+	join := func(text string) { all[len(all)-1].texts = append(all[len(all)-1].texts, text) }
 	leading, joins := true, false // joins: the last message can join a user message that follows
 	for _, m := range messages {
 		last := len(all) - 1
-		switch {
-		case !isInstruction(&m):
+		if !isInstruction(&m) {
 			if leading = false; joins && m.Role == "user" {
-				all[last].Content += between + m.Content
+				join(m.Content)
 			} else {
-				all = append(all, m)
+				add(m, m.Content)
 			}
 			joins = false
 			continue
-		case m.Role == "developer" && !c.shows(m.Role, last) && c.shows("system", last):
+		}
+		if m.Role == "developer" && !c.shows(m.Role, last) && c.shows("system", last) {
 			m.Role = "system"
 		}
 		switch {
 		case c.shows(m.Role, last):
-			all = append(all, m)
+			add(m, m.Content)
 		case leading && last >= 0:
-			all[last].Content += between + m.Content
+			join(m.Content)
 		case leading:
-			m.Role, joins = "user", true
-			all = append(all, m)
+			add(Message{Role: "user"}, m.Content)
+			joins = true
 		case all[last].Role == "user":
-			all[last].Content += between + marked(m.Content)
+			join(marked(m.Content))
 			joins = true
 		default:
-			all, joins = append(all, Message{Role: "user", Content: marked(m.Content)}), true
+			add(Message{Role: "user"}, marked(m.Content))
+			joins = true
 		}
 	}
-	return all
+	joined := make([]Message, len(all))
+	for i, d := range all {
+		joined[i] = d.Message
+		joined[i].Content = strings.Join(d.texts, "\n\n")
+	}
+	return joined
 }
 
 // shows reports whether the template shows an instruction of the role after the message with index last.
 func (c *capabilities) shows(role string, last int) bool {
 	return c.anywhere[role] || last < 0 && c.first[role]
 }
-
-// between separates texts that are joined to one message.
-const between = "\n\n"
 
 // marked returns an instruction as it is written in a message of a user.
 func marked(instruction string) string { return "<system>\n" + instruction + "\n</system>" }
@@ -94,20 +106,37 @@ func withOneCall(messages []Message) (all []Message) {
 		for n < len(messages) && messages[n].Role == "tool" {
 			n++
 		}
-		results := slices.Clone(messages[i+1 : n])
-		for k, call := range m.ToolCalls {
-			one := Message{Role: m.Role, Name: m.Name, ToolCalls: []any{call}}
-			if k == 0 {
-				one.Content, one.Reasoning = m.Content, m.Reasoning
-			}
-			all = append(all, one)
-			id := CallID(call)
-			if r := slices.IndexFunc(results, func(r Message) bool { return r.ToolCallID == id || r.ToolCallID == "" }); r >= 0 {
-				all, results = append(all, results[r]), slices.Delete(results, r, r+1)
-			}
-		}
-		all = append(all, results...)
+		all = append(all, oneByOne(m, messages[i+1:n])...)
 		i = n - 1
+	}
+	return all
+}
+
+// oneByOne returns a message with several calls, and their results, as messages with one call each.
+func oneByOne(m Message, results []Message) (all []Message) {
+	byID := map[string][]Message{}
+	for _, r := range results {
+		byID[r.ToolCallID] = append(byID[r.ToolCallID], r)
+	}
+	take := func(id string) bool {
+		list := byID[id]
+		if len(list) > 0 {
+			all, byID[id] = append(all, list[0]), list[1:]
+		}
+		return len(list) > 0
+	}
+	for k, call := range m.ToolCalls {
+		one := Message{Role: m.Role, Name: m.Name, ToolCalls: []any{call}}
+		if k == 0 {
+			one.Content, one.Reasoning = m.Content, m.Reasoning
+		}
+		all = append(all, one)
+		if !take(CallID(call)) {
+			take("")
+		}
+	}
+	for _, r := range results { // those of other calls
+		take(r.ToolCallID)
 	}
 	return all
 }

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Limits of a grammar. Rules that are used several times are written out each time.
+// Limits of grammars. A rule that is used several times is written out each time.
 const (
-	maxLarkPattern = 32 << 10
-	maxLarkDepth   = 50
+	maxLarkDepth = 50
+	maxLarkBytes = 1 << 20 // of the regular expressions of all rules of the grammars of a request
 )
 
 // larkPattern returns a regular expression for the texts of a grammar in Lark's syntax, from its rule start. A grammar
-// whose rules refer to themselves has none.
-func larkPattern(grammar string) (string, error) {
-	g := lark{rules: map[string]string{"LF": `"\n"`, "CR": `"\r"`, "NEWLINE": `/(\r?\n)+/`, "WS": `/[ \t\f\r\n]+/`, "WS_INLINE": `/[ \t]+/`,
+// whose rules refer to themselves has none. The bytes of the expressions of the rules are taken from left.
+func larkPattern(grammar string, left *int) (string, error) {
+	g := lark{left: left, rules: map[string]string{"LF": `"\n"`, "CR": `"\r"`, "NEWLINE": `/(\r?\n)+/`, "WS": `/[ \t\f\r\n]+/`, "WS_INLINE": `/[ \t]+/`,
 		"DIGIT": `/[0-9]/`, "INT": `/[0-9]+/`, "LETTER": `/[a-zA-Z]/`, "WORD": `/[a-zA-Z]+/`}}
 	name := ""
 	for _, line := range strings.Split(grammar, "\n") {
@@ -47,7 +47,10 @@ var larkHead = regexp.MustCompile(`^[?!]?([A-Za-z_][A-Za-z0-9_]*)(?:\.-?[0-9]+)?
 // larkToken is a part of a rule: an alias, a text, a regular expression, a name or a sign.
 var larkToken = regexp.MustCompile(`^(?:(->\s*[A-Za-z_]+)|("(?:[^"\\]|\\.)*"i?)|(/(?:[^/\\]|\\.)+/[a-z]*)|([A-Za-z_][A-Za-z0-9_]*)|([()\[\]|?*+]|~[0-9]+(?:\.\.[0-9]+)?))`)
 
-type lark struct{ rules map[string]string }
+type lark struct {
+	rules map[string]string
+	left  *int
+}
 
 // rule returns the regular expression of a rule.
 func (g *lark) rule(name string, depth int) (string, error) {
@@ -70,8 +73,8 @@ func (g *lark) rule(name string, depth int) (string, error) {
 			return "", err
 		}
 		out.WriteString(part)
-		if out.Len() > maxLarkPattern {
-			return "", fmt.Errorf("it is longer than %d bytes as a regular expression", maxLarkPattern)
+		if *g.left -= len(part) + 1; *g.left < 0 {
+			return "", fmt.Errorf("the grammars of the request have more than %d bytes as regular expressions", maxLarkBytes)
 		}
 	}
 	return "(?:" + out.String() + ")", nil

@@ -68,6 +68,7 @@ type body struct {
 
 	clientTools map[string]clientTool // by the names by which the model calls them
 	warnings    []string
+	larkLeft    int // see larkPattern
 }
 
 // otherFields are further fields of a body. The harmless ones do not change an answer, or concern only tools on

@@ -35,7 +35,7 @@ func fullName(namespace, name string) string {
 
 // readTools adds the tools. It sets b.clientTools and adds a warning if it leaves tools out.
 func (b *body) readTools(c *openai.Chat) error {
-	b.clientTools = map[string]clientTool{}
+	b.clientTools, b.larkLeft = map[string]clientTool{}, maxLarkBytes
 	var left []string
 	for i, text := range b.Tools {
 		kind, err := b.readTool(c, fmt.Sprintf("Tool %d", i), "", text)
@@ -159,7 +159,7 @@ func (b *body) readCustom(c *openai.Chat, name, namespace string, text json.RawM
 			t.Description += "\n\nThe input has this form (" + f.Syntax + "):\n" + f.Definition
 			pattern, err := f.Definition, error(nil)
 			if f.Syntax == "lark" {
-				pattern, err = larkPattern(f.Definition)
+				pattern, err = larkPattern(f.Definition, &b.larkLeft)
 			}
 			if err != nil {
 				b.warn("The input of the tool %q may not fit its grammar, which is not obeyed: %v.", t.Name, err)

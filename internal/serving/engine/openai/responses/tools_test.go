@@ -115,7 +115,8 @@ func TestTheInputOfACustomToolMayBeCut(t *testing.T) {
 }
 
 func TestALarkGrammarBecomesARegularExpression(t *testing.T) {
-	pattern, err := larkPattern(patchGrammar)
+	left := maxLarkBytes
+	pattern, err := larkPattern(patchGrammar, &left)
 	require.NoError(t, err)
 	fits := regexp.MustCompile("^(?:" + pattern + ")$")
 	for text, want := range map[string]bool{
@@ -137,9 +138,10 @@ func TestALarkGrammarBecomesARegularExpression(t *testing.T) {
 		"start: {":                                                       "is not supported",
 		"%declare A\nstart: A":                                           `"%declare A" is not supported`,
 		"x y":                                                            "is not a rule",
-		"start: a a a a\n" + strings.Join([]string{"a: b b b b b b", "b: c c c c c c c c", "c: d d d d d d d d", "d: e e e e e e e e", "e: \"abcdefgh\""}, "\n"): "longer than 32768 bytes",
+		"start: a a a a a a a a a a a a a a a a\n" + strings.Join([]string{"a: b b b b b b b b b b b b b b b b", "b: c c c c c c c c", "c: d d d d d d d d", "d: e e e e e e e e", "e: \"abcdefgh\""}, "\n"): "more than 1048576 bytes as regular expressions",
 	} {
-		pattern, err := larkPattern(grammar)
+		left := maxLarkBytes
+		pattern, err := larkPattern(grammar, &left)
 		if want != "" {
 			require.ErrorContains(t, err, want, grammar)
 			continue
