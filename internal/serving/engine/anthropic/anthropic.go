@@ -33,8 +33,8 @@ func create(s *openai.Server, w http.ResponseWriter, r *http.Request) error {
 
 // tooLong is Anthropic's sentence about a prompt that is too long. Claude Code looks for it to shorten the conversation,
 // and reads both numbers.
-func tooLong(tokens, most int) string {
-	return fmt.Sprintf("prompt is too long: %d tokens > %d maximum", tokens, most)
+func tooLong(tokens, limit int) string {
+	return fmt.Sprintf("prompt is too long: %d tokens > %d maximum", tokens, limit)
 }
 
 // count answers POST /v1/messages/count_tokens.

@@ -63,10 +63,10 @@ type Chat struct {
 	Warnings   []string // what of the request the answer leaves out, for the log
 	ReplyBytes int      // of the request that the Reply keeps until the answer has ended, because it repeats them
 
-	// TooLong returns the interface's sentence about a prompt of so many tokens when at most most are possible. If it is
+	// TooLong returns the interface's sentence about a prompt of so many tokens when at most limit are possible. If it is
 	// nil, the sentence is that of OpenAI's chats. If TooLongEvent is set, a stream has this error as an event, because
 	// the interface's clients look for it there.
-	TooLong      func(tokens, most int) string
+	TooLong      func(tokens, limit int) string
 	TooLongEvent bool
 
 	tools       []tool // at most maxTools

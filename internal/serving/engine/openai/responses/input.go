@@ -55,7 +55,7 @@ func (b *body) inputItems() (list []json.RawMessage, err error) {
 
 // readInput adds the messages of the response before and those of the input, which recall has set.
 func (b *body) readInput(c *openai.Chat) error {
-	for i, raw := range slices.Concat(b.earlier, b.own) {
+	for i, raw := range slices.Concat(b.earlier, b.given) {
 		name := fmt.Sprintf("Item %d of input", i-len(b.earlier))
 		if i < len(b.earlier) {
 			name = fmt.Sprintf("Item %d before the input", i)

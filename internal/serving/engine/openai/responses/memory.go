@@ -20,12 +20,12 @@ const (
 // (Vercel's AI SDK) or the id of the last response. It is bounded in bytes and time, and a restart loses it. Clients do
 // not recover from an id that is not found, so the error names the setting with which they send the items themselves.
 type memory struct {
-	mu      sync.Mutex
-	now     func() time.Time
-	most    int              // bytes of all clients
-	mostOne int              // bytes of one client
-	clients map[int]*history // by the index of the client's key
-	bytes   int
+	mu       sync.Mutex
+	now      func() time.Time
+	limit    int              // bytes of all clients
+	oneLimit int              // bytes of one client
+	clients  map[int]*history // by the index of the client's key
+	bytes    int
 }
 
 // A history has the responses of one client.
@@ -38,8 +38,8 @@ type history struct {
 
 // A keptItem is an item and the last entry that has it.
 type keptItem struct {
-	of   *entry
-	json json.RawMessage
+	entry *entry
+	json  json.RawMessage
 }
 
 // An entry is a response: the items of its input that are not those of the response before it, and its output.
@@ -48,16 +48,16 @@ type entry struct {
 	items        []json.RawMessage
 	ids          []string // of the items; "" if an item has none
 	bytes        int
-	at           time.Time
+	begin        time.Time
 }
 
 func newMemory() *memory {
-	return &memory{now: time.Now, most: maxMemory, mostOne: maxOfOne, clients: map[int]*history{}}
+	return &memory{now: time.Now, limit: maxMemory, oneLimit: maxOfOne, clients: map[int]*history{}}
 }
 
 // keep adds a response. Older ones are removed if the memory is full.
 func (m *memory) keep(client int, id, previous string, items []json.RawMessage) {
-	e := &entry{id: id, previous: previous, items: items, bytes: overhead, at: m.now()}
+	e := &entry{id: id, previous: previous, items: items, bytes: overhead, begin: m.now()}
 	for _, item := range items {
 		e.bytes += overhead + len(item)
 		e.ids = append(e.ids, idOf(item))
@@ -65,7 +65,7 @@ func (m *memory) keep(client int, id, previous string, items []json.RawMessage) 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
-	if e.bytes > m.mostOne {
+	if e.bytes > m.oneLimit {
 		return
 	}
 	h := m.clients[client]
@@ -73,10 +73,10 @@ func (m *memory) keep(client int, id, previous string, items []json.RawMessage) 
 		h = &history{responses: map[string]*entry{}, items: map[string]keptItem{}}
 		m.clients[client] = h
 	}
-	for h.bytes+e.bytes > m.mostOne {
+	for h.bytes+e.bytes > m.oneLimit {
 		m.removeOldest(h)
 	}
-	for m.bytes+e.bytes > m.most {
+	for m.bytes+e.bytes > m.limit {
 		m.removeOldest(m.largest())
 	}
 	h.entries, h.responses[id] = append(h.entries, e), e
@@ -107,7 +107,7 @@ func (m *memory) largest() (largest *history) {
 // expire removes the responses that are too old.
 func (m *memory) expire() {
 	for client, h := range m.clients {
-		for len(h.entries) > 0 && m.now().Sub(h.entries[0].at) >= maxAge {
+		for len(h.entries) > 0 && m.now().Sub(h.entries[0].begin) >= maxAge {
 			m.removeOldest(h)
 		}
 		if len(h.entries) == 0 {
@@ -122,7 +122,7 @@ func (m *memory) removeOldest(h *history) {
 	h.bytes, m.bytes = h.bytes-e.bytes, m.bytes-e.bytes
 	delete(h.responses, e.id)
 	for _, id := range e.ids {
-		if h.items[id].of == e { // else a later entry has the item, too
+		if h.items[id].entry == e { // else a later entry has the item, too
 			delete(h.items, id)
 		}
 	}
@@ -163,7 +163,7 @@ func (m *memory) conversation(client int, id string, maxBytes int) (items []json
 const notKept = "which this server does not have: it keeps the last responses in memory for an hour, and loses them when it " +
 	"restarts. Send the earlier items themselves, as clients do with store false"
 
-// recall sets b.earlier and b.own: the items of the response before and those of the input, in which references are
+// recall sets b.earlier and b.given: the items of the response before and those of the input, in which references are
 // replaced by the items. All items together have at most maxBytes bytes.
 func (b *body) recall(m *memory, client, maxBytes int) error {
 	if b.Previous != "" {
@@ -174,21 +174,21 @@ func (b *body) recall(m *memory, client, maxBytes int) error {
 		b.earlier = items
 	}
 	var err error
-	if b.own, err = b.inputItems(); err != nil {
+	if b.given, err = b.inputItems(); err != nil {
 		return err
 	}
 	size := 0
 	for _, item := range b.earlier {
 		size += len(item)
 	}
-	for i, raw := range b.own {
+	for i, raw := range b.given {
 		var it struct{ Type, Role, ID string }
 		if json.Unmarshal(raw, &it) == nil && it.ID != "" && (it.Type == "item_reference" || it.Type+it.Role == "") {
-			if b.own[i] = m.item(client, it.ID); b.own[i] == nil {
+			if b.given[i] = m.item(client, it.ID); b.given[i] == nil {
 				return openai.Invalid("input", "Item %d of input refers to the item %q, "+notKept+".", i, it.ID)
 			}
 		}
-		if size += len(b.own[i]); size > maxBytes {
+		if size += len(b.given[i]); size > maxBytes {
 			return openai.Invalid("input", "The items to which input refers have more than %d bytes, the server's limit (--max-body).", maxBytes)
 		}
 	}
@@ -201,7 +201,7 @@ func (b *body) stored() bool { return b.Store == nil || *b.Store }
 // keptBytes returns the bytes of the input that are held until the response is kept.
 func (b *body) keptBytes() (n int) {
 	if b.stored() {
-		for _, item := range b.own {
+		for _, item := range b.given {
 			n += len(item)
 		}
 	}
@@ -214,9 +214,9 @@ func (b *body) keeper(m *memory, client int) func(id string, output []*output) {
 	if !b.stored() {
 		return nil
 	}
-	own, previous := b.own, b.Previous
+	given, previous := b.given, b.Previous
 	return func(id string, output []*output) {
-		items := append([]json.RawMessage{}, own...)
+		items := append([]json.RawMessage{}, given...)
 		for _, o := range output {
 			item, err := json.Marshal(o)
 			if err != nil {

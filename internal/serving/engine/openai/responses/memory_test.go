@@ -30,11 +30,11 @@ func (m *memory) check(t *testing.T) {
 		require.Len(t, h.responses, len(h.entries))
 		require.Len(t, h.items, len(ids))
 		require.Equal(t, bytes, h.bytes)
-		require.LessOrEqual(t, h.bytes, m.mostOne)
+		require.LessOrEqual(t, h.bytes, m.oneLimit)
 		all += bytes
 	}
 	require.Equal(t, all, m.bytes)
-	require.LessOrEqual(t, m.bytes, m.most)
+	require.LessOrEqual(t, m.bytes, m.limit)
 }
 
 func itemOf(id string, size int) json.RawMessage {
@@ -75,7 +75,7 @@ func TestTheLastResponsesAreKeptForEachClient(t *testing.T) {
 // Ensure that the memory is bounded for each client and for all clients together.
 func TestTheMemoryIsBounded(t *testing.T) {
 	m := newMemory()
-	m.most, m.mostOne = m.most>>10, m.mostOne>>10
+	m.limit, m.oneLimit = m.limit>>10, m.oneLimit>>10
 	for client := range 6 {
 		for i := range 20 {
 			m.keep(client, fmt.Sprint(i), "", []json.RawMessage{itemOf(fmt.Sprint("i", i), 1<<10)})
@@ -84,8 +84,8 @@ func TestTheMemoryIsBounded(t *testing.T) {
 		require.NotNil(t, m.item(client, "i19"))
 		require.Nil(t, m.item(client, "i0"))
 	}
-	require.Greater(t, m.bytes, m.most-4<<10)
-	m.keep(7, "large", "", []json.RawMessage{itemOf("large", m.mostOne)})
+	require.Greater(t, m.bytes, m.limit-4<<10)
+	m.keep(7, "large", "", []json.RawMessage{itemOf("large", m.oneLimit)})
 	require.Nil(t, m.item(7, "large"))
 	for i := range 1000 {
 		m.keep(8, fmt.Sprint(i), "", nil)
@@ -100,7 +100,7 @@ func TestReferencesAreLimitedAsABodyIs(t *testing.T) {
 	b := body{Input: json.RawMessage("[" + strings.TrimSuffix(strings.Repeat(`{"id": "a"},`, 20), ",") + "]")}
 	require.ErrorContains(t, b.recall(m, 0, 10000), "have more than 10000 bytes, the server's limit (--max-body)")
 	require.NoError(t, b.recall(m, 0, 30000))
-	require.Len(t, b.own, 20)
+	require.Len(t, b.given, 20)
 	require.ErrorContains(t, b.recall(m, 1, 30000), `Item 0 of input refers to the item "a", which this server does not have`)
 	require.ErrorContains(t, b.recall(m, 1, 30000), "store false")
 }

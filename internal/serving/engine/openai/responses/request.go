@@ -64,7 +64,7 @@ type body struct {
 	Previous          string            `json:"previous_response_id"`
 	Truncation        *string           `json:"truncation"`
 
-	earlier, own []json.RawMessage // the items of the response before, and those of the input
+	earlier, given []json.RawMessage // the items of the response before, and those of the input
 
 	clientTools map[string]clientTool // by the names by which the model calls them
 	warnings    []string
@@ -168,9 +168,9 @@ func (b *body) chat() (*openai.Chat, error) {
 }
 
 // tooLong is OpenAI's sentence about a prompt that is too long. Codex looks for its code in an event of the stream.
-func tooLong(tokens, most int) string {
+func tooLong(tokens, limit int) string {
 	return fmt.Sprintf("Your input exceeds the context window of this model. Please adjust your input and try again. "+
-		"It has %d tokens; at most %d are possible.", tokens, most)
+		"It has %d tokens; at most %d are possible.", tokens, limit)
 }
 
 func (b *body) readText(c *openai.Chat) error {

@@ -177,9 +177,9 @@ func (b *body) readCustom(c *openai.Chat, name, namespace string, text json.RawM
 	return nil
 }
 
-func (b *body) add(c *openai.Chat, own clientTool, t openai.Tool) {
-	t.Name = fullName(own.namespace, own.name)
-	b.clientTools[t.Name] = own
+func (b *body) add(c *openai.Chat, client clientTool, t openai.Tool) {
+	t.Name = fullName(client.namespace, client.name)
+	b.clientTools[t.Name] = client
 	c.Tools = append(c.Tools, t)
 }
 
