@@ -159,16 +159,20 @@ func TestWhatAChatCannotExpressIsRefusedByName(t *testing.T) {
 	}
 }
 
-// Ensure that the bytes that a response repeats are counted.
+// Ensure that the bytes that a response repeats are counted, and those of the input if the response is to be stored.
 func TestWhatAResponseRepeatsIsCounted(t *testing.T) {
-	before, err := translated(`"input": "x"`)
+	before, err := translated(`"input": "x", "store": false`)
 	require.NoError(t, err)
 	require.Zero(t, before.ReplyBytes)
 	pad := strings.Repeat("y", 100)
+	stored, err := translated(`"input": "` + pad + `"`)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, stored.ReplyBytes, 100)
+	require.Less(t, stored.ReplyBytes, 200)
 	for _, fields := range []string{`"instructions": "` + pad + `"`, `"metadata": {"a": "` + pad + `"}`,
 		`"tools": [{"type": "function", "name": "f", "description": "` + pad + `"}]`,
 		`"text": {"format": {"type": "json_schema", "name": "` + pad + `", "schema": {}}}`} {
-		c, err := translated(`"input": "` + pad + `", ` + fields)
+		c, err := translated(`"store": false, "input": "` + pad + `", ` + fields)
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, c.ReplyBytes, 100, fields)
 		require.Less(t, c.ReplyBytes, 200, fields)
