@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -42,10 +43,8 @@ func (b *body) inputItems() (list []json.RawMessage, err error) {
 	if openai.IsNull(b.Input) {
 		return nil, openai.Invalid("input", "input is missing.")
 	}
-	var text string
-	if json.Unmarshal(b.Input, &text) == nil {
-		item, err := json.Marshal(map[string]string{"role": "user", "content": text})
-		return []json.RawMessage{item}, err
+	if bytes.HasPrefix(bytes.TrimSpace(b.Input), []byte(`"`)) {
+		return []json.RawMessage{slices.Concat([]byte(`{"role": "user", "content": `), b.Input, []byte("}"))}, nil
 	}
 	if json.Unmarshal(b.Input, &list) != nil || len(list) == 0 {
 		return nil, openai.Invalid("input", "input is neither a string nor a list of items, or it is empty.")
