@@ -31,7 +31,7 @@ var foreignFlags = func() map[string]string {
 		{"-ctk --cache-type-k -ctv --cache-type-v", "use --kv-cache-dtype"},
 		{"--dtype", "use --activation-dtype"},
 		{"--quantization -q --load-format --trust-remote-code --tokenizer-mode --config-format", "leave it out: the model's files say it"},
-		{"--lora --lora-scaled --enable-lora --lora-modules --max-loras --max-lora-rank", "merge the adapter into the model first"},
+		{"--lora --lora-scaled --enable-lora", "use --lora-modules NAME=FOLDER"},
 		{"-md --model-draft --speculative-config --draft-max --draft", "use --num-speculative-tokens: drafts are looked up in the text"},
 		{"--chat-template-file --chat-template-content-format", "use --chat-template"},
 		{"--jinja --enable-auto-tool-choice --no-webui --webui", "leave it out"},

@@ -16,7 +16,7 @@ import (
 func TestFlagsOfOtherServersAreExplained(t *testing.T) {
 	for args, want := range map[string]string{
 		"-hf x/y": "hf download", "-c 4096": "use --max-model-len", "-ngl 99": "use --device cuda", "--ctx-size=4096": "use --max-model-len",
-		"--lora x": "merge the adapter", "--temp 0.5": "give it in requests", "-np 4": "use --max-num-seqs", "--dtype bf16": "use --activation-dtype",
+		"--lora x": "use --lora-modules", "--temp 0.5": "give it in requests", "-np 4": "use --max-num-seqs", "--dtype bf16": "use --activation-dtype",
 		"--max_num_seqs 4": "did you mean --max-num-seqs?", "--max-num-seq 4": "did you mean --max-num-seqs?", "-m x": "as the first argument",
 		"--enable-prefix-caching": "--no-prefix-caching turns it off", "-zz": "unknown shorthand flag: 'z' in -zz", "--alias=x": "use --served-model-name",
 	} {
