@@ -118,7 +118,11 @@ func (l *loaded) checkMemory(o *modelOptions, files *weights.Tensors) error {
 
 // needsModel requires n arguments, the first of which is a model.
 func needsModel(n int, names string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
+	return func(c *cobra.Command, args []string) error {
+		if f := c.Flags().Lookup("served-model-name"); f != nil && f.Changed && len(args) > n {
+			return fmt.Errorf("want %s, got %d arguments; several names of a model are separated by commas: --served-model-name a,b", names,
+				len(args))
+		}
 		if len(args) != n {
 			return fmt.Errorf("want %s, got %d arguments; a model is a folder, a .gguf file, or demo (llmserve --help)", names,
 				len(args))
@@ -179,6 +183,9 @@ func (l *loaded) open(path string, o *modelOptions) error {
 		return l.openDemo(o)
 	}
 	info, err := os.Stat(path)
+	if repository, quantization, ok := hubName(path); err != nil && ok {
+		return fmt.Errorf("%w; %s", err, howToGet(repository, quantization))
+	}
 	if err != nil {
 		return fmt.Errorf("%w; MODEL is a folder or a .gguf file: such as "+
 			"huggingface.co has them (hf download NAME --local-dir FOLDER), or demo", err)

@@ -85,11 +85,13 @@ func (o *loraOptions) check() error {
 	return nil
 }
 
-// checkNames returns an error if an adapter has the name of the model.
-func (o *loraOptions) checkNames(model string) error {
-	if slices.ContainsFunc(o.named, func(a openai.Adapter) bool { return a.Name == model }) {
-		return fmt.Errorf("--lora-modules: %q is the name of the model; give the adapter another one, or the model with "+
-			"--served-model-name", model)
+// checkNames returns an error if an adapter has one of the model's names.
+func (o *loraOptions) checkNames(model []string) error {
+	for _, a := range o.named {
+		if slices.Contains(model, a.Name) {
+			return fmt.Errorf("--lora-modules: %q is the name of the model; give the adapter another one, or the model with "+
+				"--served-model-name", a.Name)
+		}
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +31,8 @@ type options struct {
 	model   modelOptions
 	host    string
 	port    int
-	name    string
+	names   []string
+	anyName bool
 	keys    []string
 	drain   time.Duration
 	maxBody int64
@@ -50,7 +50,10 @@ func (o *options) flags(f *pflag.FlagSet) {
 	o.given = f
 	f.StringVar(&o.host, "host", "127.0.0.1", "address to listen on; 0.0.0.0 is all of them")
 	f.IntVar(&o.port, "port", 8000, "port to listen on; 0 is any free one")
-	f.StringVar(&o.name, "served-model-name", "", "name of the model in requests (default: that of its file)")
+	f.StringSliceVar(&o.names, "served-model-name", nil,
+		"names of the model in requests, separated by commas; answers have the first one (default: that of its file)")
+	f.BoolVar(&o.anyName, "skip-model-name-validation", false,
+		"answer requests for a model of any name, as vLLM does with VLLM_SKIP_MODEL_NAME_VALIDATION=1")
 	f.StringArrayVar(&o.keys, "api-key", nil, // not a slice: a key may have commas
 		"key that requests need; may be given several times, and as LLMSERVE_API_KEY")
 	f.DurationVar(&o.drain, "drain", 30*time.Second, "time for requests to end after a signal")
@@ -121,7 +124,7 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 	}
 	defer func() { err = errors.Join(err, o.model.events.close()) }()
 	l, err := load(path, &o.model, func(l *loaded) error {
-		if err := o.model.lora.checkNames(cmp.Or(o.name, l.name)); err != nil {
+		if err := o.model.lora.checkNames(o.modelNames(l)); err != nil {
 			return err
 		}
 		return l.openOffload(&o.model, os.Stderr)
@@ -149,6 +152,8 @@ func (o *options) check() error {
 		return fmt.Errorf("--allowed-origins: %w", err)
 	}
 	switch {
+	case o.given.Changed("served-model-name") && (len(o.names) == 0 || slices.Contains(o.names, "")):
+		return errors.New("--served-model-name has an empty name; give a name, or leave the flag out")
 	case o.maxBody < 1:
 		return fmt.Errorf("--max-body is %d; it must be at least 1", o.maxBody)
 	case o.model.limit < time.Second:
@@ -191,6 +196,14 @@ func (o *options) readKeys() error {
 	return nil
 }
 
+// modelNames returns the names of the model in requests.
+func (o *options) modelNames(l *loaded) []string {
+	if len(o.names) == 0 {
+		return []string{l.name}
+	}
+	return o.names
+}
+
 func (o *options) listen() (net.Listener, error) {
 	if o.port < 0 || o.port > 65535 {
 		return nil, fmt.Errorf("--port is %d; it must be from 0 to 65535", o.port)
@@ -214,7 +227,8 @@ const partingTime = 5 * time.Second
 // serve answers requests until ctx ends. Then it refuses new requests, and waits for the running requests to
 // end.
 func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
-	name := cmp.Or(o.name, l.name)
+	names := o.modelNames(l)
+	name := names[0]
 	format, err := o.parsers.format(l.template)
 	if err != nil {
 		return err
@@ -234,7 +248,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	}
 	server := &http.Server{
 		Handler: openai.New(openai.Config{
-			Engine: e, Name: name, Adapters: o.model.lora.named, Template: l.template, TemplateError: l.templateError, Format: format, Version: terminal.Version(),
+			Engine: e, Name: name, Aliases: names[1:], AnyName: o.anyName, Adapters: o.model.lora.named, Template: l.template, TemplateError: l.templateError, Format: format, Version: terminal.Version(),
 			Metrics: metrics, ParseSpecial: o.special, CompactJSON: o.compact, APIKeys: o.keys, MaxBody: o.maxBody, Limits: o.limits,
 			Pages: pages, Local: loopback(listener.Addr()), Origins: o.allowed, Record: requests.note,
 			IterationTimeout: o.model.limit, Interfaces: []openai.Interface{responses.Interface(), anthropic.Interface()},

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"path"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +19,9 @@ import (
 // Config describes a server.
 type Config struct {
 	Engine        *engine.Engine
-	Name          string            // of the model
+	Name          string            // of the model, in answers
+	Aliases       []string          // further names of the model in requests
+	AnyName       bool              // requests may have any name
 	Adapters      []Adapter         // in the order of the engine's
 	Template      *chat.Template    // nil if the model cannot chat
 	TemplateError error             // why the model's chat template cannot be used, or nil
@@ -47,12 +48,6 @@ type Config struct {
 	// Pages are handlers for browsers, by pattern of http.ServeMux. A browser may send one of APIKeys as the password of
 	// HTTP's basic authentication.
 	Pages map[string]func(http.ResponseWriter, *http.Request) error
-}
-
-// An Adapter is served beside the model, under a name of its own.
-type Adapter struct {
-	Name, Path string
-	Base       string // what /v1/models calls its parent; "" means the model's name
 }
 
 // A Server handles the requests of all paths.
@@ -243,64 +238,4 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusOK)
-}
-
-// A modelCard is vLLM's and OpenAI's description of a model.
-type modelCard struct {
-	ID          string `json:"id"`
-	Object      string `json:"object"`
-	Created     int64  `json:"created"`
-	OwnedBy     string `json:"owned_by"`
-	MaxModelLen int    `json:"max_model_len"`
-	Root        string `json:"root,omitempty"`   // of an adapter, its path
-	Parent      string `json:"parent,omitempty"` // of an adapter, the name of the model
-}
-
-// cards describes the model and its adapters.
-func (s *Server) cards() []modelCard {
-	base := modelCard{s.config.Name, "model", s.started, "llmserve", s.config.Engine.Config().MaxModelLen, "", ""}
-	all := []modelCard{base}
-	for _, a := range s.config.Adapters {
-		card := base
-		card.ID, card.Root, card.Parent = a.Name, a.Path, cmp.Or(a.Base, base.ID)
-		all = append(all, card)
-	}
-	return all
-}
-
-func (s *Server) models(w http.ResponseWriter, _ *http.Request) error {
-	writeJSON(w, http.StatusOK, struct {
-		Object string      `json:"object"`
-		Data   []modelCard `json:"data"`
-	}{"list", s.cards()})
-	return nil
-}
-
-func (s *Server) model(w http.ResponseWriter, r *http.Request) error {
-	name := r.PathValue("model")
-	if err := s.checkModel(name); err != nil {
-		return err
-	}
-	writeJSON(w, http.StatusOK, s.cards()[s.adapter(name)])
-	return nil
-}
-
-// checkModel returns an error for a name that is neither the model's, nor an adapter's, nor "".
-func (s *Server) checkModel(name string) error {
-	if name == "" || name == s.config.Name || s.adapter(name) > 0 {
-		return nil
-	}
-	names := fmt.Sprintf("%q", s.config.Name)
-	for _, a := range s.config.Adapters {
-		names += fmt.Sprintf(", %q", a.Name)
-	}
-	code := "model_not_found"
-	e := invalid("model", "The model %q does not exist; this server has %s.", name, names)
-	e.status, e.Code = http.StatusNotFound, &code
-	return e
-}
-
-// adapter returns the number of the adapter with a name, from 1, or 0 if there is none.
-func (s *Server) adapter(name string) int {
-	return 1 + slices.IndexFunc(s.config.Adapters, func(a Adapter) bool { return a.Name == name })
 }
