@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 	"llmmemory/internal/serving/engine/anthropic"
 	"llmmemory/internal/serving/engine/openai"
 	"llmmemory/internal/serving/engine/openai/responses"
+	"llmmemory/internal/serving/model/chat"
 	"llmmemory/internal/serving/toolparser"
 	"llmmemory/internal/terminal"
 )
@@ -39,6 +41,8 @@ type options struct {
 	limits  openai.Limits
 	log     bool
 	special bool
+	kwargs  string
+	images  bool
 	compact bool
 	parsers parserOptions
 	origins []string
@@ -65,6 +69,10 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.special, "parse-special", false,
 		"special tokens in the messages of a chat, such as <|im_end|>, become tokens, so a text can end its message "+
 			"and begin another (default: they are text)")
+	f.StringVar(&o.kwargs, "default-chat-template-kwargs", "",
+		`variables of the chat template, as JSON, which chat_template_kwargs and fields of a request change: '{"enable_thinking": false}'`)
+	f.BoolVar(&o.images, "omit-images", false,
+		"the model sees "+openai.ImageLeftOut+" instead of an image (default: requests with images are refused)")
 	o.parsers.flags(f)
 	f.BoolVar(&o.compact, "structured-outputs-config.disable_any_whitespace", false,
 		"JSON that must fit a schema has one space after each comma and colon and no other white space, in all requests")
@@ -166,6 +174,9 @@ func (o *options) check() error {
 	if _, err := o.parsers.format(nil); err != nil {
 		return err
 	}
+	if err := o.checkKwargs(nil); err != nil {
+		return err
+	}
 	if err := o.model.check(); err != nil {
 		return err
 	}
@@ -177,6 +188,18 @@ func (o *options) check() error {
 		return err
 	}
 	return listener.Close()
+}
+
+// checkKwargs checks --default-chat-template-kwargs, as far as this is possible with the template, or without one if it is
+// nil.
+func (o *options) checkKwargs(template *chat.Template) error {
+	if o.kwargs == "" {
+		return nil
+	}
+	if err := openai.CheckKwargs(json.RawMessage(o.kwargs), template); err != nil {
+		return fmt.Errorf("--default-chat-template-kwargs: %w", err)
+	}
+	return nil
 }
 
 // readKeys adds the key in the environment to the keys of the flag. It refuses an empty key, which usually comes from
@@ -233,6 +256,9 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	if err != nil {
 		return err
 	}
+	if err := o.checkKwargs(l.template); err != nil {
+		return err
+	}
 	metrics := openai.NewMetrics(name)
 	e, err := l.engine(&o.model, metrics)
 	if err != nil {
@@ -249,7 +275,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	server := &http.Server{
 		Handler: openai.New(openai.Config{
 			Engine: e, Name: name, Aliases: names[1:], AnyName: o.anyName, Adapters: o.model.lora.named, Template: l.template, TemplateError: l.templateError, Format: format, Version: terminal.Version(),
-			Metrics: metrics, ParseSpecial: o.special, CompactJSON: o.compact, APIKeys: o.keys, MaxBody: o.maxBody, Limits: o.limits,
+			Metrics: metrics, ParseSpecial: o.special, DefaultKwargs: json.RawMessage(o.kwargs), OmitImages: o.images, CompactJSON: o.compact, APIKeys: o.keys, MaxBody: o.maxBody, Limits: o.limits,
 			Pages: pages, Local: loopback(listener.Addr()), Origins: o.allowed, Record: requests.note,
 			IterationTimeout: o.model.limit, Interfaces: []openai.Interface{responses.Interface(), anthropic.Interface()},
 		}),

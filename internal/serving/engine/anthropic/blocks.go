@@ -36,6 +36,7 @@ type block struct {
 // have no effect.
 var blockFields = map[string][]string{
 	"text":        {"text", "citations"},
+	"image":       {"source"},
 	"thinking":    {"thinking", "signature"},
 	"tool_use":    {"id", "name", "input", "caller"},
 	"tool_result": {"tool_use_id", "content", "is_error"},
@@ -82,6 +83,9 @@ func (b *block) read(field, name string, raw json.RawMessage, types []string) er
 			strings.Join(slices.Sorted(maps.Keys(blockFields)), ", "))
 	}
 	fields, err := openai.Object(field, name, raw, append([]string{"type", "cache_control"}, blockFields[b.Type]...)...)
+	if b.Type == "image" {
+		b.Text = openai.ImageLeftOut
+	}
 	if err == nil && b.Type == "text" && openai.IsNull(fields["text"]) {
 		return openai.Invalid(field, "%s has no text.", name)
 	}
@@ -114,10 +118,10 @@ func (d drafts) messages() (list []chat.Message) {
 	return list
 }
 
-// add adds message i of a request.
-func (d *drafts) add(i int, m *message) error {
+// add adds message i of a request. It notes the first image in c.
+func (d *drafts) add(i int, m *message, c *openai.Chat) error {
 	name := fmt.Sprintf("message %d", i)
-	types := map[string][]string{"user": {"text", "tool_result"}, "assistant": {"text", "thinking", "tool_use"}, "system": {"text"}}[m.Role]
+	types := map[string][]string{"user": {"text", "image", "tool_result"}, "assistant": {"text", "thinking", "tool_use"}, "system": {"text"}}[m.Role]
 	if types == nil {
 		return openai.Invalid("messages", "Message %d has the role %q; user, assistant and system are known.", i, m.Role)
 	}
@@ -128,9 +132,10 @@ func (d *drafts) add(i int, m *message) error {
 	if len(blocks) == 0 {
 		return openai.Invalid("messages", "Message %d has no content.", i)
 	}
+	noteImage(c, name, blocks)
 	for _, b := range blocks {
 		switch b.Type {
-		case "text":
+		case "text", "image":
 			draft := d.withRole(m.Role)
 			draft.texts = append(draft.texts, b.Text)
 		case "thinking":
@@ -149,7 +154,7 @@ func (d *drafts) add(i int, m *message) error {
 			draft := d.withRole(m.Role)
 			draft.ToolCalls = append(draft.ToolCalls, call)
 		case "tool_result":
-			if err := d.addResult(name, &b); err != nil {
+			if err := d.addResult(name, &b, c); err != nil {
 				return err
 			}
 		}
@@ -157,20 +162,28 @@ func (d *drafts) add(i int, m *message) error {
 	return nil
 }
 
-func (d *drafts) addResult(name string, b *block) error {
+func (d *drafts) addResult(name string, b *block, c *openai.Chat) error {
 	result := draft{Message: chat.Message{Role: "tool", ToolCallID: b.ToolUseID}}
 	if b.ToolUseID == "" {
 		return openai.Invalid("messages", "A tool_result of %s has no tool_use_id.", name)
 	}
 	if !openai.IsNull(b.Content) {
-		blocks, err := readContent("messages", "a tool_result of "+name, b.Content, "text")
+		blocks, err := readContent("messages", "a tool_result of "+name, b.Content, "text", "image")
 		if err != nil {
 			return err
 		}
+		noteImage(c, "a tool_result of "+name, blocks)
 		result.texts = texts(blocks)
 	}
 	*d = append(*d, result)
 	return nil
+}
+
+// noteImage notes in c the first image of a chat. The parameter name is what errors call the message or tool result.
+func noteImage(c *openai.Chat, name string, blocks []block) {
+	if i := slices.IndexFunc(blocks, func(b block) bool { return b.Type == "image" }); i >= 0 && c.Image == "" {
+		c.Image = fmt.Sprintf("Block %d of %s", i, name)
+	}
 }
 
 func texts(blocks []block) (list []string) {

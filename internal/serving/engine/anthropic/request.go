@@ -91,7 +91,7 @@ func (b *body) readMessages(c *openai.Chat) error {
 		return openai.Invalid("messages", "messages is missing or empty.")
 	}
 	for i := range b.Messages {
-		if err := all.add(i, &b.Messages[i]); err != nil {
+		if err := all.add(i, &b.Messages[i], c); err != nil {
 			return err
 		}
 	}

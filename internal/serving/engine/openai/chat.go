@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"llmmemory/internal/serving/model/chat"
-	"llmmemory/internal/serving/model/chat/jinja"
 )
 
 // chatRequest is the body of /v1/chat/completions.
@@ -31,42 +30,18 @@ type chatFields struct {
 	Messages             []chatMessage     `json:"messages"`
 	Tools                []json.RawMessage `json:"tools"`
 	ReasoningEffort      string            `json:"reasoning_effort"`
+	EnableThinking       *bool             `json:"enable_thinking"` // Alibaba's
 	AddGenerationPrompt  *bool             `json:"add_generation_prompt"`
 	ContinueFinalMessage bool              `json:"continue_final_message"`
-	ChatTemplateKwargs   kwargs            `json:"chat_template_kwargs"`
-}
-
-// kwargs are variables of the chat template.
-type kwargs map[string]any
-
-// UnmarshalJSON decodes the variables. It keeps the order of fields in objects, which a template may print.
-func (k *kwargs) UnmarshalJSON(data []byte) error {
-	const field = "chat_template_kwargs"
-	var values map[string]json.RawMessage
-	if json.Unmarshal(data, &values) != nil {
-		return invalid(field, "chat_template_kwargs is not a JSON object; an object is expected.")
-	}
-	var known struct { // in all templates that have them; a template would take the text "false" for true
-		EnableThinking bool `json:"enable_thinking"`
-		Thinking       bool `json:"thinking"`
-	}
-	if err := Read(field, field, data, &known); err != nil {
-		return err
-	}
-	*k = kwargs{}
-	for name, text := range values {
-		value, err := jinja.FromJSON(text)
-		if err != nil {
-			return invalid(field, "%v.", err)
-		}
-		(*k)[name] = value
-	}
-	return nil
+	ChatDefaultKwargs    kwargs            `json:"chat_template_kwargs"`
 }
 
 // roles are the roles of OpenAI's messages. The role with the name function is missing, because OpenAI has replaced it
 // by the role tool.
 var roles = []string{"system", "developer", "user", "assistant", "tool"}
+
+// imageTypes are the types of parts that are images: OpenAI's, that of Responses, and Anthropic's.
+var imageTypes = []string{"image_url", "input_image", "image"}
 
 type chatMessage struct {
 	Role    string          `json:"role"`
@@ -80,9 +55,9 @@ type chatMessage struct {
 	FunctionCall     any               `json:"function_call"`
 }
 
-// message returns message i of a request for the template. As in vLLM, tool calls and reasoning are ignored unless the
+// message returns message i of chat c for the template. As in vLLM, tool calls and reasoning are ignored unless the
 // role is assistant, and tool_call_id is ignored unless the role is tool.
-func (m *chatMessage) message(i int) (chat.Message, error) {
+func (m *chatMessage) message(i int, c *Chat) (chat.Message, error) {
 	result := chat.Message{Role: m.Role, Name: m.Name}
 	if !slices.Contains(roles, m.Role) {
 		if m.Role == "" {
@@ -96,7 +71,7 @@ func (m *chatMessage) message(i int) (chat.Message, error) {
 		return result, invalid("messages", "Message %d has a function_call; use tool_calls.", i)
 	case !IsNull(m.Content):
 		var err error
-		if result.Content, err = contentText(i, m.Content); err != nil {
+		if result.Content, err = contentText(i, m.Content, c); err != nil {
 			return result, err
 		}
 	case m.Role != "assistant": // whose content may be null in OpenAI's interface
@@ -132,8 +107,8 @@ func (m *chatMessage) message(i int) (chat.Message, error) {
 }
 
 // contentText returns the text of the content of message i, which is a string or a list of parts. As in vLLM, the texts
-// of the parts are joined by line breaks.
-func contentText(i int, content json.RawMessage) (text string, err error) {
+// of the parts are joined by line breaks. The first image is noted in c.
+func contentText(i int, content json.RawMessage, c *Chat) (text string, err error) {
 	if json.Unmarshal(content, &text) == nil {
 		return text, nil
 	}
@@ -154,6 +129,9 @@ func contentText(i int, content json.RawMessage) (text string, err error) {
 		switch {
 		case part.Type == "":
 			return "", invalid("messages", "%s has no type; text is possible.", name)
+		case slices.Contains(imageTypes, part.Type):
+			lines[k], c.Image = ImageLeftOut, cmp.Or(c.Image, name)
+			continue
 		case part.Type != "text":
 			return "", invalid("messages", "%s has the type %q; this model reads text.", name, part.Type)
 		case part.Text == nil:
@@ -226,8 +204,9 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 
 // chat returns the chat with these fields.
 func (body *chatFields) chat() (*Chat, error) {
-	c := &Chat{MessagesField: "messages", Continue: body.ContinueFinalMessage, variables: body.ChatTemplateKwargs,
-		effort: body.ReasoningEffort, noPrompt: body.AddGenerationPrompt != nil && !*body.AddGenerationPrompt}
+	c := &Chat{MessagesField: "messages", Continue: body.ContinueFinalMessage, variables: body.ChatDefaultKwargs,
+		Think: body.EnableThinking, Effort: body.ReasoningEffort, EffortField: "reasoning_effort",
+		noPrompt: body.AddGenerationPrompt != nil && !*body.AddGenerationPrompt}
 	switch n := len(body.Messages); {
 	case body.Messages == nil:
 		return nil, invalid("messages", "messages is missing.")
@@ -244,7 +223,7 @@ func (body *chatFields) chat() (*Chat, error) {
 		return nil, err
 	}
 	for i, m := range body.Messages {
-		message, err := m.message(i)
+		message, err := m.message(i, c)
 		if err != nil {
 			return nil, err
 		}

@@ -61,7 +61,7 @@ func TestSettingsReachTheChatTemplate(t *testing.T) {
 	} {
 		require.Equal(t, len(want), s.ask(t, chats, talk+fields+"}").Usage.Prompt, fields)
 	}
-	a = s.ask(t, chats, talk+`"reasoning_effort": "none"}`)
+	a = s.ask(t, chats, talk+`"reasoning_effort": "much"}`)
 	require.Equal(t, 400, a.Status)
 	require.Equal(t, "reasoning_effort", a.Error.Param)
 }

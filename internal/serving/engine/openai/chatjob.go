@@ -10,9 +10,6 @@ import (
 	"llmmemory/internal/serving/toolparser"
 )
 
-// efforts are the values of reasoning_effort that vLLM passes to a template.
-var efforts = []string{"low", "medium", "high"}
-
 // chatJob returns the job of a chat. It also sets c.Request.ShownTokens, and c.OneCall if the chat template shows only
 // one call of a message. The parameter limit applies to the prompt.
 func (s *Server) chatJob(c *Chat, limit limit) (*job, error) {
@@ -108,40 +105,15 @@ func (s *Server) chatSource(c *Chat, limit limit) (source, error) {
 	case template == nil:
 		return source{}, invalid("", "The model %q has no chat template; use /v1/completions.", s.config.Name)
 	}
-	if err := c.addVariables(template); err != nil {
+	if c.Image != "" && !s.config.OmitImages {
+		return source{}, invalid(c.MessagesField, "%s is an image, and this model reads text; leave it out, or start the server with "+
+			"--omit-images, so that the model sees %q instead.", c.Image, ImageLeftOut)
+	}
+	if err := c.addVariables(template, s.config.DefaultKwargs); err != nil {
 		return source{}, err
 	}
 	return source{1, func(ctx context.Context) ([]prompt, error) {
 		p, err := s.chatPrompt(ctx, c, limit)
 		return []prompt{p}, err
 	}}, nil
-}
-
-// addVariables adds reasoning_effort and tools to the variables of the chat template.
-func (c *Chat) addVariables(template *chat.Template) error {
-	if c.variables == nil {
-		c.variables = map[string]any{}
-	}
-	if c.effort != "" {
-		if !slices.Contains(efforts, c.effort) || !template.Mentions("reasoning_effort") {
-			return invalid("reasoning_effort", "reasoning_effort is not supported by this server: %s.", useKwargs)
-		}
-		c.variables["reasoning_effort"] = c.effort
-	}
-	if len(c.tools) == 0 {
-		return nil
-	}
-	if _, set := c.variables["tools"]; set {
-		return invalid("chat_template_kwargs", "chat_template_kwargs has tools, and so has the body; give them once.")
-	}
-	tools := make([]any, len(c.tools))
-	for i, t := range c.tools {
-		tools[i] = t.definition
-	}
-	c.variables["tools"] = tools
-	_, xml := c.variables["xml_tools"]
-	if _, python := c.variables["python_tools"]; !xml && !python && template.Mentions("xml_tools") { // SmolLM3
-		c.variables["xml_tools"] = tools
-	}
-	return nil
 }

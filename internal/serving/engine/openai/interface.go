@@ -41,6 +41,7 @@ type Chat struct {
 	Messages      []chat.Message
 	MessagesField string // the field of the request that has the messages
 	Continue      bool   // the answer continues the last message
+	Image         string // the first part of the messages that is an image, for errors; its text is ImageLeftOut. "" means none
 
 	Tools      []Tool
 	ToolChoice string   // none, auto or required; "" means auto if there are tools
@@ -51,7 +52,7 @@ type Chat struct {
 	FormField string           // the field of the request that has Form
 
 	// Think and Effort become variables of the chat template if the template uses them. Think becomes
-	// enable_thinking or thinking, and Effort becomes reasoning_effort.
+	// enable_thinking or thinking, and Effort becomes reasoning_effort. An Effort of none is a Think of false.
 	Think         *bool
 	Effort        string
 	EffortField   string // the field of the request that has Effort
@@ -72,7 +73,6 @@ type Chat struct {
 	tools       []tool // at most maxTools
 	choice      toolChoice
 	variables   map[string]any // of the chat template
-	effort      string         // the variable reasoning_effort, or ""
 	noPrompt    bool           // the prompt ends before the beginning of an answer (add_generation_prompt is false)
 	special     bool           // the tokenizer adds its special tokens
 	compactJSON bool           // JSON of a form, or of arguments that must fit a schema, has no more white space than json.dumps writes
@@ -231,22 +231,6 @@ func (s *Server) translated(c *Chat, limit limit) (*job, error) {
 	if err := s.checkModel(c.Model); err != nil {
 		return nil, err
 	}
-	c.variables = map[string]any{}
-	effort, think, err := c.thinking()
-	if err != nil {
-		return nil, err
-	}
-	if t := s.config.Template; t != nil {
-		for _, name := range []string{"enable_thinking", "thinking"} { // of Qwen3 and SmolLM3; of DeepSeek and Granite
-			if think != nil && t.Mentions(name) {
-				c.variables[name] = *think
-				break
-			}
-		}
-		if t.Mentions("reasoning_effort") {
-			c.effort = effort
-		}
-	}
 	var tools []json.RawMessage
 	for _, t := range c.Tools {
 		text, err := json.Marshal(map[string]any{"type": "function", "function": t})
@@ -255,6 +239,7 @@ func (s *Server) translated(c *Chat, limit limit) (*job, error) {
 		}
 		tools = append(tools, text)
 	}
+	var err error
 	if c.tools, err = readTools(tools); err != nil {
 		return nil, err
 	}
@@ -265,21 +250,6 @@ func (s *Server) translated(c *Chat, limit limit) (*job, error) {
 		return nil, err
 	}
 	return s.chatJob(c, limit)
-}
-
-// thinking returns Effort as templates expect it, and Think. An Effort of none means that the model shall not think.
-func (c *Chat) thinking() (effort string, think *bool, err error) {
-	switch c.Effort {
-	case "", "low", "medium", "high":
-		return c.Effort, c.Think, nil
-	case "none":
-		return "", new(bool), nil
-	case "minimal":
-		return "low", c.Think, nil
-	case "xhigh", "max":
-		return "high", c.Think, nil
-	}
-	return "", nil, invalid(c.EffortField, "%s is %q; none, minimal, low, medium, high, xhigh and max are known.", c.EffortField, c.Effort)
 }
 
 // A replyWriter passes the parts of an answer to a Reply.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -27,6 +28,8 @@ type Config struct {
 	TemplateError error             // why the model's chat template cannot be used, or nil
 	Format        toolparser.Format // how the model writes reasoning and calls; without Tools, only calls that must come are found
 	CompactJSON   bool              // JSON that must have a form has no more white space than json.dumps writes
+	DefaultKwargs json.RawMessage   // variables of the chat template that requests may change; empty means none
+	OmitImages    bool              // models see ImageLeftOut instead of images, which are refused otherwise
 	ParseSpecial  bool              // special tokens in the messages of a chat are tokens, not text
 	Version       string            // of the program
 	Metrics       *Metrics

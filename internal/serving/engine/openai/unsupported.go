@@ -44,7 +44,7 @@ const (
 	useLimit   = "use max_tokens"
 	useCut     = "use top_p or min_p"
 	usePenalty = "use repetition_penalty, presence_penalty or frequency_penalty"
-	useKwargs  = "use chat_template_kwargs with the names that the model's template has, such as enable_thinking"
+	useKwargs  = "use enable_thinking, reasoning_effort, or chat_template_kwargs with other names that the model's template has"
 	useBias    = "use logit_bias"
 	useLora    = "start it with --lora-modules NAME=FOLDER, and give NAME as model"
 	useSchema  = "use response_format or structured_outputs"

@@ -2,6 +2,7 @@ package responses
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -93,9 +94,9 @@ func (it *item) translate(name string, c *openai.Chat) (err error) {
 	case "message":
 		return it.translateMessage(name, c)
 	case "reasoning":
-		text, err := readTexts(name, it.Content, "reasoning_text")
+		text, err := readTexts(c, name, it.Content, "reasoning_text")
 		if err == nil && text == "" {
-			text, err = readTexts(name, it.Summary, "summary_text")
+			text, err = readTexts(c, name, it.Summary, "summary_text")
 		}
 		if err != nil {
 			return err
@@ -116,7 +117,7 @@ func (it *item) translate(name string, c *openai.Chat) (err error) {
 		m := assistant(c, func(*chat.Message) bool { return true })
 		m.ToolCalls = append(m.ToolCalls, call)
 	case "function_call_output", "custom_tool_call_output":
-		text, err := readTexts(name, it.Output, "input_text", "output_text")
+		text, err := readTexts(c, name, it.Output, "input_text", "output_text")
 		if err != nil {
 			return err
 		}
@@ -132,7 +133,7 @@ func (it *item) translateMessage(name string, c *openai.Chat) error {
 	if openai.IsNull(it.Content) {
 		return openai.Invalid("input", "%s has no content.", name)
 	}
-	text, err := readTexts(name, it.Content, "input_text", "output_text", "text")
+	text, err := readTexts(c, name, it.Content, "input_text", "output_text", "text")
 	if err != nil {
 		return err
 	}
@@ -154,8 +155,8 @@ func assistant(c *openai.Chat, canContinue func(*chat.Message) bool) *chat.Messa
 }
 
 // readTexts returns the text of a content, which is a string or a list of parts of the given types. As in vLLM, the
-// texts of the parts are joined by line breaks.
-func readTexts(name string, content json.RawMessage, types ...string) (text string, err error) {
+// texts of the parts are joined by line breaks. Where an input_text is possible, so is an image, which is noted in c.
+func readTexts(c *openai.Chat, name string, content json.RawMessage, types ...string) (text string, err error) {
 	if openai.IsNull(content) || json.Unmarshal(content, &text) == nil {
 		return text, nil
 	}
@@ -172,6 +173,10 @@ func readTexts(name string, content json.RawMessage, types ...string) (text stri
 		}
 		if err := openai.Read("input", fmt.Sprintf("Part %d of %s", i, name), raw, &p); err != nil {
 			return "", err
+		}
+		if p.Type == "input_image" && slices.Contains(types, "input_text") {
+			texts[i], c.Image = openai.ImageLeftOut, cmp.Or(c.Image, fmt.Sprintf("Part %d of %s", i, name))
+			continue
 		}
 		if p.Type == "" {
 			return "", openai.Invalid("input", "Part %d of %s has no type; %s is possible.", i, name, strings.Join(types, " or "))

@@ -102,7 +102,7 @@ func TestWhatAChatCannotExpressIsRefusedByName(t *testing.T) {
 		item(`{"type": "web_search_call"}`):                                                                      `has the type "web_search_call"`,
 		item(`{"role": "tool", "content": "x"}`):                                                                 `has the role "tool"`,
 		item(`{"role": "user"}`):                                                                                 "Item 0 of input has no content",
-		item(`{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}`):                         `Part 0 of item 0 of input has the type "input_image"`,
+		item(`{"role": "user", "content": [{"type": "input_file", "file_id": "x"}]}`):                            `Part 0 of item 0 of input has the type "input_file"`,
 		item(`{"role": "user", "content": [{"type": "input_text", "txt": "x"}]}`):                                `"txt"`,
 		item(`{"role": "user", "content": "x", "nam": "y"}`):                                                     `Item 0 of input has "nam"`,
 		item(`{"type": "function_call", "call_id": "c", "arguments": "{}"}`):                                     "Item 0 of input has no function",
