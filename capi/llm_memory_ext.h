@@ -19,14 +19,14 @@ extern "C" {
 /*
  * Appends kv_data[i] to seqs[i], for each i below n. The sequences are given by
  * pointer, so nothing is looked up; each must be alive and belong to engine. A sequence
- * may come more than once. Returns 0, or -1 if a pointer is NULL, n <= 0, or one of the
- * n appends would have failed.
+ * may come more than once. Returns 0, or -1 if a pointer is NULL, n <= 0, one of the
+ * n appends would have failed, or memory is out.
  */
 int append_kv_batch(LLMEngine *engine, Sequence *const *seqs, const int *kv_data, int n);
 
 /*
  * Appends n records to one sequence, kv_data[0] first. Returns 0, or -1 if a pointer is
- * NULL, n <= 0, or one of the n appends would have failed.
+ * NULL, n <= 0, one of the n appends would have failed, or memory is out.
  */
 int append_kv_run(LLMEngine *engine, Sequence *seq, const int *kv_data, int n);
 

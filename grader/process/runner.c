@@ -60,7 +60,7 @@ struct event {
     uint64_t size;
 };
 
-/* The longest trace, 100,000 steps, makes fewer than 18 chunks in each. */
+/* Enough for 100,000 calls, which are the steps of the longest trace, with 18 chunks each. */
 enum { MOST_CHUNKS = 1 << 21, MOST_EVENTS = 1 << 21 };
 #define EVENTS_SIZE (MOST_EVENTS * sizeof(struct event))
 
@@ -241,7 +241,7 @@ static size_t pools_used;
 static int pools_are; /* PROT_READ, or that and PROT_WRITE */
 enum { WATCHED = 256, PAGE = 4096 };
 
-/* Changes the protection of the pools if necessary. Most calls need the same as the call before. */
+/* Changes the protection of the pools if necessary. */
 static void protect(int how) {
     if (how == pools_are) {
         return;

@@ -1,8 +1,8 @@
 package block
 
 // FirstFit returns free blocks in ascending order of id. The homework's handout searches from block 0 again for each
-// new block. FirstFit finds the same blocks, but reads each count at most once. The caller must set the counts of the
-// blocks that it takes.
+// new block. FirstFit finds the same blocks, but continues after the last block that it has returned. The caller must
+// set the counts of the blocks that it takes.
 type FirstFit struct {
 	counts []int32
 	next   int

@@ -1,6 +1,7 @@
 package block
 
-// lane is the number of counts that the assembly reads in each iteration of its loop.
+// The assembly reads a multiple of lane counts: 64 in each iteration of the loop of firstZeroAVX512, and 32 in that of
+// firstZeroAVX2.
 const lane = 64
 
 // width is the widest scan that the processor and the operating system support.

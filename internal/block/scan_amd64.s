@@ -1,7 +1,7 @@
 #include "textflag.h"
 
-// Both scans: a round compares 64 counts with 0 and looks for the place only
-// where there is a 0.
+// A round compares 64 counts with 0 (AVX-512) or 32 (AVX2), and looks for the
+// place only where there is a 0.
 
 // func firstZeroAVX2(p *int32, n int) int
 TEXT ·firstZeroAVX2(SB), NOSPLIT, $0-24

@@ -6,8 +6,8 @@
 // head and the counts from block 0. The package remembers the last position of a sequence, but compares it with the
 // visible memory before it uses it (cache.go).
 //
-// If a call detects that the visible memory is inconsistent, it fails with ErrCorrupt and changes nothing. Only free
-// continues, and skips wrong table entries.
+// If a call detects that the visible memory is inconsistent, it fails and changes nothing. The error is ErrCorrupt, or
+// ErrNoBlocks if free_local_blocks is not 0 but no count is. Only free continues after a wrong table entry, and skips it.
 //
 // The host is a C program, so a call must not allocate on the Go heap, start a goroutine, or panic. A Library
 // serialises the calls on one engine. Besides the Library, only the index is used by several threads. The rules about

@@ -26,8 +26,8 @@ func (c *core) find(e *Engine, id int32) *Sequence {
 	return s
 }
 
-// absent reports whether no sequence of the list has the id. If so, last is the last node of the list. In a short list,
-// last is nil, because a sequence added at its end needs no cache entry.
+// absent reports whether no sequence of the list has the id. If so, last is the last node of the list. If the library is
+// strict or the list is short, last is nil, because a sequence added at its end needs no cache entry.
 func (c *core) absent(e *Engine, id int32) (last *Node, ok bool) {
 	n, found := walkFirst(e, id)
 	switch {

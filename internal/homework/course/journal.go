@@ -30,7 +30,7 @@ type step struct {
 	block  int32     // where the records go
 	old    int32     // the old entry (a block to copy, or None), or inPlace
 	offset uint32    // position of the record in the block
-	table  int32     // index of the scratch table that this step added, or -1
+	table  int32     // if home is set: index of the scratch table that this step added, or -1
 }
 
 // keptBytes is the size up to which a journal keeps its memory after a call. It is enough for 37,000 appends.

@@ -25,7 +25,7 @@ type Node struct {
 	Next *Node
 }
 
-// L1Table is the table that Sequence.block_table points to. Each of its entries points to an L2Table.
+// L1Table is the table that Sequence.BlockTable points to. Each of its entries points to an L2Table or is nil.
 type (
 	L1Table [L1Size]*L2Table
 	L2Table [L2Size]int32

@@ -4,7 +4,8 @@ import (
 	"unsafe"
 )
 
-// A Library has the six calls of llm_memory.h and the two of llm_memory_ext.h, for any number of engines and threads.
+// A Library has the six calls of llm_memory.h and the two batch calls of llm_memory_ext.h, for any number of engines and
+// threads.
 // It can be used as soon as Memory is set.
 //
 // Calls on one engine are serialised by one of 64 locks, which the engine's address selects. Calls on different

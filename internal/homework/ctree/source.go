@@ -8,8 +8,7 @@ import (
 	"modernc.org/cc/v4"
 )
 
-// expansions is the maximum number of tokens to which the macros of a source may expand. The macros of a usual
-// submission with its headers expand to less than a hundredth of this number.
+// expansions is the maximum number of tokens to which the macros of a source may expand.
 const expansions = 20_000_000
 
 // A Function is a function that a source defines.
@@ -30,7 +29,7 @@ type Var struct {
 // A Type is a simplified C type.
 type Type struct {
 	Stars int    // number of pointer levels
-	Base  string // the type that they point at; for a struct or union, its tag
+	Base  string // the type that they point at; for a struct or union, its tag, or its typedef if it has none
 	Array bool   // an array of the type that Stars and Base describe
 }
 
@@ -111,7 +110,7 @@ type Expr struct {
 }
 
 // ParseSource parses a source that the compiler has accepted. It returns the functions that the source defines, in
-// order, without those of headers. An #include "..." finds only the given files.
+// order, without those of headers. An #include finds only the given files and those in the compiler's folders.
 func ParseSource(c Compiler, name string, text []byte, files map[string][]byte) (functions []*Function, err error) {
 	abi, err := cc.NewABI(runtime.GOOS, runtime.GOARCH)
 	if err != nil {

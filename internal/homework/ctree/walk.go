@@ -1,6 +1,7 @@
 package ctree
 
-// Exprs calls visit for every expression in the statements.
+// Exprs calls visit for the expressions in the statements. If visit returns false, Exprs skips the parts of that
+// expression.
 func Exprs(body []*Stmt, visit func(*Expr) bool) {
 	Stmts(body, func(s *Stmt) bool {
 		for _, e := range []*Expr{s.Cond, s.Step, s.Expr} {
@@ -21,7 +22,8 @@ func (e *Expr) Visit(visit func(*Expr) bool) {
 	Exprs(e.Body, visit)
 }
 
-// Stmts calls visit for every statement.
+// Stmts calls visit for the statements and those inside them. If visit returns false, Stmts skips those inside that
+// statement. It does not enter statement expressions.
 func Stmts(body []*Stmt, visit func(*Stmt) bool) {
 	for _, s := range body {
 		if !visit(s) {

@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/homework/course"
 )
 
-// arena is a course.Memory over one mapping. It never reuses memory.
+// arena is a course.Memory over one mapping. Put makes no memory available again.
 type arena struct {
 	space []byte
 	used  int

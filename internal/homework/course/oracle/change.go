@@ -10,8 +10,8 @@ import (
 // A ChangeKind is what a Change does.
 type ChangeKind int
 
-// The kinds of changes. A change keeps the state consistent. For example, mapping a block increments the block's
-// count, and decrements the number of free blocks if the block was free; unmapping does the reverse.
+// The kinds of changes. A change other than Unlinked keeps the state consistent. For example, mapping a block increments
+// the block's count, and decrements the number of free blocks if the block was free; unmapping does the reverse.
 const (
 	NewEngine    ChangeKind = iota // over a pool of A bytes and B MiB (trace.Op.Pool)
 	DropEngine                     // and all its sequences

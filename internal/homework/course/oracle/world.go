@@ -31,7 +31,7 @@ func Fill(bytes []byte) {
 	}
 }
 
-// filling has 256 blocks. Each byte is 29 more than the byte at the same offset in the preceding block.
+// filling has 256 blocks. Each byte is 221 more, modulo 256, than the byte at the same offset in the preceding block.
 var filling = func() (bytes [256 * course.BlockSize]byte) {
 	for i := range bytes {
 		bytes[i] = byte(0xc3 + i*11 + i/course.BlockSize*29)

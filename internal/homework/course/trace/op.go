@@ -165,8 +165,8 @@ func (o Op) Task() int { return facts[o.Kind].task }
 // ErrSyntax is wrapped by the errors of Parse, which contain the number of the line.
 var ErrSyntax = errors.New("not a trace")
 
-// Limits of a trace. A submission has only maxPools bytes for pools. All pools of a trace, with slackPerPool bytes
-// more for each, must fit into them.
+// Limits of a trace. All pools of a trace, with slackPerPool bytes more for each, must fit into maxPools bytes. A
+// submission has 64 MiB for them.
 const (
 	maxSteps     = 100_000
 	maxForks     = 100_000 // calls of one step

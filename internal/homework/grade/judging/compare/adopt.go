@@ -8,7 +8,7 @@ import (
 )
 
 // adopt copies the submission's state to the oracle. The following calls are then compared with what they should do in
-// that state. adopt returns false if the state is inconsistent and the trace cannot go on.
+// that state. adopt returns false if the trace cannot go on, because the state is inconsistent or has a large pool.
 func (p *player) adopt() bool {
 	for i := range p.engines {
 		p.adoptPool(i)

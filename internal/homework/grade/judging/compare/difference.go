@@ -11,7 +11,7 @@ import (
 // A Channel is where a difference was seen.
 type Channel string
 
-// The channels, in the order in which they are compared.
+// The channels.
 const (
 	Death       Channel = "process"
 	Returned    Channel = "return value"
@@ -24,7 +24,7 @@ const (
 	Allocations Channel = "allocations" // two things share one allocation
 )
 
-// hang is the Channel of a call that did not return.
+// hang is what seen returns for a call that did not return. The Channel of such a call is Death.
 const hang Channel = "time"
 
 // seen is the Channel, or hang.
@@ -53,14 +53,14 @@ const (
 // ThePool is the Actual of a Difference if the submission frees the caller's pool. The Field is then Frees.
 const ThePool = "the pool, which is the caller's"
 
-// A Difference is the first deviation from the expected state.
+// A Difference is a deviation from the expected state.
 type Difference struct {
 	Step     int // index in the trace
 	Op       trace.Op
 	Channel  Channel
-	Field    string // written as in C
+	Field    string // what differs; a field of a struct is written as in C
 	Engine   int    // index of the engine
-	Shape    string // Field without its numbers
+	Shape    string // Field, or a part of it, without its numbers
 	Expected string
 	Actual   string
 	Hangs    bool   `json:",omitempty"` // the call did not come back
@@ -93,8 +93,9 @@ func (r Result) last() *Difference {
 	return r.All[len(r.All)-1]
 }
 
-// Same reports whether two differences show the same mistake: the function, the channel and the field are the same.
-// Numbers, such as the id of a block, may differ.
+// Same reports whether two differences show the same mistake: the function, the channel and the field are the same. In
+// both, the engine is NULL or not, and the difference is in the call's engine or in another. Numbers, such as the id of
+// a block, may differ.
 func (d *Difference) Same(o *Difference) bool {
 	return d.Op.Kind.Function() == o.Op.Kind.Function() && (d.Op.Engine == trace.None) == (o.Op.Engine == trace.None) &&
 		d.Channel == o.Channel && d.Shape == o.Shape && d.inOtherEngine() == o.inOtherEngine()

@@ -110,7 +110,7 @@ func (p *player) newL1(fresh []uint64) *l1Table {
 
 // passed reports whether free_sequence or fork_sequence had probably processed the L2 tables in the slots below slot
 // when the process died. For free_sequence it only checks that a reference count has changed. For fork_sequence it only
-// checks that the table in slot-1 was copied.
+// checks that the child has a table in slot-1.
 func (p *player) passed(op trace.Op, m *moment, slot int, fresh []uint64) bool {
 	if slot <= 0 {
 		return slot == 0

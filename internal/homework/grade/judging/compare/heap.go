@@ -37,7 +37,7 @@ const (
 //
 //   - the call frees an address that is not a live allocation,
 //   - the call allocates memory, although its arguments or the state of the engine require that it fails,
-//   - the call makes more allocations than any call may make.
+//   - the call makes more allocations than the grader keeps (maxAllocations).
 //
 // If no event is wrong, the difference shows a write after the end of an allocation, if there was one.
 func (p *player) account(op trace.Op, want oracle.Outcome, going []part, events []runner.Event) []*Difference {
@@ -129,8 +129,9 @@ func (p *player) chunk(address, size uint64) []byte {
 	return p.subject.At(address, size)
 }
 
-// maxEdges limits the time that a call needs to check the fill bytes behind the allocations. In most calls, only the
-// newest maxEdges allocations are checked. All are checked after llm_destroy and after a step of many calls.
+// maxEdges limits the time that a call needs to check the fill bytes behind the allocations. All are checked after
+// llm_destroy and after a step of many calls. After another call, only those at the last maxEdges addresses of
+// heap.ordered are checked, which are the newest.
 const maxEdges = 1 << 15
 
 // edges checks the fill bytes after the end of each live allocation, or only of the newest ones (maxEdges). It

@@ -16,8 +16,8 @@ const page = 4096
 // for this.
 var ErrMemory = errors.New("the machine has too little memory left, of which the ref_count of a pool of 3 GiB takes most")
 
-// memoryForLarge is the number of available bytes that a submission with a large pool needs, mainly for its reference
-// counts.
+// memoryForLarge is a number of available bytes. If a submission with a large pool dies and fewer are left, Play returns
+// ErrMemory. The reference counts of a pool of 3 GiB take about half of them.
 const memoryForLarge = 400 << 20
 
 // newLargePool maps a large pool and returns its address. The submission can access only two parts of the pool: its

@@ -41,9 +41,9 @@ func checked[T any](p *player, address uint64) *T {
 	return (*T)(unsafe.Pointer(unsafe.SliceData(bytes)))
 }
 
-// view returns the T at an address of the submission's memory. Most callers have checked the address before. But they
-// often read it from the submission's memory again, and the process may have changed it there since the check. If the
-// address is not valid, view returns a zero T.
+// view returns the T at an address of the submission's memory. If the address is not valid, view returns a zero T. A
+// check of the address before does not suffice: the caller may read it from the submission's memory again, and the
+// process may have changed it there since the check.
 func view[T any](p *player, address uint64) *T {
 	if bytes := p.subject.At(address, uint64(unsafe.Sizeof(*new(T)))); bytes != nil {
 		return (*T)(unsafe.Pointer(&bytes[0]))
@@ -66,7 +66,7 @@ func (p *player) head(engine int) uint64 { return p.engines[engine] + activeOffs
 func (p *player) last(engine int) uint64 { return view[listNode](p, p.head(engine)).prev - nodeOffset }
 
 // sequences iterates over the submission's list: the address and the struct of each sequence. It stops at an invalid
-// pointer and, because a list may have no end, after as many sequences as there are live allocations. The body of the
+// pointer and, because a list may have no end, after one more sequence than there are live allocations. The body of the
 // loop may free the sequence.
 func (p *player) sequences(engine int) iter.Seq2[uint64, *sequenceStruct] {
 	return func(yield func(uint64, *sequenceStruct) bool) {

@@ -23,8 +23,8 @@ import (
 var Patience = runner.Patience{Call: 2 * time.Second, Process: 8 * time.Second}
 
 // Limits of what PatienceWith adds. A right submission that searches a list of 100,000 sequences in each of the 100,000
-// calls that a step can make visits 10^10 list nodes, which takes less than two minutes. A submission with an endless
-// loop uses up maxWalk once, while somebody waits.
+// calls that a step can make visits 10^10 list nodes. maxWalk is 30 ns for each of them. A submission with an endless
+// loop uses up maxWalk while somebody waits.
 const (
 	maxWalk  = 5 * time.Minute  // for one call of the runner, which is one step
 	maxWalks = 30 * time.Minute // for the process
@@ -67,12 +67,14 @@ type player struct {
 }
 
 // Play plays a trace on a program, which is a submission linked with grader/process/runner.c. An error means that the
-// grader failed.
+// grader or the machine failed (ErrMemory), not the submission.
 //
-// After a difference, Play goes on from the submission's state if that is consistent enough; otherwise it stops.
+// After a difference, Play goes on from the submission's state if that is consistent enough; otherwise it stops. It also
+// stops after maxDifferences.
 //
 // The pools are writable only during append_kv (handout.WriteOnlyOnAppend). If the submission dies in another call,
-// Play plays the trace again with writable pools, to see what the submission writes.
+// Play plays the trace again with writable pools, to see what the submission writes. A call that does not come back is
+// not played again.
 func Play(program string, ops []trace.Op) (Result, error) {
 	r, err := play(program, ops, false)
 	if errors.Is(err, cputime.ErrStarved) || errors.Is(err, cputime.ErrSlow) {
@@ -146,7 +148,7 @@ func play(program string, ops []trace.Op, poolsWritable bool) (Result, error) {
 	return r, nil
 }
 
-const maxDifferences = 8 // of a trace
+const maxDifferences = 8 // of a trace; the step that reaches this number may add more
 
 func (p *player) step(op trace.Op) []*Difference {
 	if op.Given || op.Kind.Outside() {

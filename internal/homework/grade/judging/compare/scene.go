@@ -37,8 +37,8 @@ type State struct {
 	Broken      string                 `json:",omitempty"` // the pointer behind which nothing could be read
 }
 
-// MaxSequences is the maximum number of sequences in a State. Beyond it, a State has only the sequences named by the
-// call.
+// MaxSequences is the number of sequences, from the head of the list, that a State has at most. Beyond it, a State has
+// only the sequences named by the call.
 const MaxSequences = 64
 
 // Look plays a trace again up to the step with the difference d, and returns the memory before and after that step. It

@@ -146,8 +146,8 @@ func (s *shrinker) single() bool {
 
 const maxIDs = 4 // that a short trace needs
 
-// rename replaces the first id that is not between 1 and maxIDs by the smallest unused id. It reports whether the
-// trace still shows the difference.
+// rename replaces an id that is not between 1 and maxIDs by the smallest unused id. It takes the first such id with
+// which the trace still shows the difference, and reports whether there is one.
 func (s *shrinker) rename() bool {
 	for i := range s.ops {
 		for _, id := range ids(&s.ops[i]) {

@@ -85,10 +85,10 @@ func (p *player) entry(engine int, l1 *l1Table, logical, block int32) {
 	*entry = block
 }
 
-const maxStock = 64 // chunks of one size that are requested at a time
+const maxStock = 64 // chunks of one size that are requested at a time, if no more are needed
 
 // allocate returns the addresses of n allocations from the submission's allocator. If the allocations are small, it
-// requests more than n and stores the rest in p.stock, because each request costs two context switches. An address is
+// may request more than n and store the rest in p.stock, because each request costs two context switches. An address is
 // 0 if the heap is full.
 func (p *player) allocate(n int, size uint64) ([]uint64, error) {
 	stock := p.stock[size]

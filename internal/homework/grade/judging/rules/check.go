@@ -39,8 +39,8 @@ type Breach struct {
 // no points.
 var ErrUnread = errors.New("llm_memory.c was not read for the static rules")
 
-// patience is the limit of processor time for the process that parses the source (cputime.Meter). A usual submission
-// takes a hundredth of it.
+// patience is the limit of processor time for the process that parses the source (cputime.Meter). In the tests, a
+// fiftieth of it is enough.
 var patience = 10 * time.Second
 
 const (

@@ -57,7 +57,7 @@ func (o origin) common(other origin) origin {
 	return origin{pool: o.pool && other.pool, params: o.params & other.params}
 }
 
-// An effect is a memset or a free.
+// An effect is a call of one of wipes or releases, such as memset or free.
 type effect struct {
 	frees    bool
 	target   origin

@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/homework/ctree"
 )
 
-const word = "llmgrade-reads" // the argument that makes the grader's program a reader
+const word = "llmgrade-reads" // as os.Args[0], it makes the grader's program a reader
 
 // Serve parses a source if Check has started this process, and then ends the process. Otherwise it returns. main must
 // call it first.
@@ -44,7 +44,7 @@ func serve() error {
 		}
 	}
 	debug.SetMaxStack(256 << 20)
-	debug.SetGCPercent(400) // an ordinary submission is read before the first collection
+	debug.SetGCPercent(400) // the first collection is at 16 MiB instead of 4
 	var asked request
 	if err := json.NewDecoder(os.Stdin).Decode(&asked); err != nil {
 		return fmt.Errorf("what to read: %w", err)

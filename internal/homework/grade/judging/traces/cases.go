@@ -1,6 +1,6 @@
 // Package traces contains the traces that grade submissions. Directed traces follow the handout task by task: each
 // has a name, the sentence that it tests, and the calls. A trace has the same name as the test of the C suite
-// (grader/suite) that tests the same behaviour, if there is one. Random traces depend only on their seed.
+// (grader/suite) that tests the same behaviour, if there is one. Random traces depend only on the arguments of Random.
 package traces
 
 import (
