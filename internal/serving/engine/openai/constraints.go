@@ -91,7 +91,7 @@ func (c *constraints) compiled(ctx context.Context, client string, form *structu
 		return known.constraint, known.err
 	}
 	var v *structured.Vocabulary
-	constraint, err := c.exclusively(ctx, &c.small, client, key, func() (*structured.Constraint, error) {
+	result, final := c.exclusively(ctx, &c.small, client, key, func() (*structured.Constraint, error) {
 		if c.vocabulary == nil {
 			made, err := newVocabulary(&c.config)
 			if err != nil {
@@ -102,37 +102,41 @@ func (c *constraints) compiled(ctx context.Context, client string, form *structu
 		v = c.vocabulary
 		return structured.CompileWithin(ctx, v, *form, smallWork)
 	})
-	if !errors.Is(err, structured.ErrTooLarge) {
-		return constraint, err
+	if !final {
+		result, _ = c.exclusively(ctx, &c.large, client, key, func() (*structured.Constraint, error) {
+			return structured.CompileWithin(ctx, v, *form, structured.CompileWork)
+		})
 	}
-	return c.exclusively(ctx, &c.large, client, key, func() (*structured.Constraint, error) {
-		return structured.CompileWithin(ctx, v, *form, structured.CompileWork)
-	})
+	return result.constraint, result.err
 }
 
 // exclusively waits for the client's turn, calls compile and keeps the result. If another request has compiled the form
-// with this key meanwhile, it returns the result of that compilation instead.
+// with this key meanwhile, it returns the result of that compilation instead. The result is final unless it is the
+// error of a first attempt that needs more work.
 func (c *constraints) exclusively(
 	ctx context.Context, slot *turns, client string, key [sha256.Size]byte, compile func() (*structured.Constraint, error),
-) (*structured.Constraint, error) {
+) (result compilation, final bool) {
 	if err := slot.take(ctx, client); err != nil {
-		return nil, err
+		return compilation{err: err}, true
 	}
 	defer slot.end()
 	if known, ok := c.find(key); ok {
-		return known.constraint, known.err
+		return known, true
 	}
 	constraint, err := compile()
 	switch {
 	case ctx.Err() != nil:
-		return nil, errGone
+		return compilation{err: errGone}, true
 	case err == nil:
-		c.keep(&c.kept, maxConstraints, compilation{key: key, constraint: constraint})
+		result = compilation{key: key, constraint: constraint}
+		c.keep(&c.kept, maxConstraints, result)
 	case slot == &c.large || !errors.Is(err, structured.ErrTooLarge): // more work does not help
-		err = shorten(err)
-		c.keep(&c.refusals, maxRefusals, compilation{key: key, err: err})
+		result = compilation{key: key, err: shorten(err)}
+		c.keep(&c.refusals, maxRefusals, result)
+	default:
+		return compilation{err: err}, false
 	}
-	return constraint, err
+	return result, true
 }
 
 // shorten shortens the text of an error, which may contain a large part of a form. It leaves out the middle.

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -70,6 +71,25 @@ func TestRefusalsAreKept(t *testing.T) {
 	require.NoError(t, c.compile(ctx, structured.Form{Regex: "a"}))
 	require.Equal(t, errGone, c.compile(ctx, refused(0)), "the refusal used last is kept, the first is not")
 	require.Len(t, c.refusals, maxRefusals)
+}
+
+// Ensure that a request that waited for the slot of small forms gets the refusal of its form that another request has
+// found meanwhile, and does not wait for the slot of large forms.
+func TestAKnownRefusalDoesNotWaitForLargeForms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // in which waiting without end is an error
+		c := inductionConstraints()
+		require.NoError(t, c.small.take(t.Context(), "another"))
+		require.NoError(t, c.large.take(t.Context(), "another"))
+		ended := make(chan error, 1)
+		go func() { ended <- c.compile(t.Context(), large) }()
+		synctest.Wait()
+		text, err := json.Marshal(large)
+		require.NoError(t, err)
+		refusal := fmt.Errorf("refused: %w", structured.ErrTooLarge)
+		c.keep(&c.refusals, maxRefusals, compilation{key: sha256.Sum256(text), err: refusal})
+		c.small.end()
+		require.Equal(t, refusal, <-ended)
+	})
 }
 
 // Ensure that a form is compiled at once if it needs little work, even while a large form is compiled and another one

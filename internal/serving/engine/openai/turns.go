@@ -7,7 +7,7 @@ import (
 )
 
 // turns lets one request work at a time. The clients that wait take turns: a client with many requests delays the
-// request of another client by at most one of its own.
+// request of another client by at most two of its own, the one that works and one that waits.
 type turns struct {
 	mutex   sync.Mutex
 	busy    bool
