@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -31,8 +30,7 @@ import (
 // options of serving.
 type options struct {
 	model   modelOptions
-	host    string
-	port    int
+	listen  listenOptions
 	names   []string
 	anyName bool
 	keys    []string
@@ -52,8 +50,7 @@ type options struct {
 
 func (o *options) flags(f *pflag.FlagSet) {
 	o.given = f
-	f.StringVar(&o.host, "host", "127.0.0.1", "address to listen on; 0.0.0.0 is all of them")
-	f.IntVar(&o.port, "port", 8000, "port to listen on; 0 is any free one")
+	o.listen.flags(f)
 	f.StringSliceVar(&o.names, "served-model-name", nil,
 		"names of the model in requests, separated by commas; answers have the first one (default: that of its file)")
 	f.BoolVar(&o.anyName, "skip-model-name-validation", false,
@@ -183,11 +180,7 @@ func (o *options) check() error {
 	if err := o.model.offload.check(o.model.noCaching); err != nil {
 		return err
 	}
-	listener, err := o.listen()
-	if err != nil {
-		return err
-	}
-	return listener.Close()
+	return o.listen.check()
 }
 
 // checkKwargs checks --default-chat-template-kwargs, as far as this is possible with the template, or without one if it is
@@ -227,23 +220,6 @@ func (o *options) modelNames(l *loaded) []string {
 	return o.names
 }
 
-func (o *options) listen() (net.Listener, error) {
-	if o.port < 0 || o.port > 65535 {
-		return nil, fmt.Errorf("--port is %d; it must be from 0 to 65535", o.port)
-	}
-	host := strings.TrimSuffix(strings.TrimPrefix(o.host, "["), "]") // an IPv6 address as in URLs
-	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(o.port)))
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%w; give another --port, or 0 for any free one", err)
-	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("%w; give a --port above 1023", err)
-	case err != nil:
-		return nil, fmt.Errorf("--host %s: %w", o.host, err)
-	}
-	return l, nil
-}
-
 // partingTime is the time for sending errors to the requests that have not ended within the time of --drain.
 const partingTime = 5 * time.Second
 
@@ -268,9 +244,13 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	requests := newAccessLog(os.Stderr, o.log)
 	defer requests.flush()
 	pages, stop := memoryPages(e, name)
-	listener, err := o.listen()
+	listener, err := o.listen.listen()
 	if err != nil {
 		return errors.Join(err, e.Close())
+	}
+	certificate, err := o.listen.tls.open()
+	if err != nil {
+		return errors.Join(err, listener.Close(), e.Close())
 	}
 	server := &http.Server{
 		Handler: openai.New(openai.Config{
@@ -284,15 +264,18 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	}
 	server.RegisterOnShutdown(stop)
 	l.notes(out, &o.model, e)
-	announce(out, o, l, e, name, format, listener.Addr())
-	return answer(ctx, out, o, l, e, server, listener)
+	announce(out, o, l, e, name, format, address{listener.Addr(), certificate != nil})
+	if err := notify("READY=1"); err != nil {
+		fmt.Fprintln(os.Stderr, "llmserve:", err) // the server can be used all the same
+	}
+	return answer(ctx, out, o, l, e, server, func() error { return certificate.serve(server, listener) })
 }
 
-// answer lets the server answer requests until ctx is done, or the server or the device has failed. Then it lets the
+// answer calls begin, which lets the server answer requests, and waits until ctx is done, or the server or the device has failed. Then it lets the
 // running requests end, unless the device has failed.
-func answer(ctx context.Context, out io.Writer, o *options, l *loaded, e *engine.Engine, server *http.Server, listener net.Listener) (err error) {
+func answer(ctx context.Context, out io.Writer, o *options, l *loaded, e *engine.Engine, server *http.Server, begin func() error) (err error) {
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
+	go func() { failed <- begin() }()
 	drain, broken := o.drain, false
 	deviceFailed := l.deviceFailure(e, o.model.limit)
 	select {
@@ -303,6 +286,7 @@ func answer(ctx context.Context, out io.Writer, o *options, l *loaded, e *engine
 	case <-ctx.Done():
 		fmt.Fprintf(out, "stopping: requests have %v to end\n", drain)
 	}
+	_ = notify("STOPPING=1") // systemd sees the end of the process in any case
 	limit, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
 	stopped := make(chan error, 1)
@@ -324,16 +308,20 @@ func answer(ctx context.Context, out io.Writer, o *options, l *loaded, e *engine
 	return err
 }
 
-func announce(out io.Writer, o *options, l *loaded, e *engine.Engine, name string, format toolparser.Format, addr net.Addr) {
+func announce(out io.Writer, o *options, l *loaded, e *engine.Engine, name string, format toolparser.Format, addr address) {
 	load := e.Load()
-	address := reachable(addr)
 	longest := fmt.Sprint(e.Config().MaxModelLen)
 	if o.model.maxModelLen == 0 && e.Config().MaxModelLen < l.config.MaxModelLen {
 		longest += fmt.Sprintf(" of the model's %d, because the blocks hold no longer ones", l.config.MaxModelLen)
 	}
-	fmt.Fprintf(out, "serving %q at http://%s/v1, %d blocks of %d tokens, sequences of up to %s\n",
-		name, address, load.Blocks, o.model.blockSize, longest)
-	if address != addr.String() {
+	base, curl := addr.base(), "curl"
+	if path := addr.socket(); path != "" {
+		fmt.Fprintf(out, "listening on the Unix socket %s\n", path)
+		curl += " --unix-socket " + path
+	}
+	fmt.Fprintf(out, "serving %q at %s/v1, %d blocks of %d tokens, sequences of up to %s\n",
+		name, base, load.Blocks, o.model.blockSize, longest)
+	if tcp, ok := addr.Addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		fmt.Fprintln(out, "  and at every other address of this machine")
 	}
 	if len(o.model.lora.named) > 0 {
@@ -348,17 +336,9 @@ func announce(out io.Writer, o *options, l *loaded, e *engine.Engine, name strin
 	default:
 		fmt.Fprintln(out, "  "+o.parsers.describe(format, l.template))
 	}
-	fmt.Fprintf(out, "  memory map: http://%s/memory\n", address)
-	fmt.Fprintf(out, "  curl http://%s/v1/completions -H 'Content-Type: application/json'%s -d '%s'\n", address,
+	fmt.Fprintf(out, "  memory map: %s/memory\n", base)
+	fmt.Fprintf(out, "  %s %s/v1/completions -H 'Content-Type: application/json'%s -d '%s'\n", curl, base,
 		bearer(o.keys), example(name))
-}
-
-// reachable returns an address at which this machine can reach a listener.
-func reachable(a net.Addr) string {
-	if tcp, ok := a.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-		return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
-	}
-	return a.String()
 }
 
 // bearer returns the header that curl needs if there are keys. It contains no key, because logs keep the output.
@@ -372,10 +352,4 @@ func bearer(keys []string) string {
 func example(name string) string {
 	return strings.ReplaceAll(`{"model": "NAME", "prompt": "one two three, one two", "max_tokens": 6, "temperature": 0}`,
 		"NAME", name)
-}
-
-// loopback reports whether only this machine can reach an address.
-func loopback(a net.Addr) bool {
-	tcp, ok := a.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
 }
