@@ -45,7 +45,7 @@ func starts(t *testing.T, c *exec.Cmd) string {
 	return said
 }
 
-func over(socket string) *http.Client {
+func unixClient(socket string) *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
@@ -73,9 +73,9 @@ func TestAServerListensOnAUnixSocket(t *testing.T) {
 	info, err := os.Stat(socket)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o660), info.Mode().Perm())
-	answers(t, over(socket), "http://proxy.example") // the Host of a proxy
+	answers(t, unixClient(socket), "http://proxy.example") // the Host of a proxy
 	require.Contains(t, refusedHere(t, "demo", "--uds", socket), "another process listens on "+socket)
-	answers(t, over(socket), "http://localhost")
+	answers(t, unixClient(socket), "http://localhost")
 	require.NoError(t, c.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, c.Wait())
 	require.NoFileExists(t, socket)
@@ -122,8 +122,8 @@ func TestAServerIsStartedBySystemd(t *testing.T) {
 }
 
 // writeCertificate writes a certificate of 127.0.0.1 with the given serial number to two files, which get the
-// modification time at, and returns the certificate.
-func writeCertificate(t *testing.T, cert, key string, serial int64, at time.Time) *x509.Certificate {
+// given modification time, and returns the certificate.
+func writeCertificate(t *testing.T, cert, key string, serial int64, modified time.Time) *x509.Certificate {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(240 * time.Hour),
@@ -134,7 +134,7 @@ func writeCertificate(t *testing.T, cert, key string, serial int64, at time.Time
 	require.NoError(t, err)
 	for name, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: secret}} {
 		require.NoError(t, os.WriteFile(name, pem.EncodeToMemory(block), 0o600))
-		require.NoError(t, os.Chtimes(name, at, at))
+		require.NoError(t, os.Chtimes(name, modified, modified))
 	}
 	parsed, err := x509.ParseCertificate(der)
 	require.NoError(t, err)
