@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/homework/course"
 )
 
-// llm_start is called once, by the constructor in guest.c, before the program's main. strict and tidy set the fields
-// of course.Library. watched means that the program runs under Memcheck, and also sets Strict.
+// llm_start is called once, by the constructor in guest.c, before the program's main or the return of dlopen. strict and
+// tidy set the fields of course.Library. watched means that the program runs under Memcheck, and also sets Strict.
 //
 //export llm_start
 func llm_start(strict, watched, tidy C.int) {

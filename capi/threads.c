@@ -118,7 +118,7 @@ void llm_thread_leave(long tid) {
 /*
  * glibc gives every thread that calls free an arena of 64 MB of address space, and 128 MB while it
  * is created. Under a limit (ulimit -v) of 1 GiB, too little was sometimes left for the Go heap, and
- * the program ended. So under a limit there is only one arena.
+ * the program ended. So under a limit below 4 GiB there is only one arena.
  */
 static void spare_address_space(void) {
 #ifdef M_ARENA_MAX

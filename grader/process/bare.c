@@ -1,8 +1,7 @@
 /*
  * What launch.c, which includes this file, needs instead of the C library: the start of
  * a program, and system calls. A static glibc asks the processor about its caches when
- * it starts. On a virtual machine that takes a millisecond, which is more than all that
- * the launcher does. A call that fails returns -errno.
+ * it starts, which is slow on a virtual machine. A call that fails returns -errno.
  */
 #define CALL_OF(_1, _2, _3, _4, _5, _6, NAME, ...) NAME
 #define CALL(...) CALL_OF(__VA_ARGS__, call5, call4, call3, call2, call1, call0)(__VA_ARGS__)

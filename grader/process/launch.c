@@ -10,8 +10,8 @@
  * the address space in bytes; 0 means no limit. WITHOUT names the layers to omit, for
  * tests: u(id), l(andlock), s(eccomp), or - for none.
  *
- * If PROGRAM is "probe", nothing is executed: the launcher tries what is now forbidden,
- * and prints what stopped it. If it is "work", the launcher does a known computation
+ * If PROGRAM is "probe", nothing is executed: the launcher prints which layers hold, and
+ * tries what Landlock and seccomp forbid. If it is "work", the launcher does a known computation
  * and prints the processor time that this took, in nanoseconds.
  *
  * A layer that the kernel lacks is omitted, and the probe says so. If a layer fails
@@ -317,8 +317,9 @@ static void work(void) {
     print(1, "\n");
 }
 
-/* For each layer, the result of an action that only this layer forbids. seccomp forbids
- * the actions by which the other layers are tested, so those are tested before it. */
+/* What each layer does: whether the limits are set, the uid, whether no_new_privs is set,
+ * the ABI of Landlock if it forbids to open a file, and whether seccomp forbids a socket.
+ * seccomp forbids the calls by which the other layers are tested, so those are tested before it. */
 static struct {
     long limits, uid, no_new_privs, landlock, seccomp;
 } holds;

@@ -182,7 +182,7 @@ static void play(const struct step *s) {
     }
 }
 
-/* Nothing but the steps stays open, above all not Valgrind's report. */
+/* Of the descriptors 3 to 255 only the steps stay open, above all not Valgrind's report. */
 static void close_others(int steps) {
     for (int fd = 3; fd < 256; fd++) {
         if (fd != steps) {

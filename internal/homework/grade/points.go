@@ -33,7 +33,7 @@ var ErrPoints = errors.New("not a points file")
 // too few.
 type rest Points
 
-const maxPoints = 1_000_000 // of a task: above it, hundredths are lost
+const maxPoints = 1_000_000 // of a task
 
 // ParsePoints reads a points file: JSON, as llmgrade points prints it.
 func ParsePoints(text []byte) (Points, error) {

@@ -51,8 +51,8 @@ func (k *Kit) sanitized(p *Program, text, object, level string) error {
 
 // withoutDebugInfo copies the C library and its libm into the kit's folder, and returns the flags to link a program
 // with the copies. It changes the build ids of the copies, so that Valgrind finds no installed debug information for
-// them. Reading this information takes a third of Memcheck's time. No report needs it, because reports only have lines
-// of llm_memory.c. withoutDebugInfo returns no flags if it cannot make the copies or finds no build id.
+// them. Reading this information makes Memcheck slower. No report needs it, because reports only have lines of
+// llm_memory.c. withoutDebugInfo returns no flags if it cannot make the copies or finds no build id.
 func (k *Kit) withoutDebugInfo() (flags []string) {
 	for _, name := range []string{"libc.so.6", "libm.so.6"} {
 		path, err := k.output("gcc", "-print-file-name="+name)

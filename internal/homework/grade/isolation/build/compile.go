@@ -4,7 +4,7 @@
 // The text is checked before any tool reads it. It must not make the compiler put other files into its messages, use
 // other flags, or report other line numbers. If macros may build words that are not in the text, the preprocessed text
 // is checked, too. The object file must not have code that runs outside the six functions of the homework. It may only
-// use a few functions of the C library, which the homework needs.
+// use the functions of the C library that names.txt lists.
 //
 // The package does not run submissions. The tools have limits, and only the beginning of their output is kept. A
 // submission that exceeds a limit counts as not compiling.
@@ -38,7 +38,7 @@ type Kit struct {
 	dir      string        // path of the folder
 	patience time.Duration // limit for one tool, by the clock
 	flags    []string      // the course's flags, and those that a distribution adds
-	linker   []string      // flags for the fastest linker that is installed
+	linker   []string      // flags for a faster link; with gold, if it is installed
 	// watched makes watched.o and a copy of the C library without debug information, which makes Memcheck faster. It
 	// makes them once, and only if they are needed. It returns the flags to link with that copy.
 	watched func() ([]string, error)
@@ -62,9 +62,9 @@ func NewKit(extra ...string) (*Kit, error) {
 		return nil, errors.Join(err, folder.Remove())
 	}
 	k := &Kit{folder: folder, dir: dir, patience: patience, flags: append(strings.Fields(CourseFlags), extra...)}
-	k.linker = []string{"-fno-use-linker-plugin"} // loading it takes a fifth of a link, and no object needs it
+	k.linker = []string{"-fno-use-linker-plugin"} // loading it takes time, and no object needs it
 	if _, err := exec.LookPath("ld.gold"); err == nil {
-		k.linker = append(k.linker, "-fuse-ld=gold") // takes half of ld's time, and a third of it with sanitizers
+		k.linker = append(k.linker, "-fuse-ld=gold") // faster than ld
 	}
 	for _, name := range []string{"llm_memory.h", "runner.c", "calls.c", "fault.c", "prints.c", "watched.c", "tester.c", "stubs.c"} {
 		if err := os.WriteFile(filepath.Join(dir, name), grader.Source(name), 0o644); err != nil {
@@ -119,7 +119,8 @@ func (k *Kit) Watched(p *Program) (string, error) {
 	return path, nil
 }
 
-// Build checks, compiles and links a submission. Errors begin with name.
+// Build checks, compiles and links a submission. An error that wraps ErrRejected or ErrGate begins with name. Any other
+// error means that the grader failed.
 func (k *Kit) Build(name string, source []byte) (*Program, error) {
 	dir, err := os.MkdirTemp(k.dir, "s-")
 	if err == nil {
@@ -169,7 +170,7 @@ func (k *Kit) check(p *Program, source []byte, v *verdicts) (*object, error) {
 		}
 	}
 	compiled := p.file("compiled.o")
-	// Without the locations of variables, compiling takes a tenth less time.
+	// Without the locations of variables, compiling takes less time.
 	if err := k.gcc(append(slices.Clone(k.flags), "-fno-var-tracking", "-I.", "-c", file, "-o", compiled)...); err != nil {
 		return nil, err
 	}

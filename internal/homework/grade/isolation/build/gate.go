@@ -46,7 +46,7 @@ func listed(list string, candidates ...string) bool {
 	return slices.ContainsFunc(candidates, func(name string) bool { return slices.Contains(names[list], name) })
 }
 
-// Limits of an object file in bytes. A correct submission has less than 16 KiB of code and data.
+// Limits of an object file in bytes.
 const (
 	maxCode = 1 << 20
 	maxData = 16 << 20

@@ -40,8 +40,7 @@ func loads(t *testing.T, program string) string {
 	return string(m[1])
 }
 
-// Ensure that Memcheck finds no debug information of the C library. Reading it makes Memcheck take one and a half
-// times as long.
+// Ensure that Memcheck finds no debug information of the C library. Reading it makes Memcheck slower.
 func TestMemcheckFindsNoDebugInformationOfTheLibrary(t *testing.T) {
 	k := build.SharedKit(t)
 	p, err := k.Build("llm_memory.c", []byte(corpus.Correct(t)))

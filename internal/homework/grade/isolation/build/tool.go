@@ -23,7 +23,7 @@ const limits = `ulimit -c 0; ulimit -t "$0"; ulimit -v 1048576; ulimit -f 131072
 
 // cpu is a tool's limit of processor time on a machine whose slowness is 1 (package cputime). It is generous, because
 // the slowness that is measured on an emulated machine is too low for a compiler: emulation slows a compiler far more
-// than the computation that is measured. On an emulated machine, compiling the correct submission took 3.6 s.
+// than the computation that is measured.
 const cpu = time.Minute
 
 // patience is a tool's limit of elapsed time. It is so much more than cpu that a tool exceeds it only on an overloaded

@@ -64,11 +64,11 @@ func (u Usage) since(before Usage) Usage {
 }
 
 // faultTime is the processor time that is allowed for a page fault on a machine whose slowness is 1. It does not count
-// as work. It is ten times as long as a page fault took on one virtual machine.
+// as work.
 const faultTime = 100 * time.Microsecond
 
-// Work returns the processor time minus faultTime for each page fault, because the time of page faults differs most
-// between machines. The number of page faults has a limit of its own. Work uses the sum of user and system time,
+// Work returns the processor time minus faultTime, multiplied by slowness, for each page fault, because the time of page
+// faults differs most between machines. The number of page faults has a limit of its own. Work uses the sum of user and system time,
 // because many kernels measure only the sum, and estimate its two parts.
 func (u Usage) Work(slowness float64) time.Duration {
 	return max(0, u.CPU-time.Duration(float64(u.Faults)*slowness*float64(faultTime)))

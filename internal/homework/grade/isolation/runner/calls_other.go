@@ -2,7 +2,7 @@
 
 package runner
 
-// sysOpen is openat everywhere else.
+// sysOpen is the number of no call: other processors have openat only.
 const sysOpen = ^uint32(0)
 
 var archCallNames map[uint32]string

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipes are the grader's ends of the two pipes to a process. They use blocking system calls: a trace has thousands of
-// short calls, and Go's poller would double the time of each.
+// pipes are the grader's ends of the two pipes to a process. They do not use Go's poller, because a trace may have
+// thousands of short calls, and the poller would make each of them slower.
 type pipes struct {
 	requests, replies int
 }

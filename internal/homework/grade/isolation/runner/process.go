@@ -52,7 +52,7 @@ type Request struct {
 	A, B   int32
 	Fail   uint32 // the allocation of this call that fails, from 1; 0: none
 	Engine uint64 // or the pool
-	Size   uint64 // of the pool, or how many forks
+	Size   uint64 // of the pool or a chunk, or how many calls or addresses
 }
 
 // An Event is an allocation or a release that a call made: struct event.
@@ -262,7 +262,8 @@ func (p *Process) transfer(bytes []byte, minimum int, move func([]byte, time.Tim
 	return done, nil
 }
 
-// Slow returns an error that wraps cputime.ErrSlow if all calls of the process together were too slow to be judged.
+// Slow returns an error that wraps cputime.ErrSlow if all calls of the process together were too slow to be judged, and
+// one that wraps cputime.ErrTime if they have reached the limit.
 func (p *Process) Slow() error { return p.meter.Close() }
 
 // cause ends the process and returns the error to report for err, the error of a read or write of a pipe. If err means

@@ -16,8 +16,8 @@ type Layers struct {
 	Seccomp      bool // system calls are limited to a list
 }
 
-// Active returns the layers that work on this machine. To find them, it starts a launcher that forbids itself each
-// kind of action and then tries the action.
+// Active returns the layers that work on this machine. To find them, it starts a launcher that restricts itself and then
+// reports which layers hold. The launcher tries what Landlock and seccomp forbid.
 func Active() (Layers, error) {
 	var l Layers
 	var limits, privileges, seccomp int

@@ -36,7 +36,8 @@ func (t *Tail) Write(p []byte) (int, error) {
 // Bytes returns the part that is kept.
 func (t *Tail) Bytes() []byte { return t.bytes }
 
-// Printable returns what a program printed, with ? for control characters.
+// Printable returns what a program printed, with ? for invalid UTF-8 and for control characters other than tab and
+// newline.
 func Printable(text []byte) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || r < ' ' && r != '\t' && r != '\n' || r == 0x7f || r >= 0x80 && r < 0xa0 {

@@ -26,7 +26,7 @@ type Steps struct {
 // not know the correct state itself.
 //
 // File omits traces with a large pool. If Own is set, it also omits traces in which the grader would free or move an
-// allocation, or make a pool of more than 1 MiB.
+// allocation, and traces that make a pool of more than 1 MiB.
 func (s Steps) File(dir string) (*os.File, error) {
 	var text stepText
 	if err := s.each(&text, func(int, int, int) {}); err != nil {

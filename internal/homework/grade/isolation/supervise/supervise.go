@@ -1,5 +1,5 @@
 // Package supervise runs a program with limits and returns its output. Package watch uses it to run Memcheck and the
-// sanitizers, and interprets their reports.
+// sanitizers, and interprets their reports. Package rules uses it to parse a source.
 package supervise
 
 import (
@@ -22,8 +22,7 @@ type End struct {
 	Signal syscall.Signal
 }
 
-// Patience is the limit of processor time for a program (cputime.Meter). A correct submission needs a thirtieth of it
-// to play all traces under Memcheck.
+// Patience is the limit of processor time for a program that plays all traces (cputime.Meter).
 const Patience = 10 * time.Second
 
 // ErrKilled means that the kernel killed the program, as it does when memory is short.
@@ -47,9 +46,9 @@ func Tail(limit int) Keep {
 	}
 }
 
-// Run runs a program in its own process group. The path and the arguments of cmd come from package sandbox. attach
-// must connect the pipe for the program's output to cmd. Run ends the program if it uses more processor time than
-// patience or writes more than keep reads. An error means that the program could not be run or judged.
+// Run runs a program in its own process group. attach must connect the pipe for the program's output to cmd. Run ends
+// the program if it uses more processor time than patience or writes more than keep reads. An error means that the
+// program could not be run or judged.
 func Run(cmd *exec.Cmd, attach func(pipe *os.File), patience time.Duration, keep Keep) (e End, err error) {
 	ours, theirs, err := os.Pipe()
 	if err != nil {

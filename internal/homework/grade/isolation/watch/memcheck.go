@@ -28,7 +28,7 @@ func (s *Stuck) Error() string { return s.Function + " " + s.err.Error() }
 func (s *Stuck) Unwrap() error { return s.err }
 
 const (
-	memory     = 640 << 20 // bytes of address space of Valgrind with the submission, which need a quarter of it
+	memory     = 640 << 20 // bytes of address space of Valgrind with the submission
 	maxReport  = 8 << 20   // bytes: more than 1000 complaints take, after which Valgrind reports no more
 	complained = 99        // Valgrind's exit status if there are complaints
 )
@@ -36,7 +36,7 @@ const (
 // Memcheck plays the traces, each on new engines, on a program that is linked with grader/process/watched.c. It
 // returns one finding for each kind of complaint, line and function. A use of an uninitialised value counts for the
 // function that allocated the memory. To find this function, Memcheck plays the traces again with --track-origins,
-// which takes twice as long.
+// which takes longer.
 func Memcheck(program string, steps supervise.Steps) ([]Finding, error) {
 	file, err := steps.File(filepath.Dir(program))
 	if err != nil {
@@ -132,7 +132,7 @@ func runValgrind(program, box string, steps *os.File, flags ...string) (report [
 	}
 	allowed := sandbox.Box{Folder: box, Read: append(libraries, program), Memory: memory}
 	flags = append(flags, "--xml=yes", "--xml-fd=4", "--child-silent-after-fork=yes", "--vgdb=no",
-		"--read-inline-info=no", // saves a fifth of its start; Memcheck reports the line of an inlined function nevertheless
+		"--read-inline-info=no", // makes its start faster; Memcheck reports the line of an inlined function nevertheless
 		"--leak-check=full", "--show-leak-kinds=all", "--errors-for-leak-kinds=all",
 		"--error-exitcode="+strconv.Itoa(complained), program, "3")
 	path, argv, err := allowed.Command(binary, flags...)

@@ -83,8 +83,8 @@ func brief(s string) string {
 	return s
 }
 
-// text returns s as a cell of the CSV file. It puts a quotation mark before s if a spreadsheet would read s as a
-// formula, and makes control characters visible.
+// text returns s as a cell of the CSV file. It puts an apostrophe before s if a spreadsheet would read s as a formula,
+// and makes control characters visible.
 func text(s string) string {
 	shown := terminal.VisibleName(s)
 	if s != "" && strings.ContainsAny(string([]rune(s)[:1]), "=+-@\t\r\n＝＋－＠") {

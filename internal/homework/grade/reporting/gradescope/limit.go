@@ -59,7 +59,7 @@ func (l Limit) reached(submitted time.Time, counted []time.Time) (next time.Time
 }
 
 // counted returns the times of the earlier submissions that count, in order. A submission does not count if the grader
-// failed, if the file did not compile, or if the limit refused it.
+// failed, if there was no file, if the file was rejected (grade.Rejection), or if the limit refused it.
 func (l Limit) counted(m *metadata) []time.Time {
 	var counted []time.Time
 	for _, p := range m.Previous {

@@ -105,7 +105,7 @@ type view struct {
 	sequences []sequence
 	block     int      // the block of the records
 	records   strip    // the records that change
-	concerned []int32  // ids that the call names
+	concerned []int32  // the first id that the call names
 	changes   []string // what the call had to change, in words
 	mistakes  []string // what is wrong, in words
 }

@@ -3,7 +3,7 @@
 //
 // A drawing shows the memory around a difference at three moments: before the call, as expected after the call, and as
 // it is after the call. drawing.go decides what is drawn. The drawing is text, which is coloured for a terminal or
-// marked up for a page. It has no character that a reader could take for an operator of C.
+// marked up for a page.
 //
 // A page is one file: it loads no script, font or picture. html/template escapes everything that comes from a
 // submission, except in a drawing. paintPage escapes the text of a drawing.
@@ -33,7 +33,7 @@ var script = template.JS("//<![CDATA[\n" + read("class.js") + "//]]>\n")
 
 var digest = sha256.Sum256([]byte(script))
 
-// policy allows that script and nothing else.
+// policy allows that script and styles in the page, and nothing else.
 var policy = fmt.Sprintf("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-%s'", base64.StdEncoding.EncodeToString(digest[:]))
 
 func read(name string) string {

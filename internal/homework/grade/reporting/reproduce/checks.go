@@ -12,8 +12,8 @@ import (
 
 const maxChecked = 60 // steps of a program
 
-// checks returns a C program that makes the calls of a trace. After each call it checks the returned value and the
-// engine: the counts, the list, the tables and kv_count. It ends at the first wrong step.
+// checks returns a C program that makes the calls of a trace. After each call it checks the returned value and, within
+// the limits below, the engine: the counts, the list, the tables and kv_count. It ends at the first wrong step.
 //
 // checks returns "" if the trace is too long, if its pool does not fit in memory, or if allocations must fail.
 func checks(name, sentence string, ops []trace.Op) string {
