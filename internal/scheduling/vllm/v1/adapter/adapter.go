@@ -70,7 +70,7 @@ func (s *Scheduler) Add(r serve.Request) error {
 	case r.Seqs > 1:
 		return bad("%d sequences: V1 takes one; add a request for each", r.Seqs)
 	case (s.config.Cache.EnablePrefixCaching || r.Tokens != nil) && len(r.Tokens) < r.Prompt:
-		return bad("%d of %d tokens are given, and prefix caching needs them", len(r.Tokens), r.Prompt)
+		return bad("%d of the %d tokens of the prompt are given: want all, or none without prefix caching", len(r.Tokens), r.Prompt)
 	case r.Prompt+r.Output > s.config.Cache.MaxModelLen:
 		return bad("%d and %d tokens: no sequence has more than %d", r.Prompt, r.Output, s.config.Cache.MaxModelLen)
 	case s.requests.Find(r.ID) != reqtable.None:

@@ -20,7 +20,8 @@ import (
 //   - new: tokens that this step computes
 //   - lookahead: slots for the draft model
 //
-// Allocate also gives keys to the full blocks before the lookahead slots, except blocks with draft tokens.
+// Unless DelayCacheBlocks is true, Allocate also gives keys to the full blocks before the lookahead slots, except blocks
+// with draft tokens.
 type Alloc struct {
 	NumNewTokens       int  // tokens to compute in this step, drafts included
 	Hit                *Hit // result of a Lookup just before; nil for a running request
@@ -88,8 +89,8 @@ func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	return true, nil
 }
 
-// grow is Allocate for the usual case: a running request whose tables have enough blocks for the new tokens. In other
-// cases it changes nothing and returns false.
+// grow is Allocate for the usual case: a running request whose tables have enough blocks for the new tokens and the
+// lookahead slots. In other cases it changes nothing and returns false.
 func (c *Cache) grow(r *Request, a *Alloc) bool {
 	if !c.noMamba || r.forked || !r.running || a.FullSequenceMustFit || a.NumLookaheadTokens < 0 || a.ReservedBlocks < 0 || a.ReservedBlocks > c.Pool.NumFree() {
 		return false
@@ -157,7 +158,7 @@ func (c *Cache) checkAlloc(r *Request, a *Alloc) error {
 	case a.Hit != nil && len(a.Hit.Blocks) != len(c.groups):
 		return fmt.Errorf("%w: the hit has %d groups, the cache %d", ErrRequest, len(a.Hit.Blocks), len(c.groups))
 	case a.hits() && (a.Hit.request != r || a.Hit.version != c.Pool.Version()):
-		return fmt.Errorf("%w: keys were removed since the lookup: look up again", ErrStale)
+		return fmt.Errorf("%w: it is of another request, or keys were removed since the lookup: look up again", ErrStale)
 	case slices.ContainsFunc(r.tables, func(t table) bool { return t.tracked || len(t.ids) > 0 }):
 		return fmt.Errorf("%w: it has blocks already, so it cannot adopt a hit or external tokens", ErrRequest)
 	}

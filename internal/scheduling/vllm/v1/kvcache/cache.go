@@ -39,7 +39,7 @@ type Cache struct {
 	// Memory that calls use again.
 	hybrid []hitState // of Lookup, by the first group of a set
 	plans  []plan     // of Allocate, by group
-	fresh  []int32    // of Allocate
+	fresh  []int32    // of Allocate and Take
 	mask   []bool     // of register
 
 	refuse func(group int) bool // set only by tests: reports that a group gets no blocks
@@ -63,7 +63,7 @@ func New(config Config) (*Cache, error) {
 		Pool:   p.View,
 		pool:   p,
 
-		watermark: int(min(config.Watermark, 1) * float64(config.NumGPUBlocks)), // 1 admits no request
+		watermark: int(min(config.Watermark, 1) * float64(config.NumGPUBlocks)), // 1: no request is admitted while another is scheduled
 		hybrid:    make([]hitState, len(config.Groups)),
 		plans:     make([]plan, len(config.Groups)),
 		newBlocks: make([][]int32, len(config.Groups)),
@@ -148,7 +148,7 @@ func (c *Cache) checkSets() error {
 	return nil
 }
 
-// StartStep begins the scheduling of step number seq. From now on, lookups also find the states that Mamba groups
+// StartStep begins the scheduling of step number seq. From now on, requests can also adopt the states that Mamba groups
 // stored in the step before.
 func (c *Cache) StartStep(seq uint64) {
 	c.pool.SetStamp(uint32(seq))
@@ -171,7 +171,7 @@ func (c *Cache) EndStep(seq uint64) {
 	}
 }
 
-// NumDeferred returns the number of blocks that EndStep will free.
+// NumDeferred returns the number of references to blocks that EndStep will drop.
 func (c *Cache) NumDeferred() int {
 	n := 0
 	for _, d := range c.deferred {

@@ -161,7 +161,7 @@ func TestARequestThatDoesNotReadTheCacheStillWritesIt(t *testing.T) {
 	require.Equal(t, 8, hit.NumTokens)
 }
 
-// Ensure that Stats.Hits counts the tokens in reused blocks (vllm/v1/RULES.md §12).
+// Ensure that a lookup with Spec.Report records an event with the hashes of the reused blocks (vllm/v1/RULES.md §12).
 func TestAReportOfHitsSaysWhatWasReused(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.EnableEvents = true }, Group{Kind: Full, BlockSize: 4})
 	computed(t, c, counting(9))

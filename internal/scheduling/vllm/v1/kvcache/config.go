@@ -32,7 +32,7 @@ type Group struct {
 	Chunk    int // ChunkedLocal
 
 	// With Align, a Mamba group keeps only the running state and states at ends of blocks (vLLM's mamba_cache_mode
-	// "align"). Without Align, it has a block for each BlockSize tokens.
+	// "align"). Without Align, it gets a block for each BlockSize tokens.
 	Align                bool
 	NumSpeculativeBlocks int // Mamba: additional blocks for the states after draft tokens
 

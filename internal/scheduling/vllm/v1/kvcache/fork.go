@@ -40,7 +40,7 @@ func (c *Cache) Fork(r *Request, share bool) (child *Request, shares bool) {
 
 // clone returns a new request with the tokens of r and no blocks. If runs is true, the new request will run at once and
 // gets its own arrays of tokens and hashes. If runs is false, both requests use the same arrays until one of them needs
-// longer arrays.
+// longer arrays or replaces a token.
 func (c *Cache) clone(r *Request, runs bool) *Request {
 	child := c.blank()
 	if runs {

@@ -130,7 +130,7 @@ func TestReplaceLastNamesOtherTokens(t *testing.T) {
 	require.ErrorIs(t, added(t, c, counting(3)).ReplaceLast(5), ErrFork, "it is of the prompt")
 }
 
-// Rejected drafts give back the blocks after them, and only these.
+// Ensure that Rollback frees the blocks that have no computed token any more, and only these.
 func TestRejectedDraftsGiveTheirBlocksBack(t *testing.T) {
 	c := newFull(t, 12)
 	r := computed(t, c, counting(6))

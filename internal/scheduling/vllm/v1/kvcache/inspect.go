@@ -18,7 +18,9 @@ func CachedPrefix(c *Cache, blocks []blockhash.Hash) int {
 // Hashes returns the hashes of the complete blocks of r. The caller must not change them.
 func Hashes(r *Request) []blockhash.Hash { return r.content.Hashes }
 
-// NewBlocks appends to dst the blocks of a group that r got in the last allocation.
+// NewBlocks appends to dst what the last Allocate, which must be for r, added to the end of the table of a group, after
+// the hit and the blocks for external tokens. If a block was copied because the hit ends inside it, the copy comes
+// first.
 func NewBlocks(dst []int32, r *Request, group int) []int32 {
 	p := &r.cache.plans[group]
 	if p.copied >= 0 {

@@ -12,8 +12,7 @@ type Hit struct {
 	version uint64
 }
 
-// Truncate shortens a hit to the given number of tokens, a multiple of every block size. In a Mamba group a hit can
-// have fewer blocks than tokens/BlockSize.
+// Truncate shortens a hit to the given number of tokens, a multiple of every block size.
 func (h *Hit) Truncate(c *Cache, tokens int) {
 	h.NumTokens = tokens
 	for i := range h.Blocks {
@@ -122,7 +121,8 @@ func (c *Cache) withMargin(s *set, length, limit int, drop bool) int {
 }
 
 // lookupSet finds the longest hit of at most limit tokens in a set, puts its blocks into hit, and returns its length.
-// If drop is true, it drops the last block that it finds.
+// If drop is true, it drops the last block that it finds, or only the last hash block if hits may end inside a block. In
+// a Mamba group it drops nothing.
 func (c *Cache) lookupSet(s *set, r *Request, hit *Hit, limit int, drop bool) int {
 	trim(s, hit, 0)
 	switch s.spec.Kind {

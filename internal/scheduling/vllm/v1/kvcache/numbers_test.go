@@ -138,10 +138,10 @@ func TestTokensThatGoBackCannotBeHit(t *testing.T) {
 	}
 }
 
-// Ensure that a window group keeps the blocks that hits need: the last blocks before the end of each segment, and the
-// last blocks before the last token of the prompt. With RetainAll, a segment has SchedulerBlockSize tokens. With EAGLE,
-// the group also keeps the block after each of these ends, because a lookup drops the last block that it finds
-// (vllm/v1/RULES.md §9).
+// Ensure that a window group keeps the blocks that hits need: the last blocks before the end of each segment or, if
+// RetentionInterval is 0, before the last multiple of SchedulerBlockSize in the prompt without its last token. With
+// RetainAll, a segment has SchedulerBlockSize tokens. With EAGLE, the group also keeps the block after each of these
+// ends, because a lookup drops the last block that it finds (vllm/v1/RULES.md §9).
 func TestWindowBlocksInFrontOfBoundariesAreKept(t *testing.T) {
 	for _, tc := range []struct {
 		name      string

@@ -8,7 +8,7 @@ type plan struct {
 	adopt    bool // the table begins with the hit
 	skip     int  // null blocks at its beginning, outside the window
 	external int  // blocks for external tokens
-	private  int  // blocks that replace shared ones
+	private  int  // blocks for copies
 	fresh    int  // blocks at the end
 
 	oldLen int   // length of the table before the fresh blocks
@@ -140,8 +140,8 @@ func (c *Cache) addOwner(g *group, t *table) {
 }
 
 // NumCommonPrefixBlocks appends, for each group, the number of blocks at the beginning of r's table that all requests
-// share. It appends 0 for groups without full attention, and for all groups without prefix caching (vllm/v1/RULES.md
-// §11). As in vLLM, r counts as one of these requests from then on, even if its table is empty.
+// with blocks share. It appends 0 for groups without full attention, and for all groups without prefix caching
+// (vllm/v1/RULES.md §11). As in vLLM, r counts as one of these requests from then on, even if its table is empty.
 func (r *Request) NumCommonPrefixBlocks(dst []int32) []int32 {
 	c := r.cache
 	for i := range c.groups {

@@ -13,7 +13,7 @@ import (
 // ErrRequest is wrapped by errors about a request or about a wrong call.
 var ErrRequest = errors.New("bad request")
 
-// ErrStale is wrapped if blocks of a Hit may have been evicted since the lookup.
+// ErrStale is wrapped if blocks of a Hit may have been evicted since the lookup, or if the Hit is of another request.
 var ErrStale = errors.New("stale hit")
 
 // A Spec describes a request.
@@ -55,8 +55,8 @@ type Request struct {
 // A table is the block table of one group.
 type table struct {
 	ids        []int32
-	registered int  // blocks that were passed to pool.Register
-	tracked    bool // it has adopted a hit or registered a block
+	registered int  // blocks at the beginning that were adopted or passed to pool.Register
+	tracked    bool // it has adopted a hit, got blocks for external tokens, or registered a block
 	owns       bool // the request counts in group.owners
 
 	// partial is the index in ids of a block that the next allocation must copy, or -1 if there is none. The block is

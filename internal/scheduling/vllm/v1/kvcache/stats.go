@@ -1,7 +1,7 @@
 package kvcache
 
 // Stats counts the lookups of admitted requests (vllm/v1/RULES.md §12). Requests and Preempted are numbers of
-// requests; Queries, Hits, PreemptedQueries and Rehits are numbers of tokens. Requests with Spec.NoRead do not count.
+// admissions; Queries, Hits, PreemptedQueries and Rehits are numbers of tokens. Requests with Spec.NoRead do not count.
 type Stats struct {
 	Reset                               bool // the cache was reset
 	Requests, Queries, Hits             int

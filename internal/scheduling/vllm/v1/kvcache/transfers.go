@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Only a scheduler with a connector needs the functions in this file (vllm/v1/RULES.md §19, §21).
+// Only a scheduler with a connector needs the exported functions in this file (vllm/v1/RULES.md §19, §21).
 
 // Evict removes the keys of a block, which may be in use.
 func (c *Cache) Evict(id int32) error {

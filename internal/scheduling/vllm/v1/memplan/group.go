@@ -134,7 +134,7 @@ func unifyPages(layers []Layer, list []int) (int, error) {
 // layers, so other kinds are divided into several groups.
 //
 // But if every kind has less than 1.5 times as many layers as the kind with the fewest, each kind is one group. With
-// the usual limit, such kinds would be divided into two groups that are not full.
+// the usual limit, each kind with more layers than the fewest would be divided into two groups that are not full.
 func split(layers []Layer, list []int) []Group {
 	var kinds []Group
 	for _, i := range list {
@@ -193,9 +193,10 @@ func largestDivisor(n, limit int) int {
 
 func ceil(a, b int) int { return (a + b - 1) / b }
 
-// promote turns layers with windows and chunks into layers with full attention for the cache. The cache then keeps all
-// their tokens, and all layers can share one block table. The layers compute the same results as before (vLLM's
-// _promote_local_kv_cache_specs).
+// promote turns layers with windows and chunks into layers with full attention for the cache, if some layer has full
+// attention. The cache then keeps all their tokens, and all layers can share one block table. The layers compute the
+// same results as before (vLLM's _promote_local_kv_cache_specs). promote returns an error if the layers then still need
+// different blocks.
 func promote(layers []Layer) ([]Layer, error) {
 	if oneType(layers) {
 		return layers, nil

@@ -80,7 +80,7 @@ func (p *Pool) recordStored(c *Content, table []int32, start, end, blockSize int
 }
 
 // ReportHit adds a Stored event for the first blocks of a request, which a lookup has found (vllm/v1/RULES.md §12,
-// report mode "full"). If the hit ends inside the last block, the event leaves this block out.
+// report mode "full"). If the tokens of the request end inside the last block, the event leaves this block out.
 func (p *Pool) ReportHit(c *Content, blocks, blockSize int, group uint32) {
 	blocks = min(blocks, len(c.Hashes)/(blockSize/p.config.HashBlockSize))
 	if p.config.EnableEvents && blocks > 0 {

@@ -128,7 +128,7 @@ func (p *Pool) leave(node int32) {
 func (p *Pool) closeUp(i uint32) {
 	mask := uint32(len(p.slots) - 1)
 	for j := (i + 1) & mask; p.slots[j].head != 0; j = (j + 1) & mask {
-		home := p.slots[j].tag & mask // duplicated is above every mask
+		home := p.slots[j].tag & mask // duplicated is above the mask in pools of at most 2^30 blocks
 		if (j-home)&mask >= (j-i)&mask {
 			p.slots[i] = p.slots[j]
 			i = j

@@ -38,7 +38,7 @@ type Pool struct {
 
 	config  Config
 	events  Events
-	version uint64 // counts removals of keys
+	version uint64 // see View.Version
 	stamp   uint32 // see SetStamp
 }
 
@@ -74,7 +74,8 @@ func New(config Config) (*Pool, error) {
 }
 
 // Get takes n blocks from the head of the queue, removes their keys, gives each the count 1, and appends them to
-// dst (vllm/v1/RULES.md §2.1). If fewer blocks are free, Get changes nothing and returns ErrNoBlocks.
+// dst (vllm/v1/RULES.md §2.1). If fewer blocks are free, Get changes nothing and returns an error that wraps
+// ErrNoBlocks.
 func (p *Pool) Get(dst []int32, n int) ([]int32, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(p.View.Check)
@@ -100,8 +101,8 @@ func (p *Pool) Get(dst []int32, n int) ([]int32, error) {
 	return dst, nil
 }
 
-// Touch adds a reference to each block. If a block was free, Touch also removes it from the queue (vllm/v1/RULES.md
-// §2.2).
+// Touch adds a reference to each block except the null block. If a block was free, Touch also removes it from the queue
+// (vllm/v1/RULES.md §2.2).
 func (p *Pool) Touch(ids []int32) {
 	if invariants.Enabled {
 		defer invariants.Hold(p.View.Check)
@@ -117,9 +118,9 @@ func (p *Pool) Touch(ids []int32) {
 	}
 }
 
-// Free removes a reference from each block of a table, from the last block to the first. So the end of a sequence is
-// evicted before its beginning (vllm/v1/RULES.md §2.4). Freed blocks without a key are put at the head of the queue,
-// in the order in which they are freed. Freed blocks with a key are put at its tail (§2.3).
+// Free removes a reference from each block of a table except null blocks, from the last block to the first. So the end
+// of a sequence is evicted before its beginning (vllm/v1/RULES.md §2.4). Freed blocks without a key are put at the head
+// of the queue, in the order in which they are freed. Freed blocks with a key are put at its tail (§2.3).
 func (p *Pool) Free(table []int32) {
 	if invariants.Enabled {
 		defer invariants.Hold(p.View.Check)

@@ -54,7 +54,7 @@ func TestABlockIsInsertedWhenItsLastKeyIs(t *testing.T) {
 	_, err := p.Get(nil, 1)
 	require.NoError(t, err)
 	require.False(t, p.View.InsertedNow(1), "it has no key")
-	for step, tokens := range map[uint32]int{7: 12, 9: 8} { // the longer part stays the primary key, whichever comes first
+	for step, tokens := range map[uint32]int{7: 12, 9: 8} {
 		p.SetStamp(step)
 		p.RegisterPart(c, 1, tokens, 0)
 		require.True(t, p.View.InsertedSince(1, step))

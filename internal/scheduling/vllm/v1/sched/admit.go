@@ -9,7 +9,7 @@ import (
 
 // admitWaiting is the second pass over requests. It admits waiting requests from the head of the queue. It stops at the
 // first request that does not fit, so no later request overtakes it. It does not preempt running requests. Requests
-// that may not run yet are skipped, and are considered first in the next pass.
+// that may not run yet are skipped; nextWaiting says when they are considered again.
 func (s *Scheduler) admitWaiting() {
 	b := s.batch
 	padding := len(b.rows) > 0 && !b.prefill // the batch has only decodes

@@ -45,7 +45,7 @@ func TestAsyncPreemptionDeliversWhatIsInFlight(t *testing.T) {
 	for _, test := range []struct {
 		name           string
 		drafts, stages int
-		resets         []int // steps before which all blocks are taken
+		resets         []int // steps before which Reset preempts all requests
 	}{
 		{"0 drafts", 0, 3, nil},
 		{"3 drafts", 3, 3, nil},

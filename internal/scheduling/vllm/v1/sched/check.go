@@ -52,7 +52,8 @@ func (s *Scheduler) Check() error {
 	return s.checkFlight()
 }
 
-// checkStep returns an error if the step copies a block of a request that has no row in the step.
+// checkStep returns an error if the step copies a block of a request that has no row in the step, except with
+// Config.AsVLLM.
 func (s *Scheduler) checkStep(step *Step) error {
 	if !s.differs.copies {
 		return nil

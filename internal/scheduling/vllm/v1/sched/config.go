@@ -15,7 +15,7 @@ var ErrConfig = errors.New("bad scheduler configuration")
 type Policy uint8
 
 const (
-	FCFS     Policy = iota // in the order of Add; preempted ones first
+	FCFS     Policy = iota // in the order of Add; preempted and skipped ones first
 	Priority               // by priority, arrival and name, smaller first
 )
 
@@ -30,13 +30,13 @@ type Config struct {
 	NumLookaheadTokens        int // slots for the draft model of each request
 	NumSpeculativeTokens      int // draft tokens of each request and step; 0: no speculation
 
-	DisableChunkedPrefill bool // a prompt is computed in one step
+	DisableChunkedPrefill bool // a request waits until the budget of a step suffices for its prompt
 	AdmitChunks           bool // a request is admitted if its first chunk fits; otherwise its whole sequence must fit
 	ReturnDrafts          bool // blocks of rejected drafts are freed at once; vLLM keeps them
 
 	// AsVLLM makes the scheduler do exactly what vLLM does, even if this is unsafe. Requests can read blocks and
 	// encoder outputs that were never written. They can wait for each other or preempt each other for ever. A step can
-	// be empty although a request could run. vllm/v1/RULES.md §17 lists these differences.
+	// be empty although a request could run. vllm/v1/RULES.md §17 and §19 to §21 list these differences.
 	AsVLLM bool
 
 	// EncoderCacheSize is the number of embeddings of multimodal items that the worker keeps. If it is 0, there is no

@@ -70,8 +70,8 @@ type transfers struct {
 	unsettled  int    // external tokens that a row in flight loads
 	loading    bool   // it has blocks and waits for their contents (WAITING_FOR_REMOTE_KVS)
 	received   bool   // loading, and Received was called
-	failed     bool   // loading, and LoadFailed was called
-	hitIn      uint64 // step of the last admission or load with a hit, else 0; a step in flight may compute the hit
+	failed     bool   // loading, and LoadFailed or StepFailed has invalidated some of its tokens
+	hitIn      uint64 // step of the last admission or load, 0 if it had no hit; a step in flight may compute the hit
 	reserving  bool   // it is in connector.prefills
 }
 

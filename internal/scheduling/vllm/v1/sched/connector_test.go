@@ -42,8 +42,8 @@ func TestLifeOfARemotePrefill(t *testing.T) {
 	h.empty()
 }
 
-// Ensure that the statistics count a request once if it loses its loaded blocks before its first row and then loads
-// them again.
+// Ensure that the counts of first admissions have a request once if it loses its loaded blocks before its first row and
+// is admitted again.
 func TestALoadThatIsTakenBackCountsOnce(t *testing.T) {
 	config := transferConfig(4)
 	config.AsVLLM = false

@@ -11,7 +11,7 @@ import (
 
 // Ensure that no hit ends inside a block loaded in the same step, because a step makes its copies before its loads.
 func TestABlockIsCopiedOnlyWhenItIsWritten(t *testing.T) {
-	prompt := tokens(15, 1) // its last hash ends inside block 2, after token 12
+	prompt := tokens(15, 1) // its last hash ends inside the second block, after 12 tokens
 	for _, test := range []struct {
 		name   string
 		asVLLM bool

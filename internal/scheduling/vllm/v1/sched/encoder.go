@@ -159,9 +159,10 @@ type encodeEntry struct {
 	item int
 }
 
-// unscheduled is called when r has lost its row. It removes the encoder inputs of r from the batch. With Config.AsVLLM
-// it does nothing else. Otherwise, if another row of the batch reads the same item, the item is encoded for that row
-// instead. If no other row reads it, unscheduled removes the item's output from the cache.
+// unscheduled is called when r has lost its row. It removes the encoder inputs of r from the batch, and returns their
+// embeddings to the budget. With Config.AsVLLM it does nothing else. Otherwise, if another row of the batch reads the
+// same item, the item is encoded for that row instead, and the budget does not change. If no other row reads it,
+// unscheduled removes the item's output from the cache.
 //
 // unscheduled returns true if it has removed an output from the cache. r was preempted to free blocks for another
 // request, which has no row yet. The caller must plan the chunk of that request again, because the chunk may need the
@@ -215,7 +216,7 @@ func (e *encoder) released(r *request) {
 }
 
 // wentBack removes r's references to encoder outputs after r went back to earlier tokens. r must not keep the outputs
-// of later items while it waits for space for earlier ones.
+// of later items while it waits for space for earlier ones. With Config.AsVLLM it does nothing.
 func (e *encoder) wentBack(r *request) {
 	if r.encodes && e.s.differs.encoder {
 		e.released(r)

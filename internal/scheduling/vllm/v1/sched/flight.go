@@ -27,10 +27,10 @@ type batch struct {
 // An entry is a row of a batch.
 type entry struct {
 	r        *request
-	id       ID // ID of r when the row was scheduled; differs from r.id if r has ended since
+	id       ID // ID of r when the row was scheduled; differs from r.id if r has ended since, or if the row is void
 	kind     Kind
 	admitted bool  // r waited before
-	prefill  bool  // r.prefill before the step
+	prefill  bool  // r.prefill before the step, or admitted
 	samples  bool  // r has no more tokens to compute after the step
 	computed int32 // tokens before this step
 	tokens   int32

@@ -21,7 +21,8 @@ type VoidRow struct {
 
 // LoadFailed reports blocks that were not loaded, by a load for a waiting request or by a row of the oldest step in
 // flight. It must be called before Received and before the Update of this step. An affected request computes its tokens
-// again, from the first of its blocks that have failed. LoadFailed ignores blocks that no request uses.
+// again, from the first of its blocks that have failed, or from the first token (RULES.md §19). A block that no request
+// uses only loses its keys.
 func (x Transfers) LoadFailed(out *FailedLoad, blocks ...int32) error {
 	s := x.s
 	s.mu.Lock()

@@ -22,7 +22,7 @@ type Load struct {
 	Loading, Parked    int // requests that wait for keys and values; finished requests with blocks in transfer
 	InFlight           int // steps
 	FreeBlocks, Blocks int // the null block left out
-	Deferred           int // blocks that are freed when a step in flight is over
+	Deferred           int // references to blocks that are dropped when a step in flight is over
 	Encoder            EncoderUsage
 }
 
@@ -57,8 +57,8 @@ type Counters struct {
 	External, ExternalPreempted ExternalCounters
 }
 
-// ExternalCounters count what requests look up in a connector. Requests is the number of requests. Queries is the
-// number of their tokens that are not hit in the cache. Hits is the number of tokens among Queries that the connector
+// ExternalCounters count what requests look up in a connector. Requests is the number of lookups. Queries is the number
+// of the requests' tokens that are not hit in the cache. Hits is the number of tokens among Queries that the connector
 // loads.
 type ExternalCounters struct{ Requests, Queries, Hits int }
 
@@ -104,7 +104,7 @@ func (m Monitor) Running(dst []ID) []ID {
 	return dst
 }
 
-// Waiting appends the waiting requests to dst, in the order in which they will be admitted.
+// Waiting appends the waiting requests to dst, in the order in which Schedule considers them for admission.
 func (m Monitor) Waiting(dst []ID) []ID {
 	s := m.lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (m Monitor) NumComputedTokens(id ID) (computed, tokens int, err error) {
 }
 
 // Table appends to dst the block table of a request in a group. If the request has finished and its blocks are still
-// in transfer, Table appends only blocks with computed tokens.
+// in transfer, Table appends only blocks with computed tokens, unless the group is Mamba.
 func (m Monitor) Table(dst []int32, id ID, group int) ([]int32, error) {
 	s := m.lock()
 	defer s.mu.Unlock()

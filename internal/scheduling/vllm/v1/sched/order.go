@@ -42,8 +42,8 @@ func moreImportant(r, o *request) bool {
 }
 
 // leastImportant returns the index of the running request that would be admitted last. So the most important request is
-// never preempted. vLLM looks only at priority and arrival: of the requests with the lowest priority and the latest
-// arrival, it preempts the first in the list.
+// preempted only if no other runs. vLLM looks only at priority and arrival: of the requests with the lowest priority
+// and the latest arrival, it preempts the first in the list.
 func leastImportant(s *Scheduler) int {
 	worst := 0
 	for i, r := range s.running {

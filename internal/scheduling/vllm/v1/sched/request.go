@@ -16,7 +16,8 @@ var ErrRequest = kvcache.ErrRequest
 // ErrOrder is wrapped by the errors of methods that must not be called in the current state of the scheduler.
 var ErrOrder = errors.New("out of order")
 
-// An ID names a request until the request has finished. No ID is assigned twice, and no ID is 0.
+// An ID names a request until the request has finished and its blocks are no longer in transfer. No ID is assigned
+// twice, and no ID is 0.
 type ID uint64
 
 // A Spec describes a request.
@@ -63,7 +64,7 @@ type request struct {
 	// See vllm/v1/RULES.md §15. All but eligible count tokens.
 	inFlight     int    // in rows of steps in flight
 	placeholders int    // for tokens that steps in flight will sample
-	stale        int    // number of inFlight tokens that were scheduled before the request lost its blocks
+	stale        int    // number of inFlight tokens that were scheduled before the request lost its blocks or went back
 	eligible     uint64 // number of the first step that may schedule it
 
 	status    status
@@ -256,7 +257,7 @@ func (s *Scheduler) live(id ID) *request {
 	return r
 }
 
-// finish ends r, which is in no list any more.
+// finish ends r, which waits no more. The caller removes r from s.running.
 func (s *Scheduler) finish(r *request) {
 	s.finished = append(s.finished, r.id)
 	s.extensions.released(r)

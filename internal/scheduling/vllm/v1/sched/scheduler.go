@@ -35,7 +35,7 @@ type Scheduler struct {
 	running       []*request // in the order of admission
 	waiting       queue
 	skipped       queue      // waiting requests that were skipped
-	skippedInPass []*request // waiting requests that were skipped in this step
+	skippedInPass []*request // waiting requests that were skipped in this pass
 	pause         Pause
 	preempted     []ID // since the last step
 	finished      []ID // since the last step
@@ -124,7 +124,7 @@ func (s *Scheduler) extend() error {
 	return nil
 }
 
-// unlock must be deferred by exported methods that change the state.
+// unlock must be deferred by exported methods that change requests or blocks.
 func (s *Scheduler) unlock() {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -140,8 +140,8 @@ func (s *Scheduler) SetPause(p Pause) {
 }
 
 // Reset removes all cached prefixes if no request has blocks, and reports whether it did. If preempt is true, Reset
-// first preempts all running requests; they wait in the order in which they ran. If blocks are in transfer or are kept
-// for a step in flight, Reset changes nothing.
+// first preempts all running requests; they wait in the order in which they ran. If blocks are in transfer, are loaded
+// for a request that waits, or are or would be kept for a step in flight, Reset changes nothing.
 func (s *Scheduler) Reset(preempt bool) (bool, error) {
 	s.mu.Lock()
 	defer s.unlock()

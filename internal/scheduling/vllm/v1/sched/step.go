@@ -6,7 +6,7 @@ type Kind uint8
 const (
 	KindRunning Kind = iota // it has the table except for the blocks of this row
 	KindNew                 // it has nothing; the row has the whole table
-	KindResumed             // the request has new blocks; the row has the whole table
+	KindResumed             // its table is out of date; the row has the whole table
 )
 
 // A Step has what a worker needs to run the model once. The next Schedule with the same Step reuses its arrays.

@@ -11,7 +11,7 @@ type Outcome struct {
 	Done []Done  // requests that have finished, in the order of rows
 }
 
-// A Done is a request that has finished. Its ID is not valid any more.
+// A Done is a request that has finished. Its ID is not valid any more, unless its blocks are kept for a transfer.
 type Done struct {
 	ID       ID
 	UserData uint64
@@ -132,7 +132,7 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 }
 
 // retire subtracts the tokens of the row e from those in flight. It reports whether the row is stale: r has lost its
-// blocks since the row was scheduled.
+// blocks or gone back since the row was scheduled.
 func (s *Scheduler) retire(r *request, e *entry) (stale bool) {
 	r.inFlight -= int(e.tokens)
 	if r.stale == 0 {

@@ -4,7 +4,7 @@ package sched
 // reasons (§17, and "Different" in §19 to §21).
 type differences struct {
 	keys     bool // blocks that were scheduled and not computed cannot be hit
-	victims  bool // among equally important requests, the last to arrive is preempted; vLLM takes the first of the list
+	victims  bool // of equal priority and arrival, the one that would be admitted last is preempted; vLLM takes the first of the list
 	steps    bool // a step is empty only if nothing can run before another call
 	drafts   bool // only running requests take drafts
 	deferred bool // a request waits for blocks that steps in flight keep; vLLM preempts other requests
