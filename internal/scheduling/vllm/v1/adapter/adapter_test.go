@@ -81,7 +81,8 @@ func TestASharedPrefixIsNotComputedAgain(t *testing.T) {
 	require.Len(t, s.Cached(), 2, "the blocks that are full")
 }
 
-// Ensure that the caller, not V1, decides when a request ends.
+// Ensure that a request gets as many tokens in a step as the caller says with Generated, and that Finish takes a request
+// that V1 has ended.
 func TestAcceptedDraftsCount(t *testing.T) {
 	c := config(4, 20, false)
 	c.NumSpeculativeTokens, c.NumLookaheadTokens = 3, 3
@@ -118,7 +119,7 @@ func TestImpossibleRequestsAreRefused(t *testing.T) {
 	}{
 		{"no prompt", "a prompt of 0", serve.Request{}},
 		{"two sequences", "2 sequences", serve.Request{Prompt: 1, Seqs: 2}},
-		{"missing tokens", "0 of 3 tokens are given", serve.Request{Prompt: 3}},
+		{"missing tokens", "0 of the 3 tokens of the prompt are given", serve.Request{Prompt: 3}},
 		{"more blocks than the pool has", "can take 5 blocks, the pool has 4", serve.Request{Prompt: 16, Output: 1, Tokens: make([]int32, 16)}},
 		{"longer than the model", "no sequence has more than 64", serve.Request{Prompt: 37, Output: 28, Tokens: make([]int32, 37)}},
 		{"a negative token", "the prompt has the token -1", serve.Request{Prompt: 1, Output: 1, Tokens: []int32{-1}}},
