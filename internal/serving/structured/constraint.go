@@ -169,6 +169,7 @@ const maxStateTokens = 4096
 
 // itemTokens returns the tokens that can follow in the state of an item's lexeme.
 func (c *Constraint) itemTokens(item grammar.Item) (*stateTokens, error) {
+	item.State = item.Lexeme.Alike(item.State)
 	key := stateKey{item.Lexeme, item.State, item.Lexeme.FreeEnd()}
 	if key.ignoredTag != lexeme.None {
 		after := c.runner.After(item, key.ignoredTag)

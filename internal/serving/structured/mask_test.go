@@ -1,6 +1,7 @@
 package structured
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -176,4 +177,27 @@ func TestRollbackAndCloneEqualAFreshMatcher(t *testing.T) {
 			require.Equal(t, fresh.Done(), m.Done())
 		}
 	})
+}
+
+// Ensure that the masks of a long text with a pattern and limits of its length take little work, and that such patterns
+// do not add to the work of a schema.
+func TestALongTextWithAPattern(t *testing.T) {
+	v := largeVocabulary()
+	var properties []string
+	for i := range 20 {
+		properties = append(properties, fmt.Sprintf(`"p%d": {"type": "string", "pattern": "^data:image/(jpg|png|svg\\+xml);base%d,[0-9a-zA-Z+/=]*$", "maxLength": 32767}`, i, i))
+	}
+	schema := `{"type": "object", "properties": {` + strings.Join(properties, ",") + `}}`
+	c, err := CompileWithin(context.Background(), v, Form{JSONSchema: []byte(schema)}, 100_000)
+	require.NoError(t, err)
+	m := c.NewMatcher()
+	mask := make([]uint64, v.Words())
+	tokens := v.tokenize([]byte(`{"p7": "data:image/png;base7,` + strings.Repeat("iVBORw0KGgoAAAANSU", 300) + `"}`))
+	for _, token := range tokens {
+		require.NoError(t, m.Mask(mask))
+		require.NotZero(t, mask[token/64]>>(token%64)&1)
+		require.NoError(t, m.Accept(token))
+	}
+	require.True(t, m.CanStop())
+	require.Less(t, int(m.account.spent.Load()), 2_000*len(tokens))
 }

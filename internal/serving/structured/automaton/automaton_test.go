@@ -2,6 +2,7 @@ package automaton_test
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"testing"
 
@@ -72,8 +73,74 @@ func TestLimitedTexts(t *testing.T) {
 			}
 		}
 	})
-	_, err := automaton.Limit(search(t, "a"), 0, 1_000_000_000, work(1_000_000))
-	require.ErrorIs(t, err, meter.ErrTooLarge)
+}
+
+// Ensure that the same short texts can follow after a state and after the one that stands for it, and that one state
+// stands for all that are far from the limits.
+func TestAlikeStates(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		pattern := rapid.SampledFrom(patterns).Draw(t, "pattern")
+		minimum, maximum := rapid.IntRange(0, 12).Draw(t, "minimum"), rapid.IntRange(-1, 16).Draw(t, "maximum")
+		longest := rapid.IntRange(1, 3).Draw(t, "longest")
+		l, err := automaton.Limit(search(t, pattern), minimum, maximum, work(10_000))
+		require.NoError(t, err)
+		after := func(state int32, text string) (int32, bool) {
+			for _, r := range text {
+				if state = l.Next(state, l.Class(r)); state == automaton.None {
+					return 0, false
+				}
+			}
+			return l.Tag(state), true
+		}
+		known := map[int32]bool{}
+		if !l.Empty() {
+			known[0] = true
+		}
+		for states := slices.Collect(maps.Keys(known)); len(states) > 0; {
+			state := states[0]
+			states = states[1:]
+			for _, text := range texts(longest) {
+				tag, ok := after(state, text)
+				alikeTag, alikeOK := after(l.Alike(state, longest), text)
+				require.Equal(t, ok, alikeOK, "%s, %d to %d: %d, then %q", pattern, minimum, maximum, state, text)
+				require.Equal(t, tag, alikeTag, "%s, %d to %d: %d, then %q", pattern, minimum, maximum, state, text)
+			}
+			for _, r := range "ab" {
+				if next := l.Next(state, l.Class(r)); next != automaton.None && !known[next] {
+					known[next] = true
+					states = append(states, next)
+				}
+			}
+		}
+	})
+	d := search(t, "^(a|bc)*$")
+	l, err := automaton.Limit(d, 1000, 32767, work(10_000))
+	require.NoError(t, err)
+	alike := map[int32]bool{}
+	for state := int32(0); state != automaton.None; state = l.Next(state, l.Class('a')) {
+		alike[l.Alike(state, 10)] = true
+	}
+	require.Less(t, len(alike), 40)
+}
+
+// Ensure that the work of a limited automaton does not depend on the upper limit, and that limits which need too much are
+// an error.
+func TestLimitsAreCheap(t *testing.T) {
+	d := search(t, "^data:(a|bc)*$")
+	spent := func(minimum, maximum int) int {
+		m := work(1_000_000)
+		_, err := automaton.Limit(d, minimum, maximum, m)
+		require.NoError(t, err)
+		return m.Spent()
+	}
+	require.Equal(t, spent(0, 10), spent(0, 100_000_000))
+	require.Equal(t, spent(3, 10), spent(3, 32767))
+	require.Equal(t, spent(1000, -1), spent(1000, 32767))
+	require.Equal(t, spent(1000, -1), spent(100_000_000, -1), "the same states can reach an end from all small numbers")
+	for _, limits := range [][2]int{{0, 2_000_000_000}, {1_000_000, 1_000_000}} {
+		_, err := automaton.Limit(search(t, "^(aa)*$"), limits[0], limits[1], work(1_000_000))
+		require.ErrorIs(t, err, meter.ErrTooLarge)
+	}
 }
 
 // Ensure that a combination of two automata accepts the right texts, and gives the tag of the first

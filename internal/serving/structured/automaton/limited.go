@@ -2,6 +2,7 @@ package automaton
 
 import (
 	"math"
+	"slices"
 
 	"llmmemory/internal/serving/meter"
 )
@@ -13,51 +14,54 @@ import (
 type Limited struct {
 	*DFA
 	minimum, maximum int
-	alive            []uint64 // one bit for each state: whether it can reach an accepting state
+	shortest         []int32  // of each state: characters of the shortest text that leads to an accepting one
+	farthest         int32    // the largest of these numbers
+	first            int      // the number of characters of the first row; smaller numbers have the same row
+	rows             [][]bool // up to minimum characters: whether each state can reach an accepting one
 }
 
 // Limit returns an automaton for the texts of d with minimum to maximum characters. If maximum is below 0, there is
-// no upper limit.
+// no upper limit. The work depends on minimum, not on maximum.
 func Limit(d *DFA, minimum, maximum int, budget *meter.Meter) (*Limited, error) {
-	last := maximum
-	if maximum < 0 {
-		last = minimum // from here on, the number makes no difference
-	}
 	n := d.States()
-	if last >= math.MaxInt32/max(1, n) {
-		return nil, budget.Spend(math.MaxInt)
+	if last := max(minimum, maximum); last >= math.MaxInt32/max(1, n) {
+		return nil, &meter.LimitError{Limit: meter.Work, Allowed: budget.Left()}
 	}
-	if err := budget.Spend(LimitWork(d, minimum, maximum)); err != nil {
+	rowWork := n*d.width/limitedWork + 1
+	if err := budget.Spend(2 * rowWork); err != nil {
 		return nil, err
 	}
-	l := &Limited{d, minimum, maximum, make([]uint64, ((last+1)*n+63)/64)}
-	if maximum < 0 { // every state of d can reach an accepting one
-		for state := range n {
-			l.mark(last, state)
-		}
-		last--
-	}
 	targets := d.targets()
-	for count := last; count >= 0; count-- {
-		for state := range n {
-			ends := count >= minimum && d.tags[state] != None
-			for _, target := range targets[state] {
-				ends = ends || (count < maximum || maximum < 0) && l.isAlive(count+1, int(target))
-			}
-			if ends {
-				l.mark(count, state)
-			}
-		}
+	l := &Limited{DFA: d, minimum: minimum, maximum: maximum, shortest: d.distances(targets)}
+	for _, distance := range l.shortest {
+		l.farthest = max(l.farthest, distance)
 	}
+	row := make([]bool, n) // that of minimum characters, then that of one less, and so on
+	for state := range row {
+		row[state] = l.canEnd(minimum, state)
+	}
+	rows := [][]bool{row}
+	for changed := true; changed && len(rows) <= minimum; {
+		if err := budget.Spend(rowWork); err != nil {
+			return nil, err
+		}
+		if err := budget.Keep(n); err != nil {
+			return nil, err
+		}
+		before := make([]bool, n)
+		changed = false
+		for state := range before {
+			before[state] = slices.ContainsFunc(targets[state], func(target int32) bool { return row[target] })
+			changed = changed || before[state] != row[state]
+		}
+		rows, row = append(rows, before), before
+	}
+	slices.Reverse(rows)
+	l.first, l.rows = minimum+1-len(rows), rows
 	return l, nil
 }
 
-// LimitWork returns the work of Limit.
-func LimitWork(d *DFA, minimum, maximum int) int {
-	return (max(minimum, maximum) + 1) * (d.States()*d.width/limitedWork + 1)
-}
-
-// limitedWork is how many transitions Limit follows at the cost of one unit of a Budget.
+// limitedWork is how many transitions Limit follows at the cost of one unit of a Meter.
 const limitedWork = 8
 
 // targets returns the states that follow each state, each once.
@@ -75,14 +79,45 @@ func (d *DFA) targets() [][]int32 {
 	return out
 }
 
-func (l *Limited) mark(count, state int) {
-	i := count*l.States() + state
-	l.alive[i/64] |= 1 << (i % 64)
+// distances returns for each state the number of characters of the shortest text that leads to an accepting state.
+func (d *DFA) distances(targets [][]int32) []int32 {
+	sources := make([][]int32, len(targets))
+	for source, list := range targets {
+		for _, target := range list {
+			sources[target] = append(sources[target], int32(source))
+		}
+	}
+	distances := make([]int32, len(targets))
+	var reached []int32
+	for state, tag := range d.tags {
+		distances[state] = None
+		if tag != None {
+			distances[state] = 0
+			reached = append(reached, int32(state))
+		}
+	}
+	for i := 0; i < len(reached); i++ {
+		for _, source := range sources[reached[i]] {
+			if distances[source] == None {
+				distances[source] = distances[reached[i]] + 1
+				reached = append(reached, source)
+			}
+		}
+	}
+	return distances
 }
 
+// canEnd reports whether a state can reach an accepting state after count characters, which are at least minimum.
+func (l *Limited) canEnd(count, state int) bool {
+	return l.maximum < 0 || int(l.shortest[state]) <= l.maximum-count
+}
+
+// isAlive reports whether a state can reach an accepting state after count characters.
 func (l *Limited) isAlive(count, state int) bool {
-	i := count*l.States() + state
-	return l.alive[i/64]>>(i%64)&1 == 1
+	if count >= l.minimum {
+		return l.canEnd(count, state)
+	}
+	return l.rows[max(0, count-l.first)][state]
 }
 
 // Empty reports whether no text has the length.
@@ -111,4 +146,18 @@ func (l *Limited) Tag(state int32) int32 {
 		return None
 	}
 	return l.DFA.Tag(state % n)
+}
+
+// Alike returns a state from which Next and Tag allow the same texts of at most longest characters as from the given
+// state. It is the same for all numbers of characters from which neither limit can be reached with such a text.
+func (l *Limited) Alike(state int32, longest int) int32 {
+	n := int32(l.States())
+	count := int(state / n)
+	switch {
+	case count+longest < l.first:
+		return state % n
+	case l.maximum >= 0 && count >= l.minimum && count+longest+int(l.farthest) <= l.maximum:
+		return int32(l.minimum)*n + state%n
+	}
+	return state
 }

@@ -298,7 +298,16 @@ func (b *builder) lexeme(key string, make func() (texts, error), form lexeme.For
 func (b *builder) text(s *strings_) *grammar.Terminal {
 	switch {
 	case len(s.dfas) > 0:
-		return b.lexeme(s.key(), func() (texts, error) { return s.texts(b.budget) }, lexeme.Quoted)
+		return b.terminal(s.key(), func() (*lexeme.Lexeme, error) {
+			d, err := s.texts(b.budget)
+			if err != nil || d.Empty() {
+				return nil, err
+			}
+			if limited, ok := d.(*automaton.Limited); ok {
+				return lexeme.LimitedText(s.key(), limited, b.longest), nil
+			}
+			return lexeme.Text(s.key(), d, lexeme.Quoted, true), nil
+		})
 	case s.listed:
 		return b.terminal("", func() (*lexeme.Lexeme, error) {
 			for _, text := range s.list {

@@ -294,18 +294,20 @@ type texts interface {
 	Empty() bool
 }
 
-// texts returns an automaton that accepts the strings that s allows. If s limits the length, texts usually calls
-// automaton.Limit. The result of Limit counts characters while it runs, instead of having a state for each length. If
-// Limit would need more than a quarter of what is left of the budget, texts returns the result of s.automaton.
+// texts returns an automaton that accepts the strings that s allows. If s limits the length, it is the result of
+// automaton.Limit, which counts characters while it runs, instead of having a state for each length. If Limit would need
+// more than a quarter of what is left of the budget, texts returns the result of s.automaton, which has few states if
+// the form itself counts characters.
 func (s *strings_) texts(budget *meter.Meter) (texts, error) {
 	d, err := s.form(budget)
 	if err != nil || s.any() {
 		return d, err
 	}
-	if automaton.LimitWork(d, s.min, s.max) > budget.Left()/4 {
-		return s.automaton(budget) // which has few states if d counts characters itself
+	limited, err := automaton.Limit(d, s.min, s.max, budget.Within(budget.Left()/4))
+	if err != nil && budget.Err() == nil {
+		return s.automaton(budget)
 	}
-	return automaton.Limit(d, s.min, s.max, budget)
+	return limited, err
 }
 
 func (a arrays) intersect(b arrays, budget *meter.Meter) (arrays, bool, error) {

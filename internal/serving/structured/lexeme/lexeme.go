@@ -36,6 +36,7 @@ type Lexeme struct {
 	machine machine
 	key     string
 	shape   func(s State) (string, State) // the Identity of a state if it is not that of key; or nil
+	alike   func(pos int32) int32         // of a text within limits (see LimitedText); or nil
 	others  *members                      // the excluded names, if Others made the lexeme
 	free    int32                         // the tag of a free text's end, or None
 	ids     map[State]int32
@@ -195,4 +196,15 @@ func (l *Lexeme) Identity(state int32) Identity {
 		return Identity{key, s}
 	}
 	return Identity{l.key, l.states[state]}
+}
+
+// Alike returns a state after which the same tokens can follow as after the given state. For most states of the lexemes
+// that LimitedText makes it is one of few; for others it is the state itself.
+func (l *Lexeme) Alike(state int32) int32 {
+	s := l.states[state]
+	if l.alike == nil || s.phase != inText {
+		return state
+	}
+	s.pos = l.alike(s.pos)
+	return l.intern(s)
 }

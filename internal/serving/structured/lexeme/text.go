@@ -3,6 +3,8 @@ package lexeme
 import (
 	"bytes"
 	"fmt"
+
+	"llmmemory/internal/serving/structured/automaton"
 )
 
 // Form is how the characters of a text are written.
@@ -60,6 +62,14 @@ type Texts interface {
 // text. Lexemes with the same nonempty key must be created with the same arguments.
 func Text(key string, d Texts, form Form, space bool) *Lexeme {
 	return newLexeme(key, &text{dfa: d, form: form, space: space})
+}
+
+// LimitedText returns the lexeme of the JSON strings, in the form Quoted, that d accepts. No token may have more than
+// longest characters. See Text for the key.
+func LimitedText(key string, d *automaton.Limited, longest int) *Lexeme {
+	l := Text(key, d, Quoted, true)
+	l.alike = func(pos int32) int32 { return d.Alike(pos, longest) }
+	return l
 }
 
 // FreeText returns the lexeme of the free text that d accepts. The parameter end is the tag that most states
