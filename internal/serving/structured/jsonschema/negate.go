@@ -71,18 +71,29 @@ func notNumbers(_ *compiler, n *numbers, schema *value) ([]numbers, error) {
 }
 
 func notStrings(c *compiler, s *strings_, _ *value) ([]strings_, error) {
-	if s.free() {
-		return nil, nil
+	var out []strings_
+	if s.min > 0 {
+		out = append(out, strings_{limits: limits{max: s.min - 1, maxOf: s.minOf.negation()}})
 	}
-	d, err := s.automaton(c.budget)
+	if s.max != unlimited {
+		out = append(out, strings_{limits: limits{min: s.max + 1, max: unlimited, minOf: s.maxOf.negation()}})
+	}
+	if !s.listed && len(s.dfas) == 0 {
+		return out, nil
+	}
+	d, err := s.form(c.budget)
 	if err != nil {
 		return nil, err
 	}
 	rest, err := automaton.Subtract(automaton.All(), d, c.budget)
 	if err != nil || rest.Empty() {
-		return nil, err
+		return out, err
 	}
-	return []strings_{{limits: anyNumber, dfas: []form{{DFA: rest}}}}, nil
+	negated := form{DFA: rest}
+	if !s.listed && len(s.dfas) == 1 && s.dfas[0].name != "" {
+		negated.name = "not " + s.dfas[0].name
+	}
+	return append(out, strings_{limits: anyNumber, dfas: []form{negated}}), nil
 }
 
 func notArrays(c *compiler, a *arrays, schema *value) ([]arrays, error) {
