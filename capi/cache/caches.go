@@ -118,8 +118,8 @@ var tags struct {
 	last int
 }
 
-// enter gives c a handle and a tag. The tag is not in use by an open cache. If several are free, enter takes the one
-// assigned longest ago.
+// enter gives c a handle and a tag. The tag is not in use by an open cache. If several are free, enter takes the next one
+// after the tag that it assigned last; the first tag follows the last one.
 func enter(c *cache) (C.llm_cache, error) {
 	tags.Lock()
 	defer tags.Unlock()

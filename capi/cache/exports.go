@@ -1,5 +1,6 @@
-// Command cache is libllm_cache: the functions of llm_cache.h, which call package sched. It is built as a C shared
-// library and as a C archive (see the Makefile), never as a program.
+// Command cache is libllm_cache: the functions of llm_cache.h, llm_attention.h and llm_cuda.h, which call packages sched,
+// memplan, attention, kvstore and kernels. It is built as a C shared library and as a C archive (see the Makefile),
+// never as a program.
 //
 // The package only translates: it checks what C passes, makes one call, and copies the result into C's arrays. In
 // addition, it manages handles, locks each cache during a call, and recovers from panics.

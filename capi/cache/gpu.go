@@ -13,7 +13,7 @@ import (
 	"llmmemory/internal/serving/cuda/kernels"
 )
 
-// A gpu is the object of a handle of llm_cuda.h.
+// A gpu is the object of an llm_cuda, a handle of llm_cuda.h.
 type gpu struct {
 	context    *cuda.Context
 	kernels    *kernels.Set

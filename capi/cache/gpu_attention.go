@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/serving/cuda/kernels"
 )
 
-// An attention is the object of a handle of llm_cuda.h.
+// A gpuAttention is the object of an llm_cuda_attention, a handle of llm_cuda.h.
 type gpuAttention struct {
 	gpu  *gpu
 	call kernels.PagedAttention // the fields that do not change from step to step, and the plan of the last step

@@ -34,7 +34,7 @@
  * context, and a later call returns the driver's error. Other arguments, structs and errors follow the
  * rules of llm_cache.h. LLM_CACHE_E_GPU means that the driver returned an error, which llm_cache_error_detail
  * names. Calls put work into the stream and return; arrays on the host may be changed then. Every call needs the context of
- * llm_cuda_open to be current on its thread. The first call of a kernel compiles it, up to a second, and
+ * llm_cuda_open to be current on its thread. The first call of a kernel compiles it, which takes long, and
  * must not be captured in a graph; later ones may be.
  */
 #ifndef LLM_CUDA_H
@@ -94,7 +94,7 @@ typedef struct llm_cuda_blocks {
  * Copies blocks in all arrays. pairs is on the GPU: n of llm_kvstore_pair. No block is written twice, or both read and written.
  * A copy of a step may read what an earlier one wrote, so make a call for each, or for those for which this does not hold.
  * The host's memory is pinned, at the address that the GPU uses for it; a block of the host has the block of each array, one behind
- * the other. A kernel gathers the blocks, because many small copies use a third of the bus.
+ * the other. A kernel gathers the blocks, because many small copies use the bus badly.
  */
 int llm_cuda_copy(llm_cuda gpu, const llm_cuda_blocks *blocks, uint64_t pairs, int64_t n, llm_cuda_stream stream);
 int llm_cuda_swap_out(llm_cuda gpu, const llm_cuda_blocks *blocks, uint64_t host, uint64_t pairs, int64_t n, llm_cuda_stream stream);

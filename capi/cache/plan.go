@@ -86,7 +86,7 @@ type plan struct {
 	layerGroups, tensors  []int32 // by layer
 	tensorBytes, offsets  []int64
 	stride                int // bytes from one block of a packed plan to the next; 0 if the plan is not packed
-	requestBytes, longest int // of the longest request
+	requestBytes, longest int // bytes of a request of max_model_len; length of the longest request that fits
 }
 
 func (p *planner) note(layers *C.llm_cache_layer_in, n C.int64_t) error {

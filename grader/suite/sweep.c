@@ -48,7 +48,7 @@ TEST(sweep_cow_at_every_position,
     world_open(&w, MAX_LOGICAL_BLOCKS + 1);
     Sequence *parent = create_sequence(w.engine, 1, RECORDS);
     CHECK(parent != NULL);
-    /* Under Memcheck, which is a hundred times slower, only one offset in each block. */
+    /* Under Memcheck, which is much slower, only one offset in each block. */
     int step = heap_reset == NULL ? KV_PER_BLOCK + 1 : 1;
     for (int position = 0; position < RECORDS; position += step) {
         Sequence *child = fork_sequence(w.engine, 1, 2);

@@ -46,8 +46,8 @@ func named(path string, err error) error {
 	return err
 }
 
-// CheckFolder returns an error if no files can be written to a folder. To find out, it creates the folder and a
-// file, and then removes what it has created.
+// CheckFolder returns an error if no files can be written to a folder. To find out, it creates the folder and a file,
+// and then removes both if they are new. Parents of the folder that it has created stay.
 func CheckFolder(dir string) error {
 	_, before := os.Stat(dir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -37,7 +37,7 @@ type packed struct {
 }
 
 // A delta is a frame, encoded as the difference from the frame before. A field about the state is absent if it is as
-// in the frame before. A field about the step is absent if it is empty.
+// in the frame before, except Counts, which each frame has whole. A field about the step is absent if it is empty.
 type delta struct {
 	Now     float64  `json:"t,omitempty"`
 	Call    string   `json:"x,omitempty"`

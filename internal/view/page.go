@@ -13,7 +13,8 @@ import (
 //go:embed page.html page.css script
 var files embed.FS
 
-// scripts lists the files that make up the script. A file may use the names of earlier files.
+// scripts lists the files that make up the script, which share one scope. Outside functions, a file may use only the
+// names of earlier files.
 var scripts = []string{
 	"script/frames.js", "script/past.js", "script/grids.js", "script/groups.js", "script/tables.js", "script/light.js",
 	"script/boards.js", "script/steps.js", "script/scenes.js",

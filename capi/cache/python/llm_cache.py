@@ -222,7 +222,7 @@ class _LoadFailure(c.Structure):
 
 
 class Statistics(c.Structure):
-    """running to blocks, and in_flight, are now; the rest is since the last call."""
+    """running to blocks, in_flight and loading to encoder_referenced are now; the rest is since the last call."""
 
     _fields_ = [
         ("size", c.c_uint32), ("reset", c.c_int32), ("running", c.c_int64), ("waiting", c.c_int64), ("free_blocks", c.c_int64),

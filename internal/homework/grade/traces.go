@@ -170,8 +170,8 @@ func (c candidate) clarity() (n int) {
 
 var six = []trace.Kind{trace.Init, trace.Create, trace.Fork, trace.Append, trace.Free, trace.Destroy}
 
-// ownCalls plays the directed traces again, with all calls made by the submission, because functions that are correct
-// alone may fail together.
+// ownCalls plays the directed traces other than sweeps again, with all calls made by the submission, because functions
+// that are correct alone may fail together.
 func (g *grading) ownCalls() error {
 	for _, c := range g.cases {
 		if c.Advice || c.Sweep || g.exhausted(six...) {
