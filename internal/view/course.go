@@ -22,7 +22,7 @@ const (
 	maxLive  = 256 // sequences at a time; every frame lists all of them
 )
 
-// Course plays a trace (package trace) on package course and records a frame for each call. The comment lines before a
+// Course plays a trace (package trace) on package course and records a frame for each step. The comment lines before a
 // call and the comment behind it are shown with the call; a blank line ends them. A line "# title:" sets the title. An
 // error in the trace wraps trace.ErrSyntax and contains the number of the line. It is also an error if the trace has a
 // step that writes to the engine's memory without a call (see trace.Kind.Outside), or more than maxLive sequences at a
@@ -111,7 +111,7 @@ func (p *player) play(c call) {
 	f.Records = records(p.world.Pools[engine], f.Blocks)
 	before := &p.last[engine]
 	f.Copies = copies(c.Op, before, &f)
-	p.onlyAppended(engine, c.Op, &f)
+	p.onlyAppended(engine, c.Op, before, &f)
 	share(before, &f)
 	f.Said = append([]string{outcome(c.Op, out, before, &f)}, c.said...)
 	p.recording.NumGPUBlocks = max(p.recording.NumGPUBlocks, f.Blocks)
@@ -123,7 +123,7 @@ func (p *player) play(c call) {
 const unwritten = math.MinInt32
 
 // onlyAppended hides the records that append_kv has not written.
-func (p *player) onlyAppended(engine int, op trace.Op, f *Frame) {
+func (p *player) onlyAppended(engine int, op trace.Op, before, f *Frame) {
 	if f.Records == nil || op.Kind == trace.Init && !f.Refused {
 		p.appended[engine] = map[int]bool{}
 	}
@@ -133,10 +133,11 @@ func (p *player) onlyAppended(engine int, op trace.Op, f *Frame) {
 			known[int(c.Dst)*course.KVPerBlock+k] = known[int(c.Src)*course.KVPerBlock+k]
 		}
 	}
-	if op.Kind == trace.Append && !f.Refused {
-		q := f.sequence(int(op.A), 0)
-		position := q.Tokens - 1
-		known[int(q.Table[position/course.KVPerBlock])*course.KVPerBlock+position%course.KVPerBlock] = true
+	old, q := before.sequence(int(op.A), 0), f.sequence(int(op.A), 0)
+	if op.Kind.Single() == trace.Append && old != nil && q != nil {
+		for position := old.Tokens; position < q.Tokens; position++ {
+			known[int(q.Table[position/course.KVPerBlock])*course.KVPerBlock+position%course.KVPerBlock] = true
+		}
 	}
 	for i := range f.Records {
 		if !known[i] {
@@ -192,7 +193,7 @@ func share(before, after *Frame) {
 }
 
 func copies(op trace.Op, before, after *Frame) []device.Pair {
-	if op.Kind != trace.Append {
+	if op.Kind.Single() != trace.Append {
 		return nil
 	}
 	old, now := before.sequence(int(op.A), 0), after.sequence(int(op.A), 0)
@@ -219,8 +220,12 @@ func statement(op trace.Op) string {
 			return "llm_init(NULL, 640)"
 		}
 		return fmt.Sprintf("%s = llm_init(pool, %d)", e, op.A)
-	case trace.Forks:
-		return fmt.Sprintf("fork_sequence(%s, %d, %d … %d)", e, op.A, op.B, op.B+op.C-1)
+	case trace.Forks, trace.Appends:
+		return fmt.Sprintf("%s(%s, %d, %d … %d)", op.Kind.Function(), e, op.A, op.B, op.B+op.C-1)
+	case trace.Creates:
+		return fmt.Sprintf("create_sequence(%s, %d … %d, %d)", e, op.A, op.A+op.C-1, op.B)
+	case trace.Frees:
+		return fmt.Sprintf("free_sequence(%s, %d … %d)", e, op.A, op.A+op.B-1)
 	case trace.Destroy:
 		return fmt.Sprintf("llm_destroy(%s)", e)
 	case trace.Free:
@@ -251,6 +256,12 @@ func outcome(op trace.Op, out oracle.Outcome, before, after *Frame) string {
 		return fmt.Sprintf("Sequence %d shares %s with %d: every count goes up, no block is taken.", op.B, blocks(mapped(q.Table)), op.A)
 	case trace.Forks:
 		return fmt.Sprintf("%s of sequence %d, of %d: no block is taken.", plural(int(out.Made), "fork", "forks"), op.A, op.C)
+	case trace.Creates:
+		return fmt.Sprintf("%s, of %d, with %s each.", plural(int(out.Made), "new sequence", "new sequences"), op.C, plural(int(op.B), "record", "records"))
+	case trace.Appends:
+		return fmt.Sprintf("%s, of %d, are written to sequence %d.", plural(int(out.Made), "record", "records"), op.C, op.A)
+	case trace.Frees:
+		return fmt.Sprintf("%s, of %d, are gone.", plural(int(out.Made), "sequence", "sequences"), op.B)
 	case trace.Append:
 		return appended(q, before, after)
 	case trace.Free:

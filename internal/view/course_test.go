@@ -54,6 +54,29 @@ append e1 1 1`))
 	require.True(t, r.Frames[3].Refused)
 }
 
+func TestAStepOfSeveralCallsIsToldAsSuch(t *testing.T) {
+	r, err := view.Course(strings.NewReader("init e0 640\ncreates e0 1 5 3\nfork e0 1 9\nappends e0 1 7 13\nforks e0 2 4 2\nfrees e0 2 2\nappends null 1 7 2"))
+	require.NoError(t, err)
+	for i, want := range []struct{ call, said string }{
+		{"e0 = llm_init(pool, 640)", "The engine has 10 blocks, all free."},
+		{"create_sequence(e0, 1 … 3, 5)", "3 new sequences, of 3, with 5 records each."},
+		{"fork_sequence(e0, 1, 9)", "Sequence 9 shares block 0 with 1: every count goes up, no block is taken."},
+		{"append_kv(e0, 1, 7 … 19)", "13 records, of 13, are written to sequence 1."},
+		{"fork_sequence(e0, 2, 4 … 5)", "2 forks of sequence 2, of 2: no block is taken."},
+		{"free_sequence(e0, 2 … 3)", "2 sequences, of 2, are gone."},
+		{"append_kv(NULL, 1, 7 … 8)", "0 records, of 2, are written to sequence 1."},
+	} {
+		require.Equal(t, want.call, r.Frames[i].Call)
+		require.Equal(t, want.said, r.Frames[i].Said[0])
+	}
+	after := r.Frames[3]
+	require.Equal(t, []device.Pair{{Src: 0, Dst: 3}}, after.Copies)
+	for k := range int32(11) { // in the copy, behind the records that create_sequence left unwritten
+		require.Equal(t, 7+k, after.Records[3*course.KVPerBlock+5+int(k)])
+	}
+	require.EqualValues(t, 19, after.Records[4*course.KVPerBlock+1])
+}
+
 // Ensure that every frame is consistent after any calls. The count of a block must be the number of table entries that
 // name it. Only shared blocks may be copied. A refused call must change nothing. Written records must be in the pool.
 func TestEveryFrameOfTheCourseIsConsistent(t *testing.T) {
