@@ -38,7 +38,7 @@ func TestWhatIsNoRequestForAnAnswerIsRefused(t *testing.T) {
 		{"DELETE", "/v1/models", [2]string{}, 405, "takes GET"},
 		{"POST", "/version", [2]string{}, 405, "takes GET"},
 		{"POST", "/v1/embeddings", [2]string{}, 404, "There is no POST /v1/embeddings here. This server has POST " +
-			"/v1/completions, /v1/chat/completions, /tokenize and /detokenize, and GET /v1/models, /metrics, /version, /health " +
+			"/v1/completions, /v1/chat/completions, /infill, /tokenize and /detokenize, and GET /v1/models, /metrics, /version, /health " +
 			"and /memory."},
 		{"POST", "/v1/models/other", [2]string{}, 404, "There is no POST"},
 		{"GET", "/v1/models/other", [2]string{}, 404, `The model "other" does not exist; this server has "demo".`},

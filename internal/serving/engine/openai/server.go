@@ -85,7 +85,7 @@ func New(c Config) *Server {
 		method, path string
 		answer       handler
 	}{
-		{"POST", "/v1/completions", s.completions}, {"POST", "/v1/chat/completions", s.chat}, {"GET", "/v1/models", s.models},
+		{"POST", "/v1/completions", s.completions}, {"POST", "/v1/chat/completions", s.chat}, {"POST", "/infill", s.infill}, {"GET", "/v1/models", s.models},
 		{"POST", "/tokenize", s.tokenize}, {"POST", "/detokenize", s.detokenize}, {"GET", "/version", s.version},
 	} {
 		s.route(route.method, route.path, nil, route.answer)
@@ -159,7 +159,7 @@ func clean(r *http.Request) *http.Request {
 
 // served lists the server's paths.
 func (s *Server) served() string {
-	paths := "/v1/completions, /v1/chat/completions"
+	paths := "/v1/completions, /v1/chat/completions, /infill"
 	for _, other := range s.config.Interfaces {
 		for _, p := range other.Paths {
 			paths += ", " + p.Name

@@ -15,20 +15,22 @@ var infillMarks = []struct {
 	prefix, suffix, middle string // middle is "" if the model answers after the prefix
 	suffixFirst            bool
 	ends                   []string // these may end the generated text, besides the tokens that end any answer
+	repository             []string // names of the token before the name of a repository
+	separator              string   // the token before the name of a file, or ""
 }{
 	// Qwen2.5-Coder, Granite 4
 	{"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", false,
-		[]string{"<|endoftext|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"}},
+		[]string{"<|endoftext|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"}, []string{"<|repo_name|>"}, "<|file_sep|>"},
 	// StarCoder, StarCoder2, Granite 3
 	{"<fim_prefix>", "<fim_suffix>", "<fim_middle>", false,
-		[]string{"<|endoftext|>", "<fim_pad>", "<repo_name>", "<reponame>", "<file_sep>"}},
+		[]string{"<|endoftext|>", "<fim_pad>", "<repo_name>", "<reponame>", "<file_sep>"}, []string{"<repo_name>", "<reponame>"}, "<file_sep>"},
 	// DeepSeek-Coder
-	{"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>", false, []string{"<｜end▁of▁sentence｜>", "<|EOT|>"}},
+	{"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>", false, []string{"<｜end▁of▁sentence｜>", "<|EOT|>"}, nil, ""},
 	// CodeLlama
-	{"▁<PRE>", "▁<SUF>", "▁<MID>", false, []string{"▁<EOT>"}},
-	{"<PRE>", "<SUF>", "<MID>", false, []string{"<EOT>"}},
+	{"▁<PRE>", "▁<SUF>", "▁<MID>", false, []string{"▁<EOT>"}, nil, ""},
+	{"<PRE>", "<SUF>", "<MID>", false, []string{"<EOT>"}, nil, ""},
 	// Codestral
-	{"[PREFIX]", "[SUFFIX]", "", true, nil},
+	{"[PREFIX]", "[SUFFIX]", "", true, nil, nil, ""},
 }
 
 // isInfillMark reports whether text is the prefix, suffix or middle token of an entry of infillMarks.
@@ -47,6 +49,7 @@ type Infill struct {
 	prefix, suffix, middle int32 // middle is -1 if there is none
 	suffixFirst            bool
 	ends                   []int32
+	repository, separator  int32 // before the names of a repository and of a file; -1 if there are none
 }
 
 // Infill returns the tokens for filling in the middle of a text, or nil if the vocabulary has none.
@@ -94,7 +97,7 @@ func (f *Infill) Encode(ctx context.Context, prefix, suffix string, addSpecial b
 // file, or is nil for other files.
 func (t *Tokenizer) findInfill(meta map[string]weights.Value) {
 	for _, m := range infillMarks {
-		f := Infill{tokenizer: t, middle: -1, suffixFirst: m.suffixFirst}
+		f := Infill{tokenizer: t, middle: -1, suffixFirst: m.suffixFirst, repository: -1, separator: -1}
 		if !t.find(m.prefix, &f.prefix) || !t.find(m.suffix, &f.suffix) || m.middle != "" && !t.find(m.middle, &f.middle) {
 			continue
 		}
@@ -103,6 +106,15 @@ func (t *Tokenizer) findInfill(meta map[string]weights.Value) {
 			if t.find(text, &end) {
 				f.ends = append(f.ends, end)
 			}
+		}
+		var id int32
+		for _, name := range m.repository {
+			if t.find(name, &id) {
+				f.repository = id
+			}
+		}
+		if m.separator != "" && t.find(m.separator, &id) {
+			f.separator = id
 		}
 		t.infill = &f
 		break
@@ -129,12 +141,19 @@ func (t *Tokenizer) readInfill(meta map[string]weights.Value) {
 		}
 		return -1
 	}
-	f := Infill{tokenizer: t, prefix: key("fim_pre", "prefix"), suffix: key("fim_suf", "suffix"), middle: key("fim_mid", "middle")}
+	f := Infill{tokenizer: t, prefix: key("fim_pre", "prefix"), suffix: key("fim_suf", "suffix"), middle: key("fim_mid", "middle"),
+		repository: key("fim_rep"), separator: key("fim_sep")}
 	if f.prefix < 0 || f.suffix < 0 || f.middle < 0 {
 		return
 	}
 	if t.infill != nil {
 		f.ends, f.suffixFirst = t.infill.ends, t.infill.suffixFirst
+		if f.repository < 0 {
+			f.repository = t.infill.repository
+		}
+		if f.separator < 0 {
+			f.separator = t.infill.separator
+		}
 	}
 	for _, name := range []string{"fim_pad", "fim_rep", "fim_sep"} {
 		if id := key(name); id >= 0 && !slices.Contains(f.ends, id) {

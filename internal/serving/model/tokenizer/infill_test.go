@@ -91,3 +91,29 @@ func TestTextsAroundAMiddleHaveNoMarks(t *testing.T) {
 		}
 	}
 }
+
+func TestFilesComeBeforeTheMiddle(t *testing.T) {
+	qwen := []string{"<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|repo_name|>", "<|file_sep|>"}
+	files := []InfillFile{{"b", "a"}, {"a", "b|<|file_sep|>"}}
+	encode := func(f *Infill, limit, spare int) []int32 {
+		got, err := f.EncodeFiles(t.Context(), files, "a", "b", true, limit, spare)
+		require.NoError(t, err)
+		return slices.DeleteFunc(got, func(id int32) bool { return id > 1 && id < 9 }) // only a and b, of which filename has one, and the marks
+	}
+	f := infillGGUF(t, "gpt2", 3, nil, qwen...).Infill()
+	middle := []int32{9, 0, 11, 1, 10}
+	last := []int32{13, 0, 1}
+	require.Equal(t, slices.Concat([]int32{12}, []int32{13, 1, 0}, last, []int32{13, 0}, middle), encode(f, math.MaxInt, 0))
+	whole, err := f.EncodeFiles(t.Context(), files, "a", "b", true, math.MaxInt, 0)
+	require.NoError(t, err)
+	n := len(whole)
+	require.Equal(t, encode(f, math.MaxInt, 0), encode(f, n, 0))
+	require.Equal(t, slices.Concat([]int32{12}, last, []int32{13, 0}, middle), encode(f, n-1, 0), "the first file is left out")
+	require.Equal(t, slices.Concat([]int32{12}, last, []int32{13, 0}, middle), encode(f, n, 1))
+	require.Equal(t, middle, encode(f, len(middle), 0))
+	_, err = f.EncodeFiles(t.Context(), files, "a", "b", true, len(middle)-1, 0)
+	require.ErrorIs(t, err, ErrTooMany)
+
+	f = infillGGUF(t, "gpt2", 3, map[string]any{"add_bos_token": true, "bos_token_id": uint32(9)}, "<s>", "<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>").Infill()
+	require.Equal(t, []int32{9, 0, 1, 10, 0, 11, 1, 12}, encode(f, math.MaxInt, 0), "without tokens for files")
+}
