@@ -150,3 +150,26 @@ func TestBadBatchArgumentsAreRefused(t *testing.T) {
 	require.Equal(t, before, seqs[0].KVCount, "the first append was taken back")
 	require.NoError(t, e.Check())
 }
+
+// Ensure that a tidy library has no copy of a pointer of the host after a call. The list is long enough for the cache and
+// the order. LeakSanitizer reads the library's static data, but not the pages that the library maps.
+func TestATidyLibraryKeepsNoPointerOfTheHost(t *testing.T) {
+	b := newBench(t)
+	b.library.Tidy = true
+	e, seqs := b.engine(40)
+	_, err := b.library.Fork(e, 30, 100)
+	require.NoError(t, err)
+	data := []int32{1, 2}
+	require.NoError(t, b.library.AppendBatch(e, &seqs[30], &data[0], 2))
+	require.NoError(t, b.library.AppendRun(e, seqs[35], &data[0], 2))
+	require.NoError(t, b.library.Free(e, 100))
+	b.misses(e, 100)
+	names := map[uint64]string{address(e): "the engine", address(&e.Active): "the dummy head", address(e.RefCount): "ref_count"}
+	for _, s := range seqs {
+		names[address(s)], names[address(&s.Node)] = "a sequence", "a node"
+		names[address(s.BlockTable)], names[address(s.BlockTable[0])] = "an L1 table", "an L2 table"
+	}
+	for i, word := range unsafe.Slice((*uint64)(unsafe.Pointer(b.library)), unsafe.Sizeof(*b.library)/8) {
+		require.Empty(t, names[word], "word %d of the library", i)
+	}
+}

@@ -62,6 +62,7 @@ func (c *core) unlock() {
 // of the host, and so would not report a chunk whose pointers the host has lost.
 func (c *core) tidy() {
 	clear(c.chunks[:])
+	c.order.engine = nil // a search begins without a guess then
 	c.batch.release()
 	c.batch = journal{}
 	wipeStack()
