@@ -25,9 +25,9 @@ func calibrateCommand() *cobra.Command {
 		Short: "Make a cost file from measurements of a machine",
 		Long: "calibrate fits the time of an iteration to measurements and writes a cost file for --cost of run,\n" +
 			"plan, fleet and view. It states the errors of points that were left out of the fit.\n" +
-			"Ten minutes of measuring are enough: at least 8 points of one model, of several batch sizes and of\n" +
-			"lengths that differ by a factor of 4 or more. If all lengths are the same, the times of others\n" +
-			"are a guess, and the output and every answer say so.\n\n" +
+			"Measure at least 8 points of one model, of several batch sizes and of lengths that differ by a\n" +
+			"factor of 4 or more. If all lengths are the same, the times of others are a guess, and the output\n" +
+			"and every answer say so.\n\n" +
 			"Each FILE, gzipped or not, or - for standard input, is one of these:\n" +
 			"  vllm bench serve --save-result         a point for each load (and the first token, alone)\n" +
 			"  vllm bench latency --output-json       with --batch-size, --input-len, --output-len as they were\n" +

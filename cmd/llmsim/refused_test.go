@@ -117,7 +117,8 @@ func TestAZeroIsNoDefault(t *testing.T) {
 	require.ErrorIs(t, viewCommand().Flags().Lookup("steps").Value.Set("0"), errNotPositive)
 }
 
-// Ensure that an invalid command line fails with its error before anything is printed or written.
+// Ensure that an invalid command line fails with its error and writes no file. It prints nothing, except the summary of
+// a run that served nothing.
 func TestWhatCannotBeIsRefused(t *testing.T) {
 	files := func() []string {
 		names, err := filepath.Glob("*")

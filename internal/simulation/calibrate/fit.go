@@ -14,7 +14,7 @@ type Residual struct {
 	Label    string  `json:"label"`
 	Measured float64 `json:"measured_ms"`
 	Fitted   float64 `json:"fitted_ms"`
-	LeftOut  float64 `json:"left_out_ms"` // by a line fitted to all other points
+	LeftOut  float64 `json:"left_out_ms"` // by a line fitted to the parts of the points without this one; see maxParts
 }
 
 // A Calibration has a line in ms and its errors.

@@ -193,8 +193,8 @@ func (l *Load) Curve(ctx context.Context, p *scenario.Plan, slo SLO, pool Pool, 
 	})
 }
 
-// estimate computes the rate of requests with which the server runs full batches. A full batch has as many sequences
-// of mean length as fit in memory, but at most MaxNumSeqs.
+// estimate computes the rate of requests with which the server runs full batches. A full batch has as many sequences,
+// each with a mean prompt and half of a mean answer, as fit in memory, but at most MaxNumSeqs.
 func (l *Load) estimate(p *scenario.Plan) float64 {
 	v := &p.Scenario.Server
 	prompt, output := l.Means()

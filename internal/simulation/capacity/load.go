@@ -21,7 +21,7 @@ type Load struct {
 	Seeds   []uint64 // of searches
 	Own     float64  // requests/s of a trace as recorded; 0 for a workload
 	TooLong int      // requests of a trace that are left out because they are longer than sequences may be
-	Longest int      // tokens of the longest request of the first seed
+	Longest int      // tokens of the longest request that NewLoad drew for the first seed
 	LeftOut float64  // fraction of a workload's requests that are too long; the rate does not count them
 
 	prompt, output float64 // see Means

@@ -174,7 +174,7 @@ func (p *picture) explain(name string, samples ...plot.Thumbnailer) {
 }
 
 // addSpread adds whiskers from low to high at the given values. On a logarithmic axis, a whisker does not go
-// below the axis or below a thousandth of its value.
+// below the smallest number of the panel or below a thousandth of its value.
 func (f *frame) addSpread(points plotter.XYs, low, high []float64) {
 	bars := &plotter.YErrorBars{XYs: points, LineStyle: plotter.DefaultLineStyle, CapWidth: plotter.DefaultCapWidth}
 	for i, p := range points {
@@ -224,7 +224,8 @@ func (f *frame) addPaper(ends plotter.XYs, look int) {
 
 const barShare = 0.8
 
-// draw adds the bars of each group, each with the paper's bar beside it. A group is 1 wide on the x axis.
+// draw adds the bars of each group, each with the paper's bar beside it if there is one. A group is 1 wide on the x
+// axis.
 func (b Bars) draw(f *frame) {
 	f.setGroups(b.Groups)
 	slots := 0

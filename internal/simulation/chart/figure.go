@@ -10,7 +10,7 @@ type Figure struct {
 	Name   string // of its files: "fig13-batched-requests"
 	Title  string
 	Kind   Kind
-	Panels []Panel // side by side
+	Panels []Panel // in rows of at most three
 
 	// Fixed lists names of series and bars that have the same colour and marker in all figures with this list.
 	Fixed []string

@@ -18,7 +18,7 @@ func Write(dir string, figures []Figure, checks ...Check) error {
 
 // Write writes NAME.svg, NAME.png and NAME.csv for each figure, and then index.html with all figures and a
 // table of the checks. It creates the folder if necessary, replaces each file atomically, and leaves other
-// files alone. If a figure cannot be drawn, Write writes nothing and returns an error that wraps ErrFigure.
+// files alone. If a figure is not valid, Write writes nothing and returns an error that wraps ErrFigure.
 func (p Page) Write(dir string) error {
 	files, err := p.render()
 	if err != nil {

@@ -177,8 +177,7 @@ func (l LLM) check() error {
 	if l.Heads%l.KVHeads != 0 {
 		return fmt.Errorf("heads is %d, must be a multiple of kv_heads, which is %d", l.Heads, l.KVHeads)
 	}
-	// Parameters that are not in the matrices (norms, biases and positions) are far less than 5 % of the parameters
-	// of any model.
+	// Parameters that are not in the matrices (norms, biases and positions) are less than 5 % in all built-in models.
 	if all := l.matrices(1); float64(l.Parameters) < all || float64(l.Parameters) > 1.05*all {
 		return fmt.Errorf("parameters is %d, must be at most 5 %% more than the %.0f in the matrices of these dimensions; "+
 			"are gated and tied right?", l.Parameters, all)

@@ -97,8 +97,8 @@ func newFleet(config Config) (*fleet, error) {
 	return f, nil
 }
 
-// step advances the simulated time to the next event: the arrival of a request or, if arrivals depend on
-// answers, the end of an iteration. It reports whether the run goes on.
+// step advances the simulated time to the next event: the arrival of a request or, if arrivals depend on answers or no
+// request can be sent, the end of an iteration. It reports whether the run goes on.
 func (f *fleet) step() (running bool, err error) {
 	send := !f.clients.Done() && !f.clients.Full(f.live)
 	if !send && f.live == 0 {

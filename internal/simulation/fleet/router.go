@@ -45,7 +45,7 @@ type router struct {
 	rng    *rand.Rand
 	turn   int // of round robin
 	index  index
-	block  int // tokens of a block
+	block  int // tokens of a block of replica 0
 	tokens []int32
 	hashes []uint64
 }

@@ -62,8 +62,8 @@ func (r *Report) writeAnswer(w io.Writer) {
 func (r *Report) hasRun() bool { return r.Capacity.Rate > 0 && r.atCapacity().Result != nil }
 
 // rooflines states the errors of computed times, from cost/README.md.
-const rooflines = "computed from data sheets: where there were measurements to compare with, up to a third off for " +
-	"decodes and up to half for prompts (internal/simulation/cost/README.md)"
+const rooflines = "computed from data sheets: where there were measurements to compare with, up to about a third off for " +
+	"decodes and about half for prompts (internal/simulation/cost/README.md)"
 
 func (r *Report) writeFacts(w io.Writer, verbose bool) {
 	fact(w, "requests", r.Load.About)

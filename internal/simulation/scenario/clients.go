@@ -40,7 +40,7 @@ func (c *Clients) check() error {
 // A Window is the part of a run that Result.Window averages over.
 type Window struct {
 	From  float64 `json:"from,omitempty"`  // s
-	Until float64 `json:"until,omitempty"` // s; if 0, the end of the arrivals
+	Until float64 `json:"until,omitempty"` // s; if 0, Load.Duration, or the end of the run if there is no Duration
 	Stop  bool    `json:"stop,omitempty"`  // the run ends with the window, even if requests are not answered
 }
 

@@ -52,7 +52,7 @@ func (l *Latencies) Fill(r *Result) {
 type durations struct {
 	n        int
 	sum, max float64
-	buckets  [1100]int // up to 2,800 s; the last bucket also has all longer durations
+	buckets  [1100]int // up to 3,580 s; the last bucket also has all longer durations
 }
 
 const (
@@ -79,7 +79,8 @@ func (d *durations) spread() Spread {
 		P95: d.quantile(0.95), P99: d.quantile(0.99), Max: d.max}
 }
 
-// quantile returns the quantile p, from 0 to 1, with an error of at most 1 %.
+// quantile returns the quantile p, from 0 to 1. If it is at least a microsecond and before the last bucket, its error
+// is about 1 % at most.
 func (d *durations) quantile(p float64) float64 {
 	rank := int(math.Ceil(p * float64(d.n)))
 	seen := 0

@@ -64,7 +64,7 @@ func (p *Replica) Next() float64 {
 	return p.end
 }
 
-// Now returns when the last iteration ended.
+// Now returns when the last iteration ended or, if it was later, when a request was added to the idle replica.
 func (p *Replica) Now() float64 { return p.r.now }
 
 // Add adds a request at the time now. The caller must have called Advance(now). The scheduler sees the request after

@@ -40,7 +40,7 @@ type Config struct {
 	// Functions that are called during the run; each may be nil. Observe is called once, before the first request.
 	Observe  func(serve.Scheduler) (Observer, error)
 	Departed func(Departure)                          // called for each request that leaves
-	First    func(index int, now float64)             // called for the first token of each answer
+	First    func(index int, now float64)             // called for a prompt's first token, or for that of each answer if System.Groups is false
 	Progress func(now float64, arrived, answered int) // called from time to time
 }
 

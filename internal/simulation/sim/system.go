@@ -151,8 +151,8 @@ func buildV0(s Server, _ int) (serve.Scheduler, error) {
 	return v0.NewScheduler(config)
 }
 
-// BlockHash computes the block hashes of all prefix caches in this process. A router compares hashes of
-// different replicas, so all replicas must use the same function.
+// BlockHash computes the block hashes of all prefix caches of V1 in this process. The router of a fleet compares the
+// hashes of a prompt with those in the caches of replicas, so all must use the same function.
 var BlockHash = blockhash.NewFast()
 
 func buildV1(s Server, drafts int) (serve.Scheduler, error) {

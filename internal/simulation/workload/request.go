@@ -49,7 +49,7 @@ type Sessions interface {
 	Source
 
 	// Follow sets r to the next request of a session, and reports whether there is one. answered is the time,
-	// in seconds, at which the session's previous request was answered. Follow does not change r.Hashes.
+	// in seconds, at which the session's previous request was answered. The hashes of r stay valid.
 	Follow(session int64, answered float64, r *Request) bool
 }
 

@@ -2,9 +2,9 @@
 // (https://rfc.zeromq.org/spec/37). It accepts peers of ZMTP 3.0 and refuses older peers.
 //
 // The caller implements what is specific to a type of socket, for example which messages are dropped. A peer cannot
-// make this package allocate more than maxMessage bytes for a message, or make a write last longer than the caller's
-// timeout. (github.com/go-zeromq/zmq4 allocates the size in the header of a frame, and its sockets send to one peer
-// after the other.)
+// make this package allocate more than twice maxMessage bytes for a message, or make a write last longer than the
+// caller's timeout. (github.com/go-zeromq/zmq4 allocates the size in the header of a frame, and its sockets send to one
+// peer after the other.)
 package zmtp
 
 import (
