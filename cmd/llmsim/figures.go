@@ -27,8 +27,8 @@ func figuresCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "figures",
 		Short: "Repeat the PagedAttention paper's experiments",
-		Long: "figures runs the experiments of the paper (SOSP '23), mostly for OPT-13B, and draws the results beside\n" +
-			"its values: an SVG, a PNG and a CSV of each figure, and a page with all of them. With --check\n" +
+		Long: "figures runs the experiments of the paper (SOSP '23), mostly for OPT-13B, and draws the results\n" +
+			"beside its values: an SVG, a PNG and a CSV of each figure, and a page with all of them. With --check\n" +
 			"it prints each comparison, and the exit status is 1 if one is outside its tolerance. With -o every\n" +
 			"finished run is kept in the folder; after an interruption, the same command resumes.\n\n" +
 			strings.Join(terminal.Wrap("Figures: "+strings.Join(experiment.Names(), ", ")+".", 0), "\n"),
