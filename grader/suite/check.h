@@ -65,7 +65,7 @@ struct outcome {
     char text[2048]; /* what was seen, where it did not pass */
 };
 
-/* Runs a test in a child process with a time limit in seconds. A child that dies has failed. */
+/* Runs a test in a child process with a limit of processor time in seconds. A child that dies has failed. */
 void check_forked(const struct test *test, unsigned seconds, struct outcome *outcome);
 
 /* Runs a test in this process, for tools that can watch only one process. */

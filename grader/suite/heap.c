@@ -1,10 +1,10 @@
 //go:build ignore
 
 /*
- * heap.c - malloc, calloc, realloc, aligned_alloc and free, forwarded to glibc. A block that
- * is allocated while heap_watch is on is recorded. It is filled with 0xA5 when it is
- * allocated and with 0x5A when it is freed, so that code that relies on new memory being
- * zero, or reads freed memory, fails in every run.
+ * heap.c - malloc, calloc, realloc, aligned_alloc, posix_memalign and free, forwarded to
+ * glibc. A block that is allocated while heap_watch is on is recorded. malloc, aligned_alloc
+ * and posix_memalign fill it with 0xA5, and free fills it with 0x5A, so that code that relies
+ * on new memory being zero, or reads freed memory, fails in every run.
  */
 #include "heap.h"
 
@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { SLOTS = 1 << 15 }; /* four times what the test with the most blocks needs */
+enum { SLOTS = 1 << 15 }; /* of which at most half are used */
 
 struct block {
     void *at;

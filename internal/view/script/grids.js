@@ -193,7 +193,7 @@ function drawing(b, kind) {
   return svg
 }
 
-// arrows are drawn from each copied block to its copy, as many as can be told apart.
+// arrows are drawn from each copied block to its copy, unless there are so many that they cannot be told apart.
 function arrows(b, i) {
   const f = b.run.frames[i], list = [...f.copies.map(([x, y]) => [0, x, 0, y]), ...f.out.map(([x, y]) => [0, x, 1, y]), ...f.in.map(([x, y]) => [1, x, 0, y])]
   b.parts.pools.querySelectorAll('.arrows').forEach(e => e.remove())

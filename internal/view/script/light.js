@@ -1,6 +1,6 @@
 // A request that is pointed at: its blocks light up, with arrows from its table to them.
 
-// pointed and kept name a sequence, as in data-sequence, or with number a whole request.
+// pointed and kept name a sequence, as in data-sequence, or if `whole` is set a request.
 let kept, pointed
 const same = (a, b) => a === b || !!a && !!b && a.name === b.name && a.whole === b.whole
 

@@ -183,7 +183,7 @@ func (g *objectGate) needs(symbol string, line int) {
 	switch {
 	case listed("allowed", symbol, name) || slices.Contains(public, symbol):
 	case listed("refusing", symbol, name):
-		g.broken(line, "refused", "it uses %s, which the sandbox refuses: what depends on it does not work here", name)
+		g.broken(line, "refused", "it uses %s: the sandbox refuses most of what such functions ask the system for, so what depends on it may not work here", name)
 	case listed("reading", symbol, name):
 		g.broken(line, "refused", "it uses %s, which finds nothing here: standard input and the environment are empty", name)
 	default:
