@@ -260,7 +260,7 @@ func TestFreeTextAtTheEndHasNoSpanningTokens(t *testing.T) {
 		c := compiled(t, v, test.form)
 		spanning := false
 		for _, item := range c.runner.Start().Items {
-			tokens, err := c.itemTokens(item)
+			_, tokens, err := c.itemTokens(item)
 			require.NoError(t, err)
 			spanning = spanning || len(tokens.spanning) > 0
 		}

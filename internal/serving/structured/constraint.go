@@ -19,7 +19,7 @@ type Constraint struct {
 	start   *grammar.Config // of the empty text
 	meter   *meter.Meter    // of the call that holds the mutex
 	cache   map[stateKey]*stateTokens
-	masks   int               // configs that hold a mask, as their Memo
+	masks   int               // configs that hold a stateMask, as their Memo
 	states  []*grammar.Config // memory that calls of addSpanning share
 	scratch []uint64          // and a mask that calls of mask share
 	anyName *lexeme.Lexeme    // of all names of members; nil until it is needed
@@ -76,19 +76,38 @@ const maxMaskBytes = 8 << 20
 // largest number of entries in Constraint.cache.
 func (v *Vocabulary) maxMasks() int { return min(1024, max(1, maxMaskBytes/(8*v.Words()))) }
 
+// A stateMask is the mask of a config, and what it is charged.
+type stateMask struct {
+	mask   []uint64
+	work   int // units besides those of the lexemes
+	bytes  int
+	states []stateWork // of the lexemes
+}
+
+// stateWork is what the tokens in a state of a lexeme are charged.
+type stateWork struct {
+	key   stateKey
+	units int
+	large bool // as in stateTokens
+}
+
 // mask returns the tokens that may follow a text with the state config. These are the tokens that one of config's items
-// allows. If the text may end, the tokens that end an answer are included. The error is the meter's. The caller must
-// hold the mutex.
-func (c *Constraint) mask(config *grammar.Config) ([]uint64, error) {
-	if mask, ok := config.Memo.([]uint64); ok {
-		return mask, nil
+// allows. If the text may end, the tokens that end an answer are included. The error is the meter's, which is charged
+// only if the mask is not cached. The caller must hold the mutex.
+func (c *Constraint) mask(config *grammar.Config) (*stateMask, error) {
+	if cached, ok := config.Memo.(*stateMask); ok {
+		return cached, nil
 	}
+	work, bytes := c.meter.Spent(), c.meter.Kept()
 	mask := make([]uint64, c.vocabulary.Words())
+	out := &stateMask{mask: mask}
 	for i, item := range config.Items {
-		f, err := c.itemTokens(item)
+		key, f, err := c.itemTokens(item)
 		if err != nil {
 			return nil, err
 		}
+		out.states = append(out.states, stateWork{key, f.work, f.large})
+		work += f.work
 		dst := mask
 		// The item does not allow the tokens in f.excluded, but an earlier item may allow them. So the item's tokens
 		// are first collected in a mask of their own, and the excluded tokens are removed from this mask only.
@@ -130,8 +149,9 @@ func (c *Constraint) mask(config *grammar.Config) ([]uint64, error) {
 		c.masks = 1
 		c.runner.Forget()
 	}
-	config.Memo = mask
-	return mask, nil
+	out.work, out.bytes = c.meter.Spent()-work, c.meter.Kept()-bytes
+	config.Memo = out
+	return out, nil
 }
 
 // addSpanning adds to mask the tokens that complete a lexeme and have more bytes after it, if the grammar allows these
@@ -167,21 +187,22 @@ func (c *Constraint) addSpanning(suffixes *trie, node int32, start *grammar.Conf
 // maxStateTokens is the number of stateTokens that a vocabulary caches for all constraints.
 const maxStateTokens = 4096
 
-// itemTokens returns the tokens that can follow in the state of an item's lexeme.
-func (c *Constraint) itemTokens(item grammar.Item) (*stateTokens, error) {
+// itemTokens returns the tokens that can follow in the state of an item's lexeme, with their key in Constraint.cache. It
+// charges their work even if they are cached.
+func (c *Constraint) itemTokens(item grammar.Item) (stateKey, *stateTokens, error) {
 	item.State = item.Lexeme.Alike(item.State)
 	key := stateKey{item.Lexeme, item.State, item.Lexeme.FreeEnd()}
 	if key.ignoredTag != lexeme.None {
 		after := c.runner.After(item, key.ignoredTag)
 		if after == nil {
-			return nil, c.meter.Err()
+			return key, nil, c.meter.Err()
 		}
 		if after.TextFollows() {
 			key.ignoredTag = lexeme.None
 		}
 	}
 	if f, ok := c.cache[key]; ok {
-		return f, nil
+		return key, f, c.meter.Spend(f.work)
 	}
 	if len(c.cache) >= c.vocabulary.maxMasks() {
 		clear(c.cache)
@@ -190,7 +211,7 @@ func (c *Constraint) itemTokens(item grammar.Item) (*stateTokens, error) {
 	if err == nil && !f.large {
 		c.cache[key] = f
 	}
-	return f, err
+	return key, f, err
 }
 
 // newItemTokens computes the tokens that can follow in the state of an item's lexeme. A lexeme made by lexeme.Others
@@ -210,14 +231,16 @@ func (c *Constraint) newItemTokens(item grammar.Item, ignoredTag int32) (*stateT
 			return nil, err
 		}
 		f := *shared
+		before := c.meter.Spent()
 		f.excluded, err = v.exceptions(item.Lexeme, item.State, c.meter)
+		f.work += c.meter.Spent() - before
 		return &f, err
 	}
 	return c.sharedTokens(item.Lexeme, item.State, ignoredTag)
 }
 
 // sharedTokens returns the tokens that can follow in a state of a lexeme. If the vocabulary's cache has them, because a
-// constraint computed them before, sharedTokens takes them from there.
+// constraint computed them before, sharedTokens takes them from there, and charges their work.
 func (c *Constraint) sharedTokens(l *lexeme.Lexeme, state, ignoredTag int32) (*stateTokens, error) {
 	v := c.vocabulary
 	identity := l.Identity(state)
@@ -230,19 +253,18 @@ func (c *Constraint) sharedTokens(l *lexeme.Lexeme, state, ignoredTag int32) (*s
 	v.mutex.Lock()
 	f, ok := v.cache[identity]
 	v.mutex.Unlock()
-	if !ok {
-		var err error
-		if f, err = v.computeTokens(l, state, ignoredTag, c.meter); err != nil {
-			return nil, err
-		}
-		v.mutex.Lock()
-		if len(v.cache) >= maxStateTokens {
-			clear(v.cache)
-		}
-		if !f.large {
-			v.cache[identity] = f
-		}
-		v.mutex.Unlock()
+	if ok {
+		return f, c.meter.Spend(f.work)
 	}
+	f, err := v.computeTokens(l, state, ignoredTag, c.meter)
+	if err != nil || f.large {
+		return f, err
+	}
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	if len(v.cache) >= maxStateTokens {
+		clear(v.cache)
+	}
+	v.cache[identity] = f
 	return f, nil
 }

@@ -3,9 +3,7 @@ package structured
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
-	"sync/atomic"
 
 	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/grammar"
@@ -20,23 +18,6 @@ type Matcher struct {
 	account    *account
 }
 
-// An account limits the work of the masks and tokens of an answer. A matcher shares it with its clones and forks.
-type account struct {
-	spent  atomic.Int64 // units of work
-	tokens atomic.Int64 // accepted, less those taken back
-}
-
-const (
-	answerWork = 10_000_000 // units of work that an account allows, also the limit of one mask or token
-	tokenWork  = 20_000     // units that it allows for each token besides
-	tokenBytes = 64 << 20   // that one mask or token may allocate
-)
-
-func (a *account) meter() *meter.Meter {
-	left := answerWork + tokenWork*a.tokens.Load() - a.spent.Load()
-	return meter.New(context.Background(), meter.Limits{Work: int(min(max(left, 0), answerWork)), Bytes: tokenBytes})
-}
-
 // NewMatcher returns a matcher for an answer that has not begun.
 func (c *Constraint) NewMatcher() *Matcher {
 	return &Matcher{constraint: c, configs: []*grammar.Config{c.start}, account: &account{}}
@@ -44,20 +25,21 @@ func (c *Constraint) NewMatcher() *Matcher {
 
 func (m *Matcher) last() *grammar.Config { return m.configs[len(m.configs)-1] }
 
-// charged calls do, which may use the constraint, and charges the account for it. After the account has refused, it
-// always refuses.
-func (m *Matcher) charged(do func() error) error {
+// charged calls do, which may use the constraint, with a meter for one mask or token, and makes the account refuse if the
+// meter has refused. After the account has refused, it always refuses.
+func (m *Matcher) charged(do func(work *meter.Meter) error) error {
 	c := m.constraint
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	work := m.account.meter()
+	if err := m.account.charge(0); err != nil {
+		return err
+	}
+	work := meter.New(context.Background(), meter.Limits{Work: answerWork, Bytes: tokenBytes})
 	c.charge(work)
-	err := do()
-	m.account.spent.Add(int64(work.Spent()))
+	defer c.runner.Shrink()
+	err := do(work)
 	if work.Err() != nil {
-		m.account.spent.Store(math.MaxInt32 * answerWork)
-		return fmt.Errorf("after %d tokens, the next token of the required form needs too much work: the limit for an answer is %d units, "+
-			"and %d for each token; a less ambiguous or smaller form needs less: %w", m.account.tokens.Load(), answerWork, tokenWork, work.Err())
+		return m.account.refuse()
 	}
 	return err
 }
@@ -70,10 +52,18 @@ func (m *Matcher) Mask(mask []uint64) error {
 		clear(mask)
 		return nil
 	}
-	return m.charged(func() error {
-		tokens, err := m.constraint.mask(m.current())
-		clear(mask[copy(mask, tokens):])
-		return err
+	return m.charged(func(*meter.Meter) error {
+		config := m.current()
+		tokens, err := m.constraint.mask(config)
+		if err == nil {
+			err = m.account.chargeMask(m.constraint.vocabulary, config, tokens)
+		}
+		if err != nil {
+			clear(mask)
+			return err
+		}
+		clear(mask[copy(mask, tokens.mask):])
+		return nil
 	})
 }
 
@@ -108,12 +98,18 @@ func (m *Matcher) Accept(token int) error {
 	if len(v.tokens[token]) == 0 {
 		return fmt.Errorf("token %d has no bytes", token)
 	}
-	return m.charged(func() error {
+	return m.charged(func(work *meter.Meter) error {
 		config := m.current()
 		for _, b := range v.tokens[token] {
 			if config = m.constraint.runner.Step(config, b); config == nil {
-				return fmt.Errorf("token %d (%q) is not allowed here", token, v.tokens[token])
+				break
 			}
+		}
+		if err := m.account.charge(work.Spent()); err != nil || work.Err() != nil {
+			return err
+		}
+		if config == nil {
+			return fmt.Errorf("token %d (%q) is not allowed here", token, v.tokens[token])
 		}
 		m.configs = append(m.configs, config)
 		m.account.tokens.Add(1)

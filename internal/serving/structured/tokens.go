@@ -50,6 +50,7 @@ type stateTokens struct {
 	spanning []spanningTokens // tokens that complete the lexeme and have more bytes after it
 	excluded tokenSet         // tokens of inner and spanning that are not allowed
 	large    bool             // it takes too much memory to be cached
+	work     int              // units that finding them is charged
 }
 
 // removeFrom clears the bits of the set in a mask.
@@ -79,7 +80,9 @@ const maxMerged = 10_000
 // computeTokens finds the tokens that can follow in a state of a lexeme. If the lexeme ends with the tag ignoredTag, no
 // text can follow it. So computeTokens does not look for tokens that complete the lexeme with this tag and have more
 // bytes after it. Free text can end with this tag in most states, so this saves much work. The error is the meter's.
+// What is charged depends only on what can follow, so it is the same for states of the same lexeme.Identity.
 func (v *Vocabulary) computeTokens(l *lexeme.Lexeme, state, ignoredTag int32, m *meter.Meter) (*stateTokens, error) {
+	before := m.Spent()
 	w := walk{v: v, l: l, f: &stateTokens{}, words: v.Words(), meter: m, ignoredTag: ignoredTag, ends: map[int32][]int32{}}
 	w.states, w.rows = make([]int32, v.longest+1), make([]*lexeme.Row, v.longest+1)
 	w.states[0], w.rows[0] = state, l.Row(state)
@@ -102,6 +105,7 @@ func (v *Vocabulary) computeTokens(l *lexeme.Lexeme, state, ignoredTag int32, m 
 		}
 		w.f.spanning = append(w.f.spanning, c)
 	}
+	w.f.work = m.Spent() - before
 	return w.f, nil
 }
 
@@ -119,19 +123,23 @@ type walk struct {
 	ends       map[int32][]int32 // the nodes at which the lexeme may end, by tag
 }
 
-// stepsPerCharge is how many nodes a walk visits before it charges the meter.
-const stepsPerCharge = 100
+// A walk charges one unit for nodesPerUnit nodes. It also charges the nodes that it need not visit because the lexeme
+// loops: whether it loops is not the same in all lexemes in which the same tokens can follow.
+const nodesPerUnit = 8
+
+// nodesPerCharge is how many nodes a walk passes before it charges the meter.
+const nodesPerCharge = 100 * nodesPerUnit
 
 // visit visits a node and its descendants.
 func (w *walk) visit(node int32) error {
 	nodes := w.v.trie.nodes
-	steps := 0
+	passed := 0
 	for i := node; i < nodes[node].end; {
-		if steps++; steps == stepsPerCharge {
-			steps = 0
-			if err := w.meter.Spend(stepsPerCharge); err != nil {
+		if passed++; passed >= nodesPerCharge {
+			if err := w.meter.Spend(passed / nodesPerUnit); err != nil {
 				return err
 			}
+			passed %= nodesPerUnit
 		}
 		n := &nodes[i]
 		next := w.rows[n.depth-1].Known(n.b)
@@ -149,6 +157,7 @@ func (w *walk) visit(node int32) error {
 		}
 		if n.uses >= 0 && !ends && w.l.Next(next, nodes[i+1].b) == next && w.loops(next, n) {
 			w.f.inner.add(w.v.trie.tokensBelow(n), w.words)
+			passed += int(n.end - i - 1)
 			i = n.end
 			continue
 		}
@@ -158,7 +167,7 @@ func (w *walk) visit(node int32) error {
 		}
 		i++
 	}
-	return w.meter.Spend(steps)
+	return w.meter.Spend(1 + passed/nodesPerUnit)
 }
 
 // loops reports whether the lexeme stays in the given state for all bytes below a node of the trie.

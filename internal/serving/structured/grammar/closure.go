@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/binary"
 	"slices"
 )
@@ -10,11 +11,17 @@ import (
 // list returns. Frames are made, and their lists are filled, while a closure is computed. After that, a frame does not
 // change.
 type frame struct {
-	id      int32
+	id      uint64 // equal frames have equal ids
 	rule    Node
 	returns []kernel
 	ended   bool // the rule can end where it begins; used while the closure is computed
 	fresh   bool // made by the closure that is being computed
+}
+
+// idOf returns the id of a frame of a rule that the key describes.
+func idOf(key []byte, rule Node) uint64 {
+	sum := sha256.Sum256(binary.LittleEndian.AppendUint32(key, uint32(rule)))
+	return binary.LittleEndian.Uint64(sum[:])
 }
 
 // kernel is a position in a grammar: a node of a rule, and the call in which the rule is being read.
@@ -31,7 +38,7 @@ func compareKernels(a, b kernel) int {
 func appendKernels(key []byte, kernels []kernel) []byte {
 	for _, k := range kernels {
 		key = binary.LittleEndian.AppendUint32(key, uint32(k.node))
-		key = binary.LittleEndian.AppendUint32(key, uint32(k.frame.id))
+		key = binary.LittleEndian.AppendUint64(key, k.frame.id)
 	}
 	return key
 }
@@ -41,22 +48,45 @@ func appendKernels(key []byte, kernels []kernel) []byte {
 type closed struct {
 	items  []Item
 	accept bool
+	work   int // units and bytes that the closure was charged
+	bytes  int
+	turn   int // Runner.turn when the closure was charged the last time
+}
+
+// chargeClosed charges a closure, unless it was charged since the last call of Charge. It reports whether the meter
+// allows it.
+func (r *Runner) chargeClosed(c *closed) bool {
+	if c.turn == r.turn {
+		return true
+	}
+	c.turn = r.turn
+	return r.meter.Spend(c.work) == nil && r.meter.Keep(c.bytes) == nil
 }
 
 // closing is the computation of one closure.
 type closing struct {
 	work   []kernel // to be visited
-	seen   map[kernel]bool
+	seen   map[position]bool
+	key    []byte          // of the closure
 	frames map[Node]*frame // the fresh frame of each rule
 	fresh  []*frame
 	places map[place]bool // the returns of fresh frames
 	closed *closed
 }
 
+// position identifies a kernel by the id of its frame: there may be several equal frames, as Forget does not reach those
+// in configs that a caller holds.
+type position struct {
+	node  Node
+	frame uint64
+}
+
+func (k kernel) position() position { return position{k.node, k.frame.id} }
+
 // place is an element of frame.returns.
 type place struct {
 	frame *frame
-	ret   kernel
+	ret   position
 }
 
 // close returns the closure of r.kernels. It sorts r.kernels.
@@ -67,13 +97,17 @@ func (r *Runner) close() *closed {
 	}
 	r.key = appendKernels(r.key[:0], r.kernels)
 	if c, ok := r.closures[string(r.key)]; ok {
+		if !r.chargeClosed(c) {
+			return &closed{}
+		}
 		return c
 	}
 	stored := string(r.key)
+	work, bytes := r.meter.Spent(), r.meter.Kept()
 	w := &r.closing
-	w.work, w.closed, w.fresh = w.work[:0], &closed{}, w.fresh[:0]
+	w.work, w.closed, w.fresh, w.key = w.work[:0], &closed{turn: r.turn}, w.fresh[:0], append(w.key[:0], r.key...)
 	if w.seen == nil || len(w.seen) > keptKernels {
-		w.seen, w.frames, w.places = map[kernel]bool{}, map[Node]*frame{}, map[place]bool{}
+		w.seen, w.frames, w.places = map[position]bool{}, map[Node]*frame{}, map[place]bool{}
 	}
 	clear(w.seen)
 	clear(w.frames)
@@ -91,6 +125,7 @@ func (r *Runner) close() *closed {
 	if r.share(w); r.meter.Err() != nil {
 		return &closed{}
 	}
+	w.closed.work, w.closed.bytes = r.meter.Spent()-work, r.meter.Kept()-bytes
 	r.closures[stored] = w.closed
 	return w.closed
 }
@@ -99,8 +134,8 @@ func (r *Runner) close() *closed {
 const keptKernels = 1000
 
 func (w *closing) push(k kernel) {
-	if !w.seen[k] {
-		w.seen[k] = true
+	if p := k.position(); !w.seen[p] {
+		w.seen[p] = true
 		w.work = append(w.work, k)
 	}
 }
@@ -165,8 +200,7 @@ func (r *Runner) call(w *closing, e *edge, caller *frame) {
 		if !r.keep(frameBytes) {
 			return
 		}
-		r.count++
-		f = &frame{id: r.count, rule: e.call, fresh: true}
+		f = &frame{id: idOf(w.key, e.call), rule: e.call, fresh: true}
 		w.frames[e.call] = f
 		w.fresh = append(w.fresh, f)
 		w.push(kernel{e.call, f})
@@ -185,7 +219,7 @@ func (r *Runner) call(w *closing, e *edge, caller *frame) {
 }
 
 func (w *closing) returnTo(f *frame, ret kernel) {
-	if p := (place{f, ret}); !w.places[p] {
+	if p := (place{f, ret.position()}); !w.places[p] {
 		w.places[p] = true
 		f.returns = append(f.returns, ret)
 		if f.ended {
@@ -262,7 +296,7 @@ func (r *Runner) shareFrame(f *frame, shared map[*frame]*frame) *frame {
 	key := appendKernels(binary.LittleEndian.AppendUint32(nil, uint32(f.rule)), returns)
 	s, ok := r.frames[string(key)]
 	if !ok {
-		s = &frame{id: f.id, rule: f.rule, returns: returns}
+		s = &frame{id: idOf(key, f.rule), rule: f.rule, returns: returns}
 		r.frames[string(key)] = s
 	}
 	return s

@@ -26,43 +26,53 @@ type Config struct {
 	Accept bool // whether the text may end here
 	Memo   any  // what a caller stores with the config; the package does not use it
 
+	key   string // of the items, as in Runner.configs
 	epoch int    // of the runner when it made the config
-	bytes []byte // the bytes after which the config is known: that after bytes[i] is next[i]
-	next  []*Config
-	table *[256]*Config // instead of bytes and next if there are many
+	bytes []byte // the bytes after which the config is known: steps[i] is after bytes[i]
+	steps []*step
+	table *[256]*step // instead of bytes and steps if there are many
 }
 
-// dead is the config in Config.next and Config.table for a byte that is not allowed.
+// Key returns a text that equal configs of a runner share, and no others.
+func (c *Config) Key() string { return c.key }
+
+// A step leads from a config to the next one.
+type step struct {
+	next   *Config // or dead, if the byte is not allowed
+	closed *closed // whose items next has too, or nil
+	turn   int     // Runner.turn when the step was charged the last time
+}
+
 var dead = &Config{}
 
-func (c *Config) known(b byte) *Config {
+func (c *Config) known(b byte) *step {
 	if c.table != nil {
 		return c.table[b]
 	}
 	for i, known := range c.bytes {
 		if known == b {
-			return c.next[i]
+			return c.steps[i]
 		}
 	}
 	return nil
 }
 
-func (c *Config) remember(b byte, next *Config) {
+func (c *Config) remember(b byte, s *step) {
 	i := bytes.IndexByte(c.bytes, b)
 	switch {
 	case c.table != nil:
-		c.table[b] = next
-	case i >= 0: // next[i] is of an earlier epoch
-		c.next[i] = next
+		c.table[b] = s
+	case i >= 0: // steps[i] leads to a config of an earlier epoch
+		c.steps[i] = s
 	case len(c.bytes) < 12:
-		c.bytes, c.next = append(c.bytes, b), append(c.next, next)
+		c.bytes, c.steps = append(c.bytes, b), append(c.steps, s)
 	default:
-		c.table = new([256]*Config)
+		c.table = new([256]*step)
 		for i, known := range c.bytes {
-			c.table[known] = c.next[i]
+			c.table[known] = c.steps[i]
 		}
-		c.table[b] = next
-		c.bytes, c.next = nil, nil
+		c.table[b] = s
+		c.bytes, c.steps = nil, nil
 	}
 }
 
@@ -70,16 +80,19 @@ func (c *Config) remember(b byte, next *Config) {
 // of them.
 const maxConfigs = 20000
 
-// maxCacheBytes limits what the configs, closures and frames in the cache take, in bytes as Runner.Charge counts them.
-const maxCacheBytes = 32 << 20
+// MaxCacheBytes limits what the configs, closures and frames in the cache take, in bytes as Runner.Charge counts them.
+const MaxCacheBytes = 32 << 20
 
 // Runner runs a grammar. It is not safe for concurrent use.
+//
+// What a Runner charges does not depend on what it has cached. After each call of Charge, it charges each step and each
+// closure once, from the cache or not. To this end, the id of a frame depends only on what the frame contains, so
+// that a config has the same key whenever it is made.
 type Runner struct {
 	grammar  *Grammar
 	configs  map[string]*Config // by their items
 	closures map[string]*closed // by their kernels
 	frames   map[string]*frame  // by rule and returns
-	count    int32              // frames so far; the id of the next one
 	epoch    int                // how often Forget has run; it has forgotten the configs of earlier epochs
 	root     *frame             // the call of the rule at node 0
 	kernels  []kernel           // where close and intern begin
@@ -87,7 +100,8 @@ type Runner struct {
 	items    []Item
 	closing  closing
 	bytes    int          // about what the cache takes
-	meter    *meter.Meter // charged for what is not cached
+	meter    *meter.Meter // charged
+	turn     int          // the calls of Charge so far
 }
 
 // NewRunner returns a runner of a grammar. The grammar must be trimmed and must not be empty.
@@ -105,44 +119,74 @@ func (r *Runner) Forget() {
 	r.configs, r.closures, r.frames = map[string]*Config{}, map[string]*closed{}, map[string]*frame{}
 }
 
-// Charge makes the runner charge m for the configs that it makes from now on. After m has refused, Step and After return
-// nil, and nothing is cached.
-func (r *Runner) Charge(m *meter.Meter) { r.meter = m }
+// Shrink removes all configs from the runner's cache if it has too many. A caller does this between calls of Charge.
+func (r *Runner) Shrink() {
+	if len(r.configs) > maxConfigs || r.bytes > MaxCacheBytes {
+		r.Forget()
+	}
+}
+
+// Charge makes the runner charge m from now on. After m has refused, Step and After return nil, and nothing is cached.
+func (r *Runner) Charge(m *meter.Meter) {
+	r.meter = m
+	r.turn++
+}
 
 // Start returns the config of the empty text, or nil after the meter has refused.
 func (r *Runner) Start() *Config {
 	r.kernels = append(r.kernels[:0], kernel{0, r.root})
-	return r.intern(r.items[:0])
+	c, _ := r.intern(r.items[:0])
+	return c
 }
 
 // Step returns the config after a byte, or nil if the byte is not allowed or the meter has refused.
 func (r *Runner) Step(c *Config, b byte) *Config {
-	next := c.known(b)
-	if next == nil || next.epoch != r.epoch && next != dead {
-		if next = r.step(c, b); next == nil {
+	s := c.known(b)
+	if s == nil || s.next != dead && s.next.epoch != r.epoch {
+		if s = r.step(c, b); s == nil {
 			return nil
 		}
-		c.remember(b, next)
-	}
-	if next == dead {
+		c.remember(b, s)
+	} else if s.turn != r.turn && !r.again(c, s) {
 		return nil
 	}
-	return next
+	if s.next == dead {
+		return nil
+	}
+	return s.next
 }
 
-// Current returns c if it is in the runner's cache. Otherwise it returns a copy of c without the references to the
-// configs after c. The garbage collector can then free c and these configs.
+// again charges for a known step what the method step charges for it, and reports whether the meter allows it.
+func (r *Runner) again(c *Config, s *step) bool {
+	if r.meter.Spend(1+len(c.Items)) != nil {
+		return false
+	}
+	if s.closed != nil && (!r.chargeClosed(s.closed) || r.meter.Spend(len(s.closed.items)) != nil) {
+		return false
+	}
+	if s.next != dead && r.meter.Keep(s.next.size()) != nil {
+		return false
+	}
+	s.turn = r.turn
+	return true
+}
+
+// Current returns c if it is in the runner's cache. Otherwise it returns an equal config in the cache, without the
+// references of c to the configs after it. The garbage collector can then free c and these configs.
 func (r *Runner) Current(c *Config) *Config {
 	if c.epoch == r.epoch {
 		return c
 	}
-	return &Config{Items: c.Items, Accept: c.Accept, epoch: r.epoch}
+	if known, ok := r.configs[c.key]; ok {
+		return known
+	}
+	current := &Config{Items: c.Items, Accept: c.Accept, key: c.key, epoch: r.epoch}
+	r.configs[c.key] = current
+	r.bytes += current.size()
+	return current
 }
 
-func (r *Runner) step(c *Config, b byte) *Config {
-	if len(r.configs) > maxConfigs || r.bytes > maxCacheBytes {
-		r.Forget()
-	}
+func (r *Runner) step(c *Config, b byte) *step {
 	if r.meter.Spend(1+len(c.Items)) != nil {
 		return nil
 	}
@@ -162,26 +206,33 @@ func (r *Runner) step(c *Config, b byte) *Config {
 	}
 	r.items = items
 	if len(items) == 0 && len(r.kernels) == 0 {
-		return dead
+		return &step{dead, nil, r.turn}
 	}
-	return r.intern(items)
+	next, closed := r.intern(items)
+	if next == nil {
+		return nil
+	}
+	return &step{next, closed, r.turn}
 }
 
 // After returns the config in which the lexeme of item has just been completed with the given tag. It returns nil after
 // the meter has refused.
 func (r *Runner) After(item Item, tag int32) *Config {
 	r.kernels = append(r.kernels[:0], kernel{r.grammar.edges[item.edge].targets[tag], item.frame})
-	return r.intern(r.items[:0])
+	c, _ := r.intern(r.items[:0])
+	return c
 }
 
 // intern returns the config with these items: the given ones, and the items of the closure of r.kernels. If the
-// runner's cache has an equal config, intern returns the cached config.
-func (r *Runner) intern(items []Item) *Config {
+// runner's cache has an equal config, intern returns the cached config. It also returns the closure, or nil if there are
+// no kernels. It returns nil after the meter has refused.
+func (r *Runner) intern(items []Item) (*Config, *closed) {
 	accept := false
+	var c *closed
 	if len(r.kernels) > 0 {
-		c := r.close()
+		c = r.close()
 		if r.meter.Err() != nil || r.meter.Spend(len(c.items)) != nil {
-			return nil
+			return nil, nil
 		}
 		items = append(items, c.items...)
 		accept = c.accept
@@ -195,20 +246,23 @@ func (r *Runner) intern(items []Item) *Config {
 	for _, i := range items {
 		r.key = binary.LittleEndian.AppendUint32(r.key, uint32(i.edge))
 		r.key = binary.LittleEndian.AppendUint32(r.key, uint32(i.State))
-		r.key = binary.LittleEndian.AppendUint32(r.key, uint32(i.frame.id))
+		r.key = binary.LittleEndian.AppendUint64(r.key, i.frame.id)
 	}
 	if accept {
 		r.key = append(r.key, 1)
 	}
-	if c, ok := r.configs[string(r.key)]; ok {
-		return c
+	next, ok := r.configs[string(r.key)]
+	if !ok {
+		next = &Config{Items: slices.Clone(items), Accept: accept, key: string(r.key), epoch: r.epoch}
 	}
-	if !r.keep(configBytes + 2*itemBytes*len(items)) {
-		return nil
+	if r.meter.Keep(next.size()) != nil {
+		return nil, nil
 	}
-	c := &Config{Items: slices.Clone(items), Accept: accept, epoch: r.epoch}
-	r.configs[string(r.key)] = c
-	return c
+	if !ok {
+		r.bytes += next.size()
+		r.configs[next.key] = next
+	}
+	return next, c
 }
 
 // keep charges the meter for bytes that are cached, and reports whether it allows them.
@@ -216,6 +270,9 @@ func (r *Runner) keep(bytes int) bool {
 	r.bytes += bytes
 	return r.meter.Keep(bytes) == nil
 }
+
+// size returns about what a config takes.
+func (c *Config) size() int { return configBytes + 2*itemBytes*len(c.Items) }
 
 const configBytes = 200 // about what a config takes besides its items
 

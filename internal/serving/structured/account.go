@@ -1,0 +1,78 @@
+package structured
+
+import (
+	"fmt"
+	"hash/maphash"
+	"math"
+	"sync/atomic"
+
+	"llmmemory/internal/serving/meter"
+	"llmmemory/internal/serving/structured/grammar"
+)
+
+// An account limits the work of the masks and tokens of an answer. A matcher shares it with its clones and forks.
+//
+// What it charges is what the answer would cost if its constraint and vocabulary had cached nothing before it. So no
+// answer depends on what other answers left in these caches. The work that is done can be less, because it was done for
+// another answer, or more, because another answer displaced a mask: that was charged once then.
+type account struct {
+	spent  atomic.Int64 // units of work
+	tokens atomic.Int64 // accepted, less those taken back
+
+	// What was charged, as far as a constraint that follows only this answer has it cached. The constraint's mutex
+	// guards these fields.
+	masks  map[uint64]bool // by hashes of the keys of configs
+	states map[stateKey]bool
+	bytes  int // of the masks
+}
+
+const (
+	answerWork = 10_000_000 // units of work that an account allows, also the limit of one mask or token
+	tokenWork  = 20_000     // units that it allows for each token besides
+	tokenBytes = 64 << 20   // that one mask or token may allocate
+)
+
+var keySeed = maphash.MakeSeed()
+
+// chargeMask charges a mask, unless the account was charged for it before.
+func (a *account) chargeMask(v *Vocabulary, config *grammar.Config, m *stateMask) error {
+	key := maphash.String(keySeed, config.Key())
+	if a.masks[key] {
+		return nil
+	}
+	if a.masks == nil || len(a.masks) >= v.maxMasks() || a.bytes > grammar.MaxCacheBytes {
+		a.masks, a.bytes = map[uint64]bool{}, 0
+	}
+	a.masks[key] = true
+	a.bytes += m.bytes
+	units := m.work
+	for _, state := range m.states {
+		if a.states[state.key] {
+			continue
+		}
+		units += state.units
+		if state.large {
+			continue
+		}
+		if a.states == nil || len(a.states) >= v.maxMasks() {
+			a.states = map[stateKey]bool{}
+		}
+		a.states[state.key] = true
+	}
+	return a.charge(units)
+}
+
+// charge charges units of work. It returns an error that is meter.ErrTooLarge if less is left.
+func (a *account) charge(units int) error {
+	if a.spent.Add(int64(units)) > answerWork+tokenWork*a.tokens.Load() {
+		return a.refuse()
+	}
+	return nil
+}
+
+// refuse returns the error of an answer that needs too much work. The account returns it from then on.
+func (a *account) refuse() error {
+	a.spent.Store(math.MaxInt32 * answerWork)
+	return fmt.Errorf("after %d tokens, the next token of the required form needs too much work: the limit for an answer is %d units, "+
+		"and %d for each token; a less ambiguous or smaller form needs less: %w", a.tokens.Load(), answerWork, tokenWork, meter.ErrTooLarge)
+}
