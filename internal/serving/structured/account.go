@@ -62,17 +62,17 @@ func (a *account) chargeMask(v *Vocabulary, config *grammar.Config, m *stateMask
 	return a.charge(units)
 }
 
-// charge charges units of work. It returns an error that is meter.ErrTooLarge if less is left.
+// charge charges units of work. It returns an error that is meter.ErrTooLarge if fewer are left.
 func (a *account) charge(units int) error {
-	if a.spent.Add(int64(units)) > answerWork+tokenWork*a.tokens.Load() {
-		return a.refuse()
+	if allowed := answerWork + tokenWork*a.tokens.Load(); a.spent.Add(int64(units)) > allowed {
+		return a.refuse(&meter.LimitError{Limit: meter.Work, Allowed: int(allowed)})
 	}
 	return nil
 }
 
-// refuse returns the error of an answer that needs too much work. The account returns it from then on.
-func (a *account) refuse() error {
+// refuse returns the error of an answer that has reached a limit. The account refuses everything from then on.
+func (a *account) refuse(limit error) error {
 	a.spent.Store(math.MaxInt32 * answerWork)
 	return fmt.Errorf("after %d tokens, the next token of the required form needs too much work: the limit for an answer is %d units, "+
-		"and %d for each token; a less ambiguous or smaller form needs less: %w", a.tokens.Load(), answerWork, tokenWork, meter.ErrTooLarge)
+		"and %d for each token; a less ambiguous or smaller form needs less: %w", a.tokens.Load(), answerWork, tokenWork, limit)
 }

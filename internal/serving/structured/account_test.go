@@ -3,6 +3,7 @@ package structured
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,9 +43,10 @@ func spending(t *testing.T, c *Constraint, tokens []int, between func()) (spent 
 
 // checkSpending ensures that an answer is charged the same in a new server, after itself, after answers to others that
 // left something in the caches of the vocabulary, and when these answers displace what the caches have.
-func checkSpending(t *testing.T, made func() *Vocabulary, form Form, tokens []int, others ...Form) {
+func checkSpending(t *testing.T, v *Vocabulary, form Form, tokens []int, others ...Form) {
 	nothing := func() {}
-	cold, err := Compile(made(), form)
+	clear(v.cache)
+	cold, err := Compile(v, form)
 	if err != nil {
 		return
 	}
@@ -52,10 +54,10 @@ func checkSpending(t *testing.T, made func() *Vocabulary, form Form, tokens []in
 	for range 2 {
 		require.Equal(t, want, spending(t, cold, tokens, nothing), "after itself")
 	}
-	forget := func() { cold.runner.Forget(); clear(cold.cache); clear(cold.vocabulary.cache) }
+	forget := func() { cold.runner.Forget(); clear(cold.cache); clear(v.cache) }
 	require.Equal(t, want, spending(t, cold, tokens, forget), "others displace what is cached")
 	require.Equal(t, want, spending(t, cold, tokens, nothing), "after that")
-	v := made()
+	clear(v.cache)
 	for _, other := range others {
 		if c, err := Compile(v, other); err == nil {
 			spending(t, c, nil, nothing)
@@ -72,16 +74,54 @@ func TestAnAccountDoesNotDependOnCaches(t *testing.T) {
 		all = append(all, Form{JSONSchema: c.Schema})
 	}
 	for i, c := range cases {
-		made := func() *Vocabulary { return smallVocabulary(t, c.Schema) }
-		checkSpending(t, made, all[i], nil, all...)
-		for _, test := range c.Tests {
-			checkSpending(t, made, all[i], made().tokenize(spaced(test.Data)), all...)
+		v := smallVocabulary(t, c.Schema)
+		tokens := v.tokenize(spaced(c.Tests[0].Data))
+		checkSpending(t, v, all[i], tokens, all[(i+1)%len(all)], all[(i+7)%len(all)])
+	}
+	v := smallVocabulary(t, []byte("aaaaaaaabbbbab"))
+	for _, kind := range hostile {
+		t.Run(kind.name, func(t *testing.T) { checkSpending(t, v, kind.form(12), nil, kind.form(5), kind.form(13)) })
+	}
+	// The tokens that can follow in states of different lexemes are shared.
+	length := func(limits string) Form { return Form{JSONSchema: fmt.Appendf(nil, `{"type": "string", %s}`, limits)} }
+	checkSpending(t, v, length(`"maxLength": 1000`), nil, length(`"maxLength": 2000`), length(`"minLength": 0`))
+}
+
+// Ensure that an answer that reaches the limit of its account reaches it at the same token whether or not another answer
+// of the same form was made before.
+func TestALimitDoesNotDependOnCaches(t *testing.T) {
+	v := smallVocabulary(t, []byte("aaaaaaaabbbbab"))
+	form := grammarOf("root ::= " + strings.Repeat("root ", 12) + `| "a"?`)
+	last := func(c *Constraint, left int64) (int, error) {
+		m := c.NewMatcher()
+		m.account.spent.Store(answerWork - left)
+		mask := make([]uint64, v.Words())
+		for {
+			if err := m.Mask(mask); err != nil {
+				return m.Len(), err
+			}
+			if m.Len() == 3 {
+				return 3, nil
+			}
+			if err := m.Accept(v.tokenize([]byte("a"))[0]); err != nil {
+				return m.Len(), err
+			}
 		}
 	}
-	made := func() *Vocabulary { return smallVocabulary(t, []byte("aaaaaaaabbbbab")) }
-	for _, kind := range hostile {
-		t.Run(kind.name, func(t *testing.T) { checkSpending(t, made, kind.form(16), nil, kind.form(8), kind.form(17)) })
+	warm := compiled(t, v, form)
+	_, err := last(warm, answerWork)
+	require.NoError(t, err)
+	refused := map[int]bool{}
+	for left := int64(0); ; left += 1 + left/4 {
+		clear(v.cache)
+		wantLen, want := last(compiled(t, v, form), left)
+		gotLen, got := last(warm, left)
+		require.Equal(t, fmt.Sprint(wantLen, want), fmt.Sprint(gotLen, got), left)
+		if want == nil {
+			break
+		}
+		require.ErrorIs(t, want, meter.ErrTooLarge)
+		refused[wantLen] = true
 	}
-	length := func(limits string) Form { return Form{JSONSchema: fmt.Appendf(nil, `{"type": "string", %s}`, limits)} }
-	checkSpending(t, made, length(`"maxLength": 1000`), nil, length(`"maxLength": 2000`), length(`"minLength": 0`), length(`"minLength": 50, "maxLength": 60`))
+	require.NotEmpty(t, refused)
 }

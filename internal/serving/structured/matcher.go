@@ -39,7 +39,7 @@ func (m *Matcher) charged(do func(work *meter.Meter) error) error {
 	defer c.runner.Shrink()
 	err := do(work)
 	if work.Err() != nil {
-		return m.account.refuse()
+		return m.account.refuse(work.Err())
 	}
 	return err
 }
