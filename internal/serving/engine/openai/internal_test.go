@@ -188,7 +188,7 @@ func TestTheScoreOfABeamIsItsLogprobByItsLength(t *testing.T) {
 // Ensure that beam search ignores no field of a request except the seed. The seed has no effect on it.
 func TestBeamSearchIgnoresNoField(t *testing.T) {
 	fields := map[string]bool{"Prompt": true, "N": true, "MaxTokens": true, "StopTokenIDs": true, "IgnoreEOS": true,
-		"CacheSalt": true, "Seed": true, "IncludeStop": true, "SpecialTokens": true, "ShownTokens": true} // it supports all values of these
+		"CacheSalt": true, "Adapter": true, "Seed": true, "IncludeStop": true, "SpecialTokens": true, "ShownTokens": true} // it supports all values of these
 	for _, f := range beamFields {
 		require.False(t, fields[f.field], "%s is twice in beamFields", f.field)
 		fields[f.field] = true
