@@ -147,7 +147,7 @@ func (r *Runner) Step(c *Config, b byte) *Config {
 			return nil
 		}
 		c.remember(b, s)
-	} else if s.turn != r.turn && !r.again(c, s) {
+	} else if s.turn != r.turn && !r.recharge(c, s) {
 		return nil
 	}
 	if s.next == dead {
@@ -156,8 +156,8 @@ func (r *Runner) Step(c *Config, b byte) *Config {
 	return s.next
 }
 
-// again charges for a known step what the method step charges for it, and reports whether the meter allows it.
-func (r *Runner) again(c *Config, s *step) bool {
+// recharge charges for a known step what the method step charges for it, and reports whether the meter allows it.
+func (r *Runner) recharge(c *Config, s *step) bool {
 	if r.meter.Spend(1+len(c.Items)) != nil {
 		return false
 	}
