@@ -17,6 +17,7 @@ func (e *Engine) buildBatch(s *step) {
 	b := &s.input.batch
 	b.Tokens, b.Positions, b.SeqLens, b.Logits = b.Tokens[:0], b.Positions[:0], b.SeqLens[:0], b.Logits[:0]
 	b.LargestOnly, b.Placeholders, b.Adapters = b.LargestOnly[:0], b.Placeholders[:0], b.Adapters[:0]
+	b.States = b.States[:0]
 	b.QueryStart = append(b.QueryStart[:0], 0)
 	s.rows, s.input.copies, s.input.fresh, s.drafts = s.rows[:0], s.input.copies[:0], s.input.fresh[:0], 0
 	s.draws, s.last, s.input.end, s.input.prepared = s.draws[:0], 0, 0, false
@@ -132,12 +133,16 @@ func (e *Engine) addRow(s *step, i int, now time.Time) {
 	s.rows = slices.Grow(s.rows, 1)
 	unused := s.rows[:len(s.rows)+1][len(s.rows)].tokens
 	r := row{tokens: unused[:0], q: q, computed: computed, last: planned.Samples, placeholder: placeholder, drafts: drafts}
-	s.requestLogits(&r, first, n)
+	if q.pool == nil {
+		s.requestLogits(&r, first, n)
+	} else {
+		s.requestStates(&r, first, n-len(drafts)) // the drafts of a prompt are padding
+	}
 	s.rows = append(s.rows, r)
 	b.QueryStart = append(b.QueryStart, int32(len(b.Tokens)))
 	b.SeqLens = append(b.SeqLens, int32(computed+n))
 	b.Adapters = append(b.Adapters, int32(q.stream.request.Adapter))
-	if r.last {
+	if r.last && q.pool == nil {
 		s.report.Sampled++
 	}
 	if computed >= q.prompt && n == 1+len(drafts) {

@@ -3,11 +3,13 @@ package engine
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/engine/pooling"
 	"llmmemory/internal/serving/kvstore"
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/induction"
@@ -33,6 +35,7 @@ type launched struct {
 	batch   int
 	logits  []float32
 	largest []int32
+	states  []float32
 }
 
 func (q *queue) KVShape(blockSize int) (attention.Shape, error) {
@@ -65,9 +68,15 @@ func (q *queue) Forward(b *model.Batch) error {
 	}
 	logits, err := q.Runner.ComputeLogits(&known, 0, min(len(b.Logits), MaxLogits))
 	q.last = slices.Clone(q.Runner.Largest())
-	q.launched = append(q.launched, launched{q.batches, slices.Clone(logits), q.last})
+	if err != nil {
+		return err
+	}
+	states, err := q.Runner.ComputeStates(&known)
+	q.launched = append(q.launched, launched{q.batches, slices.Clone(logits), q.last, slices.Clone(states)})
 	return err
 }
+
+func (q *queue) ComputeStates(*model.Batch) ([]float32, error) { return q.taken.states, nil }
 
 func (q *queue) ComputeLogits(_ *model.Batch, start, _ int) ([]float32, error) {
 	if start > 0 {
@@ -85,14 +94,18 @@ func (q *queue) ComputeLogits(_ *model.Batch, start, _ int) ([]float32, error) {
 func (q *queue) Largest() []int32 { return q.taken.largest }
 
 // startQueue starts an engine whose Device is a queue.
-func startQueue(t *testing.T) (*Engine, *queue) {
+func startQueue(t *testing.T, changes ...func(*Config)) (*Engine, *queue) {
 	pool, err := parallel.New(1)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	m, err := HandBuilt()
 	require.NoError(t, err)
 	q := &queue{model: m, pool: pool}
-	e, err := New(Config{Model: m, Tokenizer: induction.Tokenizer(), Pool: pool, KVCacheBytes: 8 << 20, MaxModelLen: 200, Device: q}, nil)
+	c := Config{Model: m, Tokenizer: induction.Tokenizer(), Pool: pool, KVCacheBytes: 8 << 20, MaxModelLen: 200, Device: q}
+	for _, change := range changes {
+		change(&c)
+	}
+	e, err := New(c, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	return e, q
@@ -119,6 +132,34 @@ func TestADeviceHasTheNextStepBeforeItEndsOne(t *testing.T) {
 	require.NoError(t, e.Close())
 	require.Equal(t, []string{"launch 1", "prepare 2", "results 1", "launch 2", "prepare 3", "results 2", "launch 3", "prepare 4", "results 3",
 		"launch 4", "results 4"}, q.calls)
+}
+
+// Ensure that a device has the next step before it ends one that computes states of a prompt, unless the step has more
+// states than are computed with the layers.
+func TestADeviceHasTheNextStepBeforeItEndsAVector(t *testing.T) {
+	vectorOf := func(kind pooling.Type, tokensOfStep int) ([]float32, []string) {
+		e, q := startQueue(t, func(c *Config) { c.MaxNumBatchedTokens = tokensOfStep })
+		s, err := e.Submit(Request{Prompt: request(strings.Repeat(knowledge, 20), 1).Prompt[:160], Pooling: kind})
+		require.NoError(t, err)
+		events, err := s.Next(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, events[0].Err)
+		require.NoError(t, e.Close())
+		return events[0].Pooled, q.calls
+	}
+	wantLast, _ := vectorOf(pooling.Last, 200)
+	wantMean, _ := vectorOf(pooling.Mean, 200)
+	ahead := []string{"launch 1", "launch 2", "results 1", "launch 3", "results 2", "results 3"}
+
+	got, calls := vectorOf(pooling.Last, 64)
+	require.Equal(t, wantLast, got)
+	require.Equal(t, ahead, calls)
+	got, calls = vectorOf(pooling.Mean, 64)
+	require.Equal(t, wantMean, got)
+	require.Equal(t, ahead, calls)
+	got, calls = vectorOf(pooling.Mean, 80)
+	require.Equal(t, wantMean, got)
+	require.Equal(t, []string{"launch 1", "results 1", "launch 2", "results 2"}, calls)
 }
 
 // Ensure that if a batch fails when the engine waits for its results, the next step has no effect. It is already

@@ -11,6 +11,8 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 	"llmmemory/internal/scheduling/vllm/v1/pool"
 	"llmmemory/internal/scheduling/vllm/v1/sched"
+	"llmmemory/internal/serving/engine/pooling"
+	"llmmemory/internal/serving/engine/sampling"
 )
 
 // An Engine answers requests. Its methods are safe for concurrent use.
@@ -101,11 +103,20 @@ func (e *Engine) submit(r Request, series *Series) (*Stream, error) {
 	if n := len(e.config.Adapters); r.Adapter < 0 || r.Adapter > n {
 		return nil, bad("model", "There is no adapter %d; there are %d.", r.Adapter, n)
 	}
+	if r.Pooling != "" {
+		r = Request{
+			Prompt: r.Prompt, Pooling: r.Pooling, Adapter: r.Adapter, CacheSalt: r.CacheSalt,
+			N: 1, MaxTokens: 1, Params: sampling.Default(),
+		}
+	}
 	s := &Stream{engine: e, request: &r, open: r.N, wake: make(chan struct{}, 1)}
 	maxTokens := min(r.MaxTokens, e.config.MaxModelLen-len(r.Prompt))
 	q := &sequence{
 		tables: make([][]int32, len(e.config.groups)), stream: s, params: r.Params, tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt), maxTokens: maxTokens,
 		waiting: r.N - 1, text: text{stops: r.Stop, include: r.IncludeStop}, arrived: time.Now(),
+	}
+	if r.Pooling != "" {
+		q.pool = pooling.New(r.Pooling)
 	}
 	q.ends = slices.Clone(r.StopTokenIDs)
 	if !r.IgnoreEOS {
@@ -129,7 +140,7 @@ func (e *Engine) submit(r Request, series *Series) (*Stream, error) {
 		return nil, err
 	}
 	id, err := e.sched.Add(sched.Spec{
-		Tokens: r.Prompt, MaxTokens: maxTokens, MinTokens: min(r.MinTokens, maxTokens), Stop: q.ends, NoRead: r.PromptLogprobs >= 0,
+		Tokens: r.Prompt, MaxTokens: maxTokens, MinTokens: min(r.MinTokens, maxTokens), Stop: q.ends, NoRead: r.needsAllStates(),
 		Extras: e.extras(&r), LoRAID: int64(r.Adapter), External: external,
 	})
 	if err != nil {

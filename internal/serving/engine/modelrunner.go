@@ -37,6 +37,11 @@ type ModelRunner interface {
 	// does not compute these tokens.
 	Largest() []int32
 
+	// ComputeStates returns the hidden states of the tokens b.States after the model's last norm, one row of HiddenSize
+	// after the other. ComputeLogits must have been called for the batch b and for no later batch. The result is valid
+	// until the next call. Workers other than the first return nil.
+	ComputeStates(b *model.Batch) ([]float32, error)
+
 	// ReadBlock and WriteBlock copy a block of all layers to and from memory. They may be called at any time. While
 	// ReadBlock reads a block, nothing else may write to the block. While WriteBlock writes a block, nothing else may
 	// read the block or write to it.

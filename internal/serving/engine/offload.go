@@ -114,7 +114,7 @@ func (o *offload) hashes(q *sequence) []blockhash.Hash {
 // loaded, find returns the zero Match. The last token of the prompt is never loaded, because it must be computed. If
 // another request loads some of the blocks, find first waits for that load, but not longer than patience.
 func (o *offload) find(q *sequence) sched.Match {
-	if o == nil || !o.Loads() || q.params.PromptLogprobs >= 0 {
+	if o == nil || !o.Loads() || q.stream.request.needsAllStates() {
 		return sched.Match{}
 	}
 	blocks := o.hashes(q)[:(q.prompt-1)/o.engine.config.BlockSize]

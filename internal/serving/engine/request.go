@@ -5,13 +5,19 @@ import (
 	"fmt"
 	"strconv"
 
+	"llmmemory/internal/serving/engine/pooling"
 	"llmmemory/internal/serving/engine/sampling"
 	"llmmemory/internal/serving/structured"
 )
 
-// A Request asks for answers to a prompt.
+// A Request asks for answers to a prompt or, with Pooling, for its vector.
 type Request struct {
-	Prompt    []int32
+	Prompt []int32
+
+	// Pooling asks for a vector of the prompt's hidden states instead of answers. Other fields but Adapter and CacheSalt are then
+	// ignored. With pooling.Mean the request needs the states of all tokens, so it finds nothing in the prefix cache.
+	Pooling pooling.Type
+
 	N         int // number of answers; 0 means 1
 	MaxTokens int // limit of an answer's tokens; an answer also ends when the sequence is as long as the model allows
 	MinTokens int // an answer with fewer tokens is not ended by end tokens, stop tokens or stop strings
@@ -62,9 +68,11 @@ const (
 	maxSaltBytes  = 1 << 10
 )
 
-// TooLong is the error for a prompt that leaves no space for even one token of an answer.
+// TooLong is the error for a prompt that leaves no space for even one token of an answer. The scheduler has this limit
+// also for requests with Pooling.
 type TooLong struct {
-	Field       string // of the request: prompt or messages
+	Field       string // of the request: prompt, messages, input or documents
+	Pooling     bool   // the request has Pooling
 	Tokens      int    // of the prompt
 	AtLeast     bool   // the prompt was only tokenized up to Tokens
 	MaxModelLen int
@@ -76,8 +84,12 @@ func (e *TooLong) Error() string {
 	if e.AtLeast {
 		number = "at least " + number
 	}
+	more := "an answer needs at least 1"
+	if e.Pooling {
+		more = fmt.Sprintf("it may have at most %d", e.MaxModelLen-1)
+	}
 	return fmt.Sprintf("This model's maximum context length is %d tokens. However, your %s resulted in %s tokens, "+
-		"and an answer needs at least 1. Please reduce the length of the %s.", e.MaxModelLen, e.Field, number, e.Field)
+		"and %s. Please reduce the length of the %s.", e.MaxModelLen, e.Field, number, more, e.Field)
 }
 
 // Check returns an error if an engine with the given longest sequence and vocabulary size cannot answer the request. It
@@ -87,7 +99,7 @@ func (r *Request) Check(maxModelLen, vocab int) error {
 	case len(r.Prompt) == 0:
 		return bad("prompt", "The prompt is empty.")
 	case len(r.Prompt) >= maxModelLen:
-		return &TooLong{Field: "prompt", Tokens: len(r.Prompt), MaxModelLen: maxModelLen}
+		return &TooLong{Field: "prompt", Pooling: r.Pooling != "", Tokens: len(r.Prompt), MaxModelLen: maxModelLen}
 	}
 	for _, id := range r.Prompt {
 		if id < 0 || int(id) >= vocab {
@@ -100,6 +112,10 @@ func (r *Request) Check(maxModelLen, vocab int) error {
 // CheckSettings is like Check but ignores the prompt.
 func (r *Request) CheckSettings(vocab int) error {
 	switch {
+	case len(r.CacheSalt) > maxSaltBytes:
+		return bad("cache_salt", "cache_salt has %d bytes; at most %d are possible.", len(r.CacheSalt), maxSaltBytes)
+	case r.Pooling != "":
+		return r.Pooling.Check()
 	case r.N < 0 || r.N > MaxN:
 		return bad("n", "n is %d; it must be from 1 to %d.", r.N, MaxN)
 	case r.MaxTokens < 1:
@@ -119,9 +135,6 @@ func (r *Request) CheckSettings(vocab int) error {
 		case len(text) > maxStopBytes:
 			return bad("stop", "A stop sequence has %d bytes; at most %d are possible.", len(text), maxStopBytes)
 		}
-	}
-	if len(r.CacheSalt) > maxSaltBytes {
-		return bad("cache_salt", "cache_salt has %d bytes; at most %d are possible.", len(r.CacheSalt), maxSaltBytes)
 	}
 	for _, id := range r.StopTokenIDs {
 		if id < 0 || int(id) >= vocab {
@@ -168,4 +181,6 @@ type Event struct {
 	// string or token (an int32). If one of the model's end tokens ended the answer, it is nil.
 	StopReason any
 	Err        error // with FinishError
+
+	Pooled []float32 // of a request with Pooling: the vector, of the model's HiddenSize
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"llmmemory/internal/scheduling/vllm/v1/sched"
+	"llmmemory/internal/serving/engine/pooling"
 	"llmmemory/internal/serving/engine/sampling"
 	"llmmemory/internal/serving/structured"
 )
@@ -28,6 +29,8 @@ type sequence struct {
 	masked    int                 // the mask is for the token with this number in the answer, from 1; 0 if it is not known
 	onlyToken int32               // the only token of the mask, or -1
 	complete  int                 // the constraint ends the answer when the sequence has this length; 0 if unknown
+
+	pool *pooling.Pool // of a request with Pooling, else nil
 
 	sampled  int32 // the token sampled last; not in tokens until it is delivered
 	lastDraw int   // index of the draw, in the last step that samples a token of the sequence

@@ -36,6 +36,9 @@ type row struct {
 	last        bool    // the row's last token is the sequence's last one, so the step samples the token after it
 	placeholder int     // index in the batch of the token that the step before has not sampled yet, or -1
 	drafts      []int32 // speculative tokens, the last of the row
+	firstState  int     // the hidden states [firstState, endState) of the batch are pooled
+	endState    int
+	pooled      int     // position in the prompt of the token of the first of these states
 	tokens      []Token // sampled tokens: one for each answer of the request, or with drafts several for one answer
 }
 
@@ -193,6 +196,9 @@ func (e *Engine) sampleAll(s *step) (ended time.Time, err error) {
 			return ended, err
 		}
 		s.report.Model += ended.Sub(asked)
+		if s.input.start == 0 {
+			s.pool(output.states, e.config.Model.HiddenSize)
+		}
 		e.sample(s, output)
 		asked = time.Now()
 		if !s.nextLogits(e.config.maxLogits()) {
@@ -208,9 +214,9 @@ func (e *Engine) sampleAll(s *step) (ended time.Time, err error) {
 }
 
 // followsOnDevice reports whether the inputs of the next step can be sent to a device before s ends. They
-// cannot be sent if s has more logits than one call computes, or if s could not be launched.
+// cannot be sent if s has more logits or states than are computed with the layers, or if s could not be launched.
 func (e *Engine) followsOnDevice(s *step) bool {
-	return e.config.Device != nil && s.last == len(s.draws) && !e.workers.failed()
+	return e.config.Device != nil && s.last == len(s.draws) && len(s.input.batch.States) <= e.config.maxLogits() && !e.workers.failed()
 }
 
 // linkPlaceholders fills the Placeholders of next, the step after s. The device will replace them by the tokens that

@@ -21,7 +21,11 @@ func (e *Engine) update(s *step) {
 	for i := range s.rows {
 		r := &s.rows[i]
 		before := len(s.sampled)
-		if len(r.tokens) > 0 && r.q.id != 0 {
+		switch {
+		case r.q.id == 0:
+		case r.last && r.q.pool != nil:
+			s.sampled = append(s.sampled, 0) // the scheduler ends a request with a token
+		case len(r.tokens) > 0:
 			s.sampled = r.appendSampled(s.sampled)
 		}
 		s.counts = append(s.counts, int32(len(s.sampled)-before))
@@ -90,6 +94,10 @@ func (e *Engine) deliverRow(r *row, report *StepReport, now time.Time) {
 		report.PromptTokens += q.prompt
 		report.CachedTokens += q.stream.CachedTokens()
 		report.ExternalTokens += q.tiers.loaded
+	}
+	if q.pool != nil {
+		e.deliverPooled(q, now)
+		return
 	}
 	if q.waiting == 0 {
 		for i := range len(r.tokens) - 1 {

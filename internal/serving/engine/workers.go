@@ -59,11 +59,13 @@ type workerResult struct {
 	ended  time.Time
 }
 
-// A modelOutput has the requested logits (vLLM's ModelRunnerOutput has sampled tokens instead). It is valid
+// A modelOutput has the requested logits and, if the input begins with the layers, the hidden states of the batch
+// (vLLM's ModelRunnerOutput has sampled tokens and pooler outputs instead). It is valid
 // until start is called again.
 type modelOutput struct {
 	logits  []float32
 	largest []int32 // the token with the largest logit of each row; nil if unknown
+	states  []float32
 }
 
 // workers compute the same steps at the same time.
@@ -118,11 +120,14 @@ func (w *worker) begin(m *modelInput) begun {
 	return b
 }
 
-// end computes the logits.
+// end computes the logits, and the hidden states if the input began with the layers.
 func (b begun) end(w *worker) (c workerResult) {
 	if c.err = b.err; c.err == nil {
 		c.output.logits, c.err = w.runner.ComputeLogits(&b.input.batch, b.input.start, b.input.end)
 		c.output.largest = w.runner.Largest()
+	}
+	if c.err == nil && b.input.start == 0 {
+		c.output.states, c.err = w.runner.ComputeStates(&b.input.batch)
 	}
 	c.ended = time.Now()
 	return c

@@ -15,12 +15,16 @@ type flight struct {
 	pairs    *cuda.Pinned // blocks to copy
 	inputs   *cuda.Pinned
 	results  *cuda.Pinned
+	states   *cuda.Pinned // in the activations' type
 	computed *cuda.Event
 	rows     int // results that were launched with the batch
 }
 
-func (f *flight) allocate(c *cuda.Context, results int) (err error) {
+func (f *flight) allocate(c *cuda.Context, results, states int) (err error) {
 	if f.results, err = c.AllocPinned(results); err != nil {
+		return err
+	}
+	if f.states, err = c.AllocPinned(states); err != nil {
 		return err
 	}
 	f.computed, err = c.NewEvent(false)
@@ -28,7 +32,7 @@ func (f *flight) allocate(c *cuda.Context, results int) (err error) {
 }
 
 func (f *flight) close() error {
-	return errors.Join(f.pairs.Close(), f.inputs.Close(), f.results.Close(), f.computed.Close())
+	return errors.Join(f.pairs.Close(), f.inputs.Close(), f.results.Close(), f.states.Close(), f.computed.Close())
 }
 
 // next returns the flight for the next batch. It returns an error if both flights are in use.

@@ -156,10 +156,16 @@ func onCPU(t *testing.T, open opener, cache attention.DType) engine.ModelRunner 
 // onGPU returns a runner of the GPU.
 func onGPU(t *testing.T, m *model.Model, w *gpu.Model) engine.DeviceRunner {
 	t.Helper()
+	return onGPUOf(t, m, w, maxTokens)
+}
+
+// onGPUOf returns a runner of batches of at most the given number of tokens.
+func onGPUOf(t *testing.T, m *model.Model, w *gpu.Model, tokens int) engine.DeviceRunner {
+	t.Helper()
 	s, err := w.KVShape(blockSize)
 	require.NoError(t, err)
 	c := engine.RunnerConfig{Store: kvstore.Config{Shape: s, Layers: m.NumLayers, NumBlocks: numBlocks}, MaxModelLen: 128, AskedModelLen: m.MaxModelLen,
-		MaxNumSeqs: 4, MaxNumBatchedTokens: maxTokens}
+		MaxNumSeqs: 4, MaxNumBatchedTokens: tokens}
 	for i := range m.NumLayers {
 		c.Places = append(c.Places, model.Place{Layer: i})
 	}

@@ -72,7 +72,7 @@ func (r *Runner) padded(b *model.Batch) (p *model.Batch, decode bool) {
 	}
 	p = &r.batch
 	*p = model.Batch{Tokens: append(p.Tokens[:0], b.Tokens...), Positions: append(p.Positions[:0], b.Positions...),
-		QueryStart: append(p.QueryStart[:0], b.QueryStart...), SeqLens: append(p.SeqLens[:0], b.SeqLens...), Logits: b.Logits,
+		QueryStart: append(p.QueryStart[:0], b.QueryStart...), SeqLens: append(p.SeqLens[:0], b.SeqLens...), Logits: b.Logits, States: b.States,
 		Blocks: padBlocks(&p.Blocks, &b.Blocks, n, rows), Others: p.Others[:0]}
 	for i := range b.Others {
 		p.Others = append(p.Others, padBlocks(&model.Blocks{}, &b.Others[i], n, rows))

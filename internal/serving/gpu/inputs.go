@@ -15,9 +15,9 @@ import (
 type inputs struct {
 	device *cuda.Memory
 
-	tokens, positions, queryStart, seqLens, logits cuda.Pointer
-	groups                                         []groupInputs
-	plans                                          map[int]*plan // by the window of a layer
+	tokens, positions, queryStart, seqLens, logits, states cuda.Pointer
+	groups                                                 []groupInputs
+	plans                                                  map[int]*plan // by the window of a layer
 }
 
 // groupInputs locate the keys and values of a group of layers.
@@ -92,7 +92,7 @@ func (x *inputs) fill(r *Runner, f *flight, b *model.Batch, decode bool) (shape 
 	} else if err != nil {
 		return "", err
 	}
-	return shape, x.send(r, f, append(fields, fieldOf(&x.logits, b.Logits)))
+	return shape, x.send(r, f, append(fields, fieldOf(&x.logits, b.Logits), fieldOf(&x.states, b.States)))
 }
 
 // aligned rounds a size up to a multiple of 16, so that the addresses of the arrays are multiples of 16.

@@ -98,11 +98,9 @@ func (r *Runner) launchLogits(b *model.Batch, start, n int, host *cuda.Pinned) {
 	if n == 0 {
 		return
 	}
-	r.launch(kernels.Embedding{Type: r.kind, Out: r.picked, Table: r.x, Tokens: r.inputs.logits + cuda.Pointer(4*start), Rows: n, N: r.HiddenSize,
-		Scale: 1})
-	r.normalize(r.Model.norm, r.picked, r.picked, 0, n)
+	r.pick(r.inputs.logits+cuda.Pointer(4*start), n)
 	for row := 0; row < n; row += kernels.MaxFloat32Rows {
-		x := r.picked + cuda.Pointer(row*r.HiddenSize*r.kind.Bytes())
+		x := r.picked.Pointer() + cuda.Pointer(row*r.HiddenSize*r.kind.Bytes())
 		r.multiplyTo(&r.head, r.results.address(4*row*r.VocabSize), x, min(kernels.MaxFloat32Rows, n-row), true)
 	}
 	indices := r.results.indices()

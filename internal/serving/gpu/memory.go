@@ -19,9 +19,13 @@ import (
 func (r *Runner) allocateBuffers() {
 	var products kernels.ProductPlan
 	r.try(func() (err error) { products, err = r.products(&r.config); return err })
-	buffers := [...]*cuda.Pointer{&r.x, &r.normed, &r.sums, &r.qkv, &r.attended, &r.upOut, &r.act, &r.picked, &r.scratch.parts, &r.scratch.unpacked}
+	var picked cuda.Pointer
+	buffers := [...]*cuda.Pointer{&r.x, &r.normed, &r.sums, &r.qkv, &r.attended, &r.upOut, &r.act, &picked, &r.scratch.parts, &r.scratch.unpacked}
 	for i, size := range r.bufferSizes(&r.config, &products) {
-		*buffers[i] = r.alloc(size).Pointer()
+		m := r.alloc(size)
+		if *buffers[i] = m.Pointer(); buffers[i] == &picked {
+			r.picked = m
+		}
 	}
 	arrived := r.alloc(max(4*products.Counters, 16))
 	r.scratch.arrived = arrived.Pointer()

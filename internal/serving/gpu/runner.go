@@ -36,7 +36,7 @@ type Runner struct {
 	*blocks
 
 	x, normed, qkv, attended, sums, upOut, act cuda.Pointer // [tokens][...], in the activations' type
-	picked                                     cuda.Pointer // the rows of x whose logits are computed
+	picked                                     *cuda.Memory // the rows of x whose logits or states are computed
 	results                                    results
 	flights                                    [2]flight
 	launched                                   []*flight // of batches whose results were not taken, the oldest first
@@ -48,6 +48,7 @@ type Runner struct {
 	batch                                      model.Batch // of a padded step
 	graphs                                     graphs
 	largest                                    []int32
+	states                                     []float32
 
 	launcher
 	attentionShape kernels.AttentionShape
@@ -77,7 +78,7 @@ func (r *Runner) allocate() error {
 	r.try(func() error { return r.growAttention(r.attentionBytes()) })
 	r.results.allocate(&r.launcher, r.config.MaxLogits(), r.VocabSize)
 	for i := range r.flights {
-		r.try(func() error { return r.flights[i].allocate(r.context, r.results.Size()) })
+		r.try(func() error { return r.flights[i].allocate(r.context, r.results.Size(), r.picked.Size()) })
 	}
 	return r.err
 }
@@ -182,6 +183,7 @@ func (r *Runner) launchBatch(p *prepared, b *model.Batch) error {
 	r.inputs.replace(r, b.Placeholders)
 	r.try(func() error { return r.graphs.run(p.shape, r.stream, func() error { return r.launchStep(p.tokens) }) })
 	r.launchLogits(b, 0, f.rows, f.results)
+	r.launchStates(0, min(len(b.States), r.results.rows), f.states)
 	r.try(func() error { return r.stream.Record(f.computed) })
 	return r.err
 }

@@ -3,6 +3,7 @@ package gpu_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"llmmemory/internal/scheduling/blockhash"
 	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/pooling"
 	"llmmemory/internal/serving/engine/sampling"
 	"llmmemory/internal/serving/gpu"
 	"llmmemory/internal/serving/kvoffload"
@@ -93,7 +95,7 @@ func transcript(t *testing.T, e *engine.Engine, r engine.Request) string {
 			break
 		}
 		for _, event := range events {
-			fmt.Fprintf(&texts[event.Index], "%v %v %v %v\n", event.Tokens, event.Prompt, event.Finish, event.Err)
+			fmt.Fprintf(&texts[event.Index], "%v %v %v %v %v\n", event.Tokens, event.Prompt, event.Finish, event.Err, event.Pooled)
 		}
 	}
 	all := ""
@@ -104,7 +106,7 @@ func transcript(t *testing.T, e *engine.Engine, r engine.Request) string {
 }
 
 // requests returns requests with a common prefix of two blocks: greedy and random ones, one with several
-// answers, one with log probabilities, and one with a penalty.
+// answers, one with log probabilities, one with a penalty, and two for vectors.
 func requests() (all []engine.Request) {
 	common := randomTokens(9, 32, 256)
 	for i := range 6 {
@@ -121,6 +123,9 @@ func requests() (all []engine.Request) {
 			r.Prompt, r.FrequencyPenalty = r.Prompt[20:], 1
 		}
 		all = append(all, r)
+	}
+	for _, kind := range []pooling.Type{pooling.Last, pooling.Mean} {
+		all = append(all, engine.Request{Prompt: append(slices.Clone(common), 1, 2, 3), Pooling: kind})
 	}
 	return all
 }

@@ -21,6 +21,8 @@ type Batch struct {
 	// that returns these tokens need not return the logits.
 	LargestOnly []bool
 
+	States []int32 // tokens of the batch whose hidden states are computed
+
 	// Placeholders lists tokens that are not known yet, because they depend on logits of the previous batch. Only runners
 	// of an engine.Device can compute a batch with such tokens.
 	Placeholders []Placeholder
@@ -79,6 +81,11 @@ func (b *Batch) Check(m *Config, groups int) error {
 	}
 	if len(b.Adapters) != 0 && len(b.Adapters) != len(b.SeqLens) {
 		return badBatch("%d sequences with %d adapters", len(b.SeqLens), len(b.Adapters))
+	}
+	for _, i := range b.States {
+		if i < 0 || int(i) >= n {
+			return badBatch("the state of token %d of %d", i, n)
+		}
 	}
 	for _, p := range b.Placeholders {
 		if p.Token < 0 || int(p.Token) >= n || p.Logits < 0 {

@@ -176,7 +176,7 @@ func ParseConfig(data []byte) (*Config, error) {
 	}
 	f, err := p.family()
 	for _, a := range p.Architectures {
-		if strings.HasSuffix(a, "Classification") {
+		if strings.HasSuffix(a, "Classification") && !strings.HasSuffix(a, "ForSequenceClassification") { // see Classifier
 			return nil, refused("%s generates no text", a)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // ggufWithoutEffect lists keys that the check for unread keys accepts, because they do not change the logits. The code
 // below reads some of them for some architectures; for the other architectures, llama.cpp does not read them either.
 var ggufWithoutEffect = []string{
-	"vocab_size", "tensor_data_layout", "pooling_type", "attention.layer_norm_epsilon", "rope.scaling.finetuned",
+	"vocab_size", "tensor_data_layout", "pooling_type", "classifier.output_labels", "attention.layer_norm_epsilon", "rope.scaling.finetuned",
 }
 
 // ggufNeutral has keys that this package does not read, or reads only for some architectures. It maps each key to the

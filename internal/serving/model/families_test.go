@@ -17,7 +17,6 @@ import (
 	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/kvstore"
 	"llmmemory/internal/serving/model"
-	pack "llmmemory/internal/serving/model/matrix"
 	"llmmemory/internal/serving/parallel"
 	"llmmemory/internal/testkit/weightfile"
 )
@@ -260,14 +259,6 @@ func (f *family) unchanged(name string, shape []int) []weightfile.Tensor {
 }
 
 // A bench is a model with a store and a runner. Tests choose random blocks for its sequences.
-type bench struct {
-	m      *model.Model
-	store  *kvstore.Store
-	runner *model.Runner
-
-	adapters []int32 // of the parts of the next steps
-}
-
 const blockSize, numBlocks = 8, 128
 
 func newBench(t testing.TB, dir string, workers int) *bench {
@@ -299,70 +290,7 @@ func benchOfPart(t testing.TB, m *model.Model, pool *parallel.Pool, group model.
 	return &bench{m: m, store: store, runner: runner}
 }
 
-// A part is the tokens of one sequence in a step. start is the position of the first of these tokens in the sequence.
-// table is the block table of the sequence.
-type part struct {
-	tokens []int32
-	start  int
-	table  []int32
-}
-
-func (b *bench) step(t testing.TB, parts ...part) [][][]float32 {
-	batch := model.Batch{QueryStart: []int32{0}, Blocks: model.Blocks{TableStride: numBlocks}, Adapters: b.adapters}
-	for _, p := range parts {
-		for i, token := range p.tokens {
-			position := p.start + i
-			batch.Logits = append(batch.Logits, int32(len(batch.Tokens)))
-			batch.Tokens = append(batch.Tokens, token)
-			batch.Positions = append(batch.Positions, int32(position))
-			batch.Slots = append(batch.Slots, int64(p.table[position/blockSize])*blockSize+int64(position%blockSize))
-		}
-		batch.QueryStart = append(batch.QueryStart, int32(len(batch.Tokens)))
-		batch.SeqLens = append(batch.SeqLens, int32(p.start+len(p.tokens)))
-		batch.BlockTables = append(batch.BlockTables, append(append([]int32(nil), p.table...),
-			make([]int32, numBlocks-len(p.table))...)...)
-	}
-	require.NoError(t, b.runner.Forward(&batch))
-	logits, err := b.runner.ComputeLogits(&batch, 0, len(batch.Logits))
-	require.NoError(t, err)
-	if logits == nil {
-		return nil // not the first worker of a group
-	}
-	for i, token := range b.runner.Largest() {
-		largest, _ := pack.ArgMax(logits[i*b.m.VocabSize:][:b.m.VocabSize])
-		require.EqualValues(t, largest, token)
-	}
-	var all [][][]float32
-	for _, p := range parts {
-		var rows [][]float32
-		for range p.tokens {
-			rows = append(rows, append([]float32(nil), logits[:b.m.VocabSize]...))
-			logits = logits[b.m.VocabSize:]
-		}
-		all = append(all, rows)
-	}
-	return all
-}
-
-func randomTokens(seed uint64, n int) []int32 {
-	rnd := rand.New(rand.NewPCG(seed, 1))
-	tokens := make([]int32, n)
-	for i := range tokens {
-		tokens[i] = int32(rnd.IntN(97))
-	}
-	return tokens
-}
-
-func randomTable(seed uint64, first, n int) []int32 {
-	rnd := rand.New(rand.NewPCG(seed, 2))
-	var table []int32
-	for _, b := range rnd.Perm(n) {
-		table = append(table, int32(first+b))
-	}
-	return table
-}
-
-func TestLogitsAreThoseOfTheReference(t *testing.T) {
+func TestLogitsAndStatesAreThoseOfTheReference(t *testing.T) {
 	for _, f := range families() {
 		t.Run(f.name, func(t *testing.T) {
 			b := newBench(t, f.write(t), 2)
@@ -372,12 +300,15 @@ func TestLogitsAreThoseOfTheReference(t *testing.T) {
 				for j, want := range f.ref.next(token) {
 					require.InDelta(t, want, logits[i][j], 2e-4, "position %d, logit %d", i, j)
 				}
+				for j, want := range f.ref.state {
+					require.InDelta(t, want, b.states[i*f.ref.hidden+j], 2e-4, "position %d, element %d of the state", i, j)
+				}
 			}
 		})
 	}
 }
 
-func TestLogitsDependOnTheSequenceAlone(t *testing.T) {
+func TestLogitsAndStatesDependOnTheSequenceAlone(t *testing.T) {
 	for _, f := range families() {
 		t.Run(f.name, func(t *testing.T) {
 			dir := f.write(t)
@@ -391,6 +322,8 @@ func TestLogitsDependOnTheSequenceAlone(t *testing.T) {
 				n := min(1+rnd.IntN(13)*rnd.IntN(2), len(tokens)-pos)
 				got := three.step(t, part{other[:pos+1], 0, otherTable}, part{tokens[pos : pos+n], pos, table})[1]
 				require.Equal(t, want[pos:pos+n], got, "tokens from %d to %d", pos, pos+n)
+				hidden := f.ref.hidden
+				require.Equal(t, one.states[pos*hidden:(pos+n)*hidden], three.states[(pos+1)*hidden:], "states from %d to %d", pos, pos+n)
 				pos += n
 			}
 			require.LessOrEqual(t, three.runner.MLPRows(), 7)

@@ -134,6 +134,8 @@ type loader struct {
 	adaptable  [][]string            // for each adapter, the names that the matrices it can change have in it
 	adaptation map[*lora.Module]bool // modules that were found
 
+	pooling bool // see ForPooling
+
 	shapes  bool // only compare names and shapes with the configuration
 	weights *matrix.Arena
 	device  func(*Config, *Sources) error // see LoadOn; nil if weights are packed
@@ -223,6 +225,14 @@ func (l *loader) findNames(gguf bool) {
 	}); i >= 0 {
 		l.prefix = prefixes[i]
 	}
+	if l.pooling && !slices.ContainsFunc(l.places(l.names.head+".weight"), func(full string) bool { return l.files.Get(full) != nil }) {
+		l.config.TieEmbeddings = true
+	}
+}
+
+// places returns the names that a tensor can have.
+func (l *loader) places(name string) []string {
+	return []string{l.prefix + name, strings.TrimSuffix(l.prefix, "model.") + name, name}
 }
 
 // An Option changes how a model is loaded.
@@ -275,7 +285,7 @@ func (l *loader) tensor(name string) *weights.Tensor {
 	if l.err != nil {
 		return nil
 	}
-	for _, full := range []string{l.prefix + name, strings.TrimSuffix(l.prefix, "model.") + name, name} {
+	for _, full := range l.places(name) {
 		if t := l.files.Get(full); t != nil {
 			l.used[full] = true
 			return t
@@ -302,7 +312,7 @@ func (l *loader) allUsed() error {
 			return refused("the file has tensors of layer %d; %s.block_count is %d", layer, l.config.Family,
 				l.config.NumLayers)
 		}
-		if !l.used[name] {
+		if !l.used[name] && !l.scores(name) {
 			return refused("the tensor %q is not supported in models of the architecture %q", name, l.config.Family)
 		}
 	}
@@ -322,7 +332,7 @@ func (l *loader) unusedNames() (names []string, err error) {
 		base, bias := strings.CutSuffix(name, ".bias")
 		tied := l.config.TieEmbeddings && strings.HasSuffix(name, l.names.head+".weight")
 		switch {
-		case l.used[name] || tied || notReported.MatchString(name):
+		case l.used[name] || tied || l.scores(name) || notReported.MatchString(name):
 		case !bias || !l.used[base+".weight"]:
 			names = append(names, name)
 		case slices.ContainsFunc(l.files.Get(name).Vector(), func(v float32) bool { return v != 0 }):

@@ -26,6 +26,7 @@ type reference struct {
 	rounds                      map[string]func([]float64) []float64 // of matrices, their activations
 	keys, values                [][][]float64                        // layer, token
 	adapter                     map[string]adapterMatrices           // by the name of a matrix
+	state                       []float64                            // of the last token, after the last norm
 }
 
 type layerShape struct {
@@ -172,7 +173,8 @@ func (r *reference) next(token int32) []float64 {
 	if r.w["lm_head.weight"] == nil {
 		head = embed
 	}
-	logits := r.times(head, r.norm(final, x), r.vocab)
+	r.state = r.norm(final, x)
+	logits := r.times(head, r.state, r.vocab)
 	for i := range logits {
 		if r.shape.logits != 0 {
 			logits[i] *= r.shape.logits

@@ -323,6 +323,22 @@ func (r *Runner) ComputeLogits(b *Batch, start, end int) ([]float32, error) {
 	return r.logits, err
 }
 
+// ComputeStates returns the hidden states of the tokens b.States of the last batch of Forward, after the last norm: one
+// row of HiddenSize after the other. They are valid until the next call of ComputeLogits, ComputeStates or Forward. In
+// a group, it returns them only in the worker of rank 0, and nil in the others.
+func (r *Runner) ComputeStates(b *Batch) ([]float32, error) {
+	m := r.model
+	if len(b.States) == 0 || m.part.Rank > 0 {
+		return nil, nil
+	}
+	hidden := m.HiddenSize
+	states := r.sums[:len(b.States)*hidden]
+	for i, t := range b.States {
+		m.normalize(states[i*hidden:][:hidden], r.x[int(t)*hidden:][:hidden], &m.norm)
+	}
+	return states, nil
+}
+
 // grow returns a slice of n elements, whose contents are undefined. It uses the memory of s if that is large enough.
 func grow[E any](s []E, n int) []E {
 	if cap(s) >= n {
