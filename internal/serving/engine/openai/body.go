@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"reflect"
+	"slices"
 )
 
 // The bodies of requests are limited in several ways. Large bodies share a bodyMemory while they arrive. The number of
@@ -15,7 +17,7 @@ import (
 // is decoded, because a decoded value can take many times the memory of its JSON.
 
 const (
-	maxValues  = 1 << 16 // values in a body, without those in prompt and tokens
+	maxValues  = 1 << 16 // values in a body, without tokens
 	maxNesting = 1000    // levels of lists and objects in a body; some functions that read a body call themselves for each
 )
 
@@ -85,8 +87,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if held.end, err = s.slots.take(r.Context(), n); err != nil {
 		return nil, err
 	}
-	data := bytes.Join(pieces, nil)
-	return data, s.countValues(data)
+	return bytes.Join(pieces, nil), nil
 }
 
 // receive reads a body. It returns the pieces of the body and the number of bytes in them. The first shortBody bytes do
@@ -118,9 +119,10 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, h *share) (piec
 	return pieces, n, err
 }
 
-// countValues returns an error for a body with too many values, or with values that are nested too deep.
-func (s *Server) countValues(data []byte) error {
-	tokens, others, deepest := values(data)
+// countValues returns an error for a body with too many values, or with values that are nested too deep. The values of
+// tokenFields are tokens.
+func (s *Server) countValues(data []byte, tokenFields []string) error {
+	tokens, others, deepest := values(data, tokenFields)
 	if deepest > maxNesting {
 		return invalid("", "The body has lists and objects that are nested %d deep; at most %d levels are possible.", deepest, maxNesting)
 	}
@@ -130,17 +132,29 @@ func (s *Server) countValues(data []byte) error {
 	if tokens <= maxCounted {
 		return nil
 	}
-	if limit := max(maxCounted, s.config.MaxTexts*s.config.Engine.Config().MaxModelLen); tokens > limit {
+	if limit := s.maxPromptTokens(); tokens > limit {
 		return invalid("", "The body has more than %d tokens; leave some out.", limit)
 	}
 	return nil
 }
 
+// maxPromptTokens returns the largest number of tokens in a request's prompts.
+func (s *Server) maxPromptTokens() int {
+	return max(maxCounted, s.config.MaxTexts*s.config.Engine.Config().MaxModelLen)
+}
+
+// tokenFields returns the fields of a body, a struct of the type t, whose values are tokens, or lists of them.
+func tokenFields(t reflect.Type) []string {
+	if jsonNames(t)["input"] == reflect.TypeFor[inputs]() {
+		return []string{"input"}
+	}
+	return []string{"prompt", "tokens"}
+}
+
 // values estimates the number of values in a JSON object by its commas. The result tokens is the number of commas in
-// the values of the fields prompt and tokens, which take little memory when they are decoded. The result others is the
-// number of all other commas. Commas in strings do not count. The result deepest is the number of levels of lists and
-// objects.
-func values(data []byte) (tokens, others, deepest int) {
+// the values of tokenFields, which take little memory when they are decoded. The result others is the number of all
+// other commas. Commas in strings do not count. The result deepest is the number of levels of lists and objects.
+func values(data []byte, tokenFields []string) (tokens, others, deepest int) {
 	depth, key, begin := 0, true, 0 // key means that the next string at depth 1 is the name of a field
 	var field []byte
 	for i := 0; i < len(data); i++ {
@@ -162,7 +176,7 @@ func values(data []byte) (tokens, others, deepest int) {
 			depth--
 		case ',':
 			key = key || depth == 1
-			if depth > 1 && (string(field) == "prompt" || string(field) == "tokens") {
+			if depth > 1 && slices.Contains(tokenFields, string(field)) {
 				tokens++
 			} else {
 				others++

@@ -33,11 +33,17 @@ type prompts struct {
 	tokens [][]int32
 }
 
-func (p *prompts) UnmarshalJSON(data []byte) error {
+func (p *prompts) UnmarshalJSON(data []byte) error { return p.read("prompt", data) }
+
+// count returns the number of prompts.
+func (p *prompts) count() int { return len(p.texts) + len(p.tokens) }
+
+// read decodes the value of a field.
+func (p *prompts) read(field string, data []byte) error {
 	var one string
 	var err error
 	elements := bytes.TrimLeft(bytes.TrimPrefix(data, []byte("[")), " \t\r\n")
-	tooMany := invalid("prompt", "There are more than %d prompts.", maxPrompts)
+	tooMany := invalid(field, "There are more than %d values of %s.", maxPrompts, field)
 	switch {
 	case string(data) == "null":
 		return nil
@@ -53,13 +59,12 @@ func (p *prompts) UnmarshalJSON(data []byte) error {
 		err = json.Unmarshal(data, &p.tokens[0])
 	}
 	if err != nil && !errors.Is(err, tooMany) {
-		return invalid("prompt", "prompt must be a string, a list of strings, a list of tokens, or a list of "+
-			"lists of tokens.")
+		return invalid(field, "%s must be a string, a list of strings, a list of tokens, or a list of lists of tokens.", field)
 	}
 	return err
 }
 
-// maxPrompts is the largest number of prompts that UnmarshalJSON accepts in the field prompt. It limits the memory
+// maxPrompts is the largest number of prompts that read accepts. It limits the memory
 // for a long list. Config.MaxTexts, which is checked afterwards, can set a lower limit.
 const maxPrompts = 1 << 12
 
@@ -133,6 +138,9 @@ func (s *Server) parse(w http.ResponseWriter, r *http.Request, body any, c *comm
 func (s *Server) Decode(w http.ResponseWriter, r *http.Request, body any, others Fields) error {
 	data, err := s.read(w, r)
 	if err != nil {
+		return err
+	}
+	if err := s.countValues(data, tokenFields(reflect.TypeOf(body).Elem())); err != nil {
 		return err
 	}
 	return Unmarshal(data, body, others)

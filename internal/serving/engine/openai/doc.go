@@ -1,6 +1,6 @@
-// Package openai serves an engine over OpenAI's HTTP interface: completions, chat completions and models, with streams
-// of server-sent events and OpenAI's errors. It also serves /metrics under vLLM's names, /tokenize, /detokenize,
-// /version and /health.
+// Package openai serves an engine over OpenAI's HTTP interface: completions, chat completions, embeddings and models,
+// with streams of server-sent events and OpenAI's errors. It also serves /v1/rerank in Jina's and Cohere's form,
+// /metrics under vLLM's names, /tokenize, /detokenize, /version and /health.
 //
 // It checks each field of a request before it submits the request to the engine.
 //

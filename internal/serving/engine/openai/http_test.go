@@ -37,9 +37,9 @@ func TestWhatIsNoRequestForAnAnswerIsRefused(t *testing.T) {
 		{"DELETE", chats, [2]string{}, 405, "takes POST"},
 		{"DELETE", "/v1/models", [2]string{}, 405, "takes GET"},
 		{"POST", "/version", [2]string{}, 405, "takes GET"},
-		{"POST", "/v1/embeddings", [2]string{}, 404, "There is no POST /v1/embeddings here. This server has POST " +
-			"/v1/completions, /v1/chat/completions, /infill, /tokenize and /detokenize, and GET /v1/models, /metrics, /version, /health " +
-			"and /memory."},
+		{"POST", "/v1/audio/speech", [2]string{}, 404, "There is no POST /v1/audio/speech here. This server has POST " +
+			"/v1/completions, /v1/chat/completions, /v1/embeddings, /v1/rerank, /rerank, /v2/rerank, /infill, /tokenize, /detokenize, and GET " +
+			"/v1/models, /version, /metrics, /health and /memory."},
 		{"POST", "/v1/models/other", [2]string{}, 404, "There is no POST"},
 		{"GET", "/v1/models/other", [2]string{}, 404, `The model "other" does not exist; this server has "demo".`},
 	} {
@@ -189,11 +189,14 @@ func TestAWebPageFromElsewhereCannotUseAServerOfThisMachine(t *testing.T) {
 }
 
 // dial sends the beginning of a completion.
-func (s *served) dial(t *testing.T, rest string) *net.TCPConn {
+func (s *served) dial(t *testing.T, rest string) *net.TCPConn { return s.dialPath(t, texts, rest) }
+
+// dialPath sends the beginning of a request to a path.
+func (s *served) dialPath(t *testing.T, path, rest string) *net.TCPConn {
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	_, err = io.WriteString(c, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"+rest)
+	_, err = io.WriteString(c, "POST "+path+" HTTP/1.1\r\nHost: localhost\r\n"+rest)
 	require.NoError(t, err)
 	return c.(*net.TCPConn)
 }

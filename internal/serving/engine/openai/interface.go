@@ -70,7 +70,8 @@ type Chat struct {
 	TooLong      func(tokens, limit int) string
 	TooLongEvent bool
 
-	tools       []tool // at most maxTools
+	template    *chat.Template // nil means the server's
+	tools       []tool         // at most maxTools
 	choice      toolChoice
 	variables   map[string]any // of the chat template
 	noPrompt    bool           // the prompt ends before the beginning of an answer (add_generation_prompt is false)

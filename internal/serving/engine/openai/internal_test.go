@@ -194,6 +194,7 @@ func TestBeamSearchIgnoresNoField(t *testing.T) {
 		fields[f.field] = true
 	}
 	fields["Constraint"], fields["Matcher"] = true, true // Server.beams sets them
+	fields["Pooling"] = true                             // of requests without answers
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[engine.Request]()) {
 		if !f.Anonymous {
 			require.True(t, fields[f.Name], "%s: add it to beamFields, or here if beam search supports all its values", f.Name)
@@ -282,9 +283,11 @@ func TestTheValuesOfABodyAreCounted(t *testing.T) {
 		`{"a\`:                                            {0, 0},
 		``:                                                {0, 0},
 	} {
-		tokens, others, _ := values([]byte(body))
+		tokens, others, _ := values([]byte(body), tokenFields(reflect.TypeFor[completionRequest]()))
 		require.Equal(t, want, [2]int{tokens, others}, body)
 	}
+	tokens, others, _ := values([]byte(`{"input": [1, 2, [3, 4]], "prompt": [1, 2]}`), tokenFields(reflect.TypeFor[embeddingRequest]()))
+	require.Equal(t, [2]int{3, 2}, [2]int{tokens, others})
 }
 
 // Ensure that an answer with several calls is streamed in the same chunks as OpenAI's stream of such an answer. If the

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/sampling"
 	"llmmemory/internal/serving/toolparser"
 )
 
@@ -142,11 +143,18 @@ func (s *Server) admit(
 	// All answers to the prompts must be able to run or wait at the same time. In beam search, bestOf is 0
 	// here, and each prompt counts as one answer.
 	limit := min(s.config.MaxTexts, 1+(c.MaxNumSeqs+c.MaxWaiting-1)/max(1, j.bestOf))
+	switch {
+	case r.Pooling != "":
+		limit = maxInputs
+	case s.config.Pooling != nil && s.config.Pooling.Only:
+		return nil, refused(http.StatusBadRequest, "not_supported", "The model %q makes no answers; use /v1/embeddings or /v1/rerank.",
+			s.config.Name)
+	}
 	switch n := j.source.count; {
 	case n == 0:
-		return nil, invalid("prompt", "prompt is missing.")
+		return nil, invalid(j.promptField, "%s is missing.", j.promptField)
 	case n > limit:
-		return nil, invalid("prompt", "There are %d prompts; at most %d are possible.", n, limit)
+		return nil, invalid(j.promptField, "There are %d values of %s; at most %d are possible.", n, j.promptField, limit)
 	}
 	if err := r.CheckSettings(c.Model.VocabSize); err != nil {
 		return nil, err
@@ -172,9 +180,13 @@ func (s *Server) admit(
 // answers, where each answer counts with its greatest possible length.
 func (s *Server) count(req *http.Request, j *job, r engine.Request) (tokens int, err error) {
 	var long *engine.TooLong
+	var bad *sampling.Invalid
 	defer func() {
 		if errors.As(err, &long) {
-			long.Field = j.promptField
+			long.Field, long.Pooling = j.promptField, r.Pooling != ""
+		}
+		if errors.As(err, &bad) && bad.Param == "prompt" {
+			bad.Param = j.promptField
 		}
 	}()
 	if j.prompts, err = s.prompts(req, j.source); err != nil {
@@ -187,7 +199,10 @@ func (s *Server) count(req *http.Request, j *job, r engine.Request) (tokens int,
 		if err := r.Check(c.MaxModelLen, c.Model.VocabSize); err != nil {
 			return 0, err
 		}
-		tokens += len(p.tokens) + r.N*min(r.MaxTokens, c.MaxModelLen-len(p.tokens))
+		tokens += len(p.tokens)
+		if r.Pooling == "" {
+			tokens += r.N * min(r.MaxTokens, c.MaxModelLen-len(p.tokens))
+		}
 	}
 	return tokens, j.checkPromptLogprobs(&r)
 }

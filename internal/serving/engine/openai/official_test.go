@@ -13,6 +13,7 @@ import (
 
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/openai"
+	"llmmemory/internal/serving/engine/pooling"
 )
 
 // These tests use OpenAI's own client. The other tests of this package read the JSON fields
@@ -160,4 +161,24 @@ func TestOfficialClientGetsJSON(t *testing.T) {
 	}
 	require.NoError(t, stream.Err())
 	require.Equal(t, got.Choices[0].Message.Content, accumulated.Choices[0].Message.Content)
+}
+
+func TestOfficialClientEmbeds(t *testing.T) {
+	s := startPooling(t, pooling.Last, nil)
+	c := s.official()
+	want, _ := s.embed(t, `["one", "two"]`, `, "dimensions": 4`)
+	got, err := c.Embeddings.New(t.Context(), client.EmbeddingNewParams{
+		Model: "demo", Input: client.EmbeddingNewParamsInputUnion{OfArrayOfStrings: []string{"one", "two"}}, Dimensions: client.Int(4),
+	})
+	require.NoError(t, err)
+	require.Len(t, got.Data, 2)
+	for i, e := range got.Data {
+		require.EqualValues(t, i, e.Index)
+		require.Len(t, e.Embedding, 4)
+		for k, v := range e.Embedding {
+			require.InDelta(t, want[i][k], v, 1e-7)
+		}
+	}
+	require.EqualValues(t, 8, got.Usage.PromptTokens)
+	require.EqualValues(t, 8, got.Usage.TotalTokens)
 }

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -165,7 +166,7 @@ func (s *Server) render(ctx context.Context, c *Chat, limit limit) (p prompt, er
 	}
 	var text strings.Builder
 	fits := vocabulary.Fits(limit.tokens)
-	marked, err := s.config.Template.RenderTo(ctx, func(piece string, m *marks.Marks) error {
+	marked, err := cmp.Or(c.template, s.config.Template).RenderTo(ctx, func(piece string, m *marks.Marks) error {
 		if !fits(m.Plain(piece)) {
 			return limit.err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/openai"
+	"llmmemory/internal/serving/engine/pooling"
 )
 
 // Ensure that each request is recorded once, at its end, with its tokens, and with the reason if it
@@ -19,7 +20,7 @@ func TestEachRequestIsRecorded(t *testing.T) {
 	var mu sync.Mutex
 	var records []openai.Record
 	s := start(t, func(o *openai.Config, _ *engine.Config) {
-		o.APIKeys = []string{"secret"}
+		o.APIKeys, o.Pooling = []string{"secret"}, &openai.Pooling{Type: pooling.Last}
 		o.Record = func(r openai.Record) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -39,6 +40,8 @@ func TestEachRequestIsRecorded(t *testing.T) {
 			openai.Record{Path: texts, Status: 200, PromptTokens: 9, GenerationTokens: 2}},
 		{"a bad value", "POST", texts, demo + `"prompt": "1", "n": 0}`, "secret",
 			openai.Record{Path: texts, Status: 400, Reason: "n is 0; it must be at least 1."}},
+		{"vectors", "POST", "/v1/embeddings", demo + `"input": ["12345678", "1"]}`, "secret",
+			openai.Record{Path: "/v1/embeddings", Status: 200, PromptTokens: 11}},
 		{"no key", "GET", "/v1/models", "", "", openai.Record{Path: "/v1/models", Status: 401,
 			Reason: "The API key is missing or wrong; it goes into the header Authorization: Bearer KEY, or X-Api-Key: KEY."}},
 		{"a path with a line feed", "GET", "/%0Ahealth", "", "secret", openai.Record{Path: "/%0Ahealth", Status: 404}},

@@ -27,6 +27,7 @@ type Config struct {
 	Template      *chat.Template    // nil if the model cannot chat
 	TemplateError error             // why the model's chat template cannot be used, or nil
 	Format        toolparser.Format // how the model writes reasoning and calls; without Tools, only calls that must come are found
+	Pooling       *Pooling          // nil if the server makes no vectors of hidden states
 	CompactJSON   bool              // JSON that must have a form has no more white space than json.dumps writes
 	DefaultKwargs json.RawMessage   // variables of the chat template that requests may change; empty means none
 	OmitImages    bool              // models see ImageLeftOut instead of images, which are refused otherwise
@@ -63,6 +64,8 @@ type Server struct {
 	slots   slots
 	bodies  *bodyMemory
 
+	vectorMemory vectorMemory
+
 	constraints *constraints
 	shown       []int32 // special tokens that are in the texts of chats
 }
@@ -74,21 +77,16 @@ func New(c Config) *Server {
 	c.Origins = cmp.Or(c.Origins, &Origins{})
 	c.WriteTimeout, c.IterationTimeout = cmp.Or(c.WriteTimeout, WriteTimeout), cmp.Or(c.IterationTimeout, time.Minute)
 	s := &Server{config: c, started: time.Now().Unix(), mux: http.NewServeMux(), slots: newSlots(), bodies: newBodyMemory(c.MaxBody),
-		constraints: newConstraints(c.Engine.Config()), shown: shownTokens(&c)}
+		vectorMemory: vectorMemory{byClient: map[string]int{}},
+		constraints:  newConstraints(c.Engine.Config()), shown: shownTokens(&c)}
 	for _, key := range c.APIKeys {
 		s.keys = append(s.keys, sha256.Sum256([]byte(key)))
 	}
 	for range max(1, len(s.keys)) {
 		s.allowed = append(s.allowed, newAllowance(c.Limits))
 	}
-	for _, route := range []struct {
-		method, path string
-		answer       handler
-	}{
-		{"POST", "/v1/completions", s.completions}, {"POST", "/v1/chat/completions", s.chat}, {"POST", "/infill", s.infill}, {"GET", "/v1/models", s.models},
-		{"POST", "/tokenize", s.tokenize}, {"POST", "/detokenize", s.detokenize}, {"GET", "/version", s.version},
-	} {
-		s.route(route.method, route.path, nil, route.answer)
+	for _, p := range s.paths() {
+		s.route(p.method, p.path, nil, p.answer)
 	}
 	for _, other := range c.Interfaces {
 		for _, p := range other.Paths {
@@ -157,16 +155,33 @@ func clean(r *http.Request) *http.Request {
 	return cleaned
 }
 
+// A servedPath is a path with its method and handler.
+type servedPath struct {
+	method, path string
+	answer       handler
+}
+
+// paths returns the paths that need a key, except those of models and pages.
+func (s *Server) paths() []servedPath {
+	return []servedPath{{"POST", "/v1/completions", s.completions}, {"POST", "/v1/chat/completions", s.chat},
+		{"POST", "/v1/embeddings", s.embeddings}, {"POST", "/v1/rerank", s.rerank}, {"POST", "/rerank", s.rerank},
+		{"POST", "/v2/rerank", s.rerank}, {"POST", "/infill", s.infill}, {"POST", "/tokenize", s.tokenize},
+		{"POST", "/detokenize", s.detokenize}, {"GET", "/v1/models", s.models}, {"GET", "/version", s.version}}
+}
+
 // served lists the server's paths.
 func (s *Server) served() string {
-	paths := "/v1/completions, /v1/chat/completions, /infill"
+	names := map[string][]string{}
+	for _, p := range s.paths() {
+		names[p.method] = append(names[p.method], p.path)
+	}
 	for _, other := range s.config.Interfaces {
 		for _, p := range other.Paths {
-			paths += ", " + p.Name
+			names["POST"] = append(names["POST"], p.Name)
 		}
 	}
-	return "This server has POST " + paths + ", /tokenize and /detokenize, and GET /v1/models, /metrics, /version, /health and " +
-		"/memory."
+	return "This server has POST " + strings.Join(names["POST"], ", ") + ", and GET " + strings.Join(names["GET"], ", ") +
+		", /metrics, /health and /memory."
 }
 
 // A handler answers a request. If it returns an error, it has written nothing.

@@ -53,6 +53,10 @@ func (r *stuckRunner) Forward(*model.Batch) error {
 	return nil
 }
 
+func (r *stuckRunner) ComputeStates(b *model.Batch) ([]float32, error) {
+	return make([]float32, len(b.States)*r.device.Model.HiddenSize), nil
+}
+
 func (r *stuckRunner) ComputeLogits(_ *model.Batch, start, end int) ([]float32, error) {
 	return make([]float32, (end-start)*r.device.Model.VocabSize), nil
 }
