@@ -54,6 +54,11 @@ func tinyFolder(t *testing.T, extraFiles map[string]string) string {
 }
 
 func tinySafetensors(vocab int, extraTensors ...string) []byte {
+	return tinySafetensorsWithout(vocab, "", extraTensors...)
+}
+
+// tinySafetensorsWithout leaves out a tensor.
+func tinySafetensorsWithout(vocab int, omitted string, extraTensors ...string) []byte {
 	ones := func(name string, shape ...int) weightfile.Tensor {
 		return weightfile.F32(name, slices.Repeat([]float32{1}, shape[0]*shape[len(shape)-1]), shape...)
 	}
@@ -66,7 +71,7 @@ func tinySafetensors(vocab int, extraTensors ...string) []byte {
 		"mlp.down"} {
 		tensors = append(tensors, ones("model.layers.0."+name+"_proj.weight", 8, 8))
 	}
-	return weightfile.Safetensors(tensors...)
+	return weightfile.Safetensors(slices.DeleteFunc(tensors, func(t weightfile.Tensor) bool { return t.Name == omitted })...)
 }
 
 // Ensure that an answer ends at the end token in the GGUF file or config.json. It must also end at the end token of a

@@ -11,6 +11,7 @@ import (
 
 	"llmmemory/internal/machine"
 	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/openai"
 	"llmmemory/internal/serving/gpu"
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/chat"
@@ -28,8 +29,9 @@ type loaded struct {
 	workers       []engine.Peer
 	tokenizer     *tokenizer.Tokenizer
 	template      *chat.Template
-	templateError error // why the model's template cannot be used, or nil
-	noSplit       bool  // the file does not say how text is split
+	pooling       *openai.Pooling // nil if no vectors are made
+	templateError error           // why the model's template cannot be used, or nil
+	noSplit       bool            // the file does not say how text is split
 
 	files  *weights.GGUF // nil for a folder
 	part   func(*parallel.Pool, model.Part, ...model.Option) (*model.Model, error)
@@ -86,6 +88,9 @@ func (l *loaded) openDemo(o *modelOptions) error {
 	c := induction.Config(o.workers)
 	l.config, l.tokenizer, l.part = &c, induction.Tokenizer(), induction.New
 	if err := l.readTemplate(induction.Template, nil, o); err != nil {
+		return err
+	}
+	if err := l.setPooling(o, nil, nil, false); err != nil {
 		return err
 	}
 	if err := l.check(o, unknownWeights); err != nil || l.gpu == nil {
@@ -288,7 +293,17 @@ func (l *loaded) openFolder(dir string, o *modelOptions) (err error) {
 	if err != nil {
 		return fmt.Errorf("%w: %w", model.ErrModel, err)
 	}
+	stated, err := folderPooler(dir)
+	if err == nil {
+		err = l.setPooling(o, stated, files, false)
+	}
+	if err != nil {
+		return errors.Join(err, files.Close())
+	}
 	l.part = func(pool *parallel.Pool, part model.Part, options ...model.Option) (*model.Model, error) {
+		if l.pooling != nil && l.pooling.Only {
+			options = append(options, model.ForPooling)
+		}
 		return model.OpenFolder(dir, pool, part, append(options, activationTypes[o.activations]...)...)
 	}
 	l.fingerprint = func() (string, error) {
@@ -327,7 +342,17 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 	if err := l.readTemplate(g.Meta["tokenizer.chat_template"].String(), tokens, o); err != nil {
 		return err
 	}
+	stated, err := ggufPooler(g, l.config.Family)
+	if err == nil {
+		err = l.setPooling(o, stated, g.Tensors, true)
+	}
+	if err != nil {
+		return err
+	}
 	l.part = func(pool *parallel.Pool, part model.Part, options ...model.Option) (*model.Model, error) {
+		if l.pooling != nil && l.pooling.Only {
+			options = append(options, model.ForPooling)
+		}
 		return model.OpenGGUF(g, pool, part, append(options, activationTypes[o.activations]...)...)
 	}
 	l.fingerprint = func() (string, error) { return g.Fingerprint(), nil }

@@ -25,6 +25,7 @@ type modelOptions struct {
 	events      eventOptions
 	offload     offloadOptions
 	lora        loraOptions
+	pooling     poolingOptions
 	device      deviceOptions
 	kvGB        float64
 	kvFixed     bool // kvGB is the default on a GPU, too

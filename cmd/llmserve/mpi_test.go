@@ -48,8 +48,8 @@ func randomModel(t *testing.T, kind string) string {
 
 var prompts = []string{"one two three, one two", "The door code is 4711. The door", strings.Repeat("a long prompt ", 30)}
 
-// answers returns the answers to all prompts, with log probabilities. If the logits of two servers differ, their log
-// probabilities show it.
+// answers returns the answers to all prompts, with log probabilities, and their vectors. If the logits of two servers
+// differ, their log probabilities show it.
 func answers(t *testing.T, url string) (all []string) {
 	for _, p := range prompts {
 		r, err := http.Post(url+"/completions", "application/json", strings.NewReader(
@@ -57,7 +57,11 @@ func answers(t *testing.T, url string) (all []string) {
 		require.NoError(t, err)
 		choices := regexp.MustCompile(`"choices":\[.*\]`).FindString(text(t, r))
 		require.Contains(t, choices, `"top_logprobs"`)
-		all = append(all, choices)
+		r, err = http.Post(url+"/embeddings", "application/json", strings.NewReader(fmt.Sprintf(`{"model": "m", "input": %q}`, p)))
+		require.NoError(t, err)
+		vector := regexp.MustCompile(`"embedding":\[.*\]`).FindString(text(t, r))
+		require.NotEmpty(t, vector)
+		all = append(all, choices, vector)
 	}
 	return all
 }
@@ -98,21 +102,22 @@ func startJob(t *testing.T, n int, args ...string) *job {
 	return j
 }
 
-// Ensure that servers of 1, 2 and 4 workers and of 2 and 4 ranks give the same answers, to the last digit of
-// each log probability.
+// Ensure that servers of 1, 2 and 4 workers and of 2 and 4 ranks give the same answers and vectors, to the last
+// digit of each log probability.
 func TestRanksAnswerAsOneProcess(t *testing.T) {
+	pool := []string{"--runner", "pooling", "--pooler-config", `{"pooling_type": "MEAN"}`}
 	for _, kind := range []string{"F16", "Q8_0"} {
 		path := randomModel(t, kind)
-		want := answers(t, startJob(t, 0, path).url)
+		want := answers(t, startJob(t, 0, append(pool, path)...).url)
 		for _, n := range []int{2, 4} {
-			workers := startJob(t, 0, path, "--tensor-parallel-size", strconv.Itoa(n))
+			workers := startJob(t, 0, append(pool, path, "--tensor-parallel-size", strconv.Itoa(n))...)
 			require.Equal(t, want, answers(t, workers.url), "%d workers, %s", n, kind)
-			require.Equal(t, want, answers(t, startJob(t, n, path).url), "%d ranks, %s", n, kind)
+			require.Equal(t, want, answers(t, startJob(t, n, append(pool, path)...).url), "%d ranks, %s", n, kind)
 		}
 	}
 	for _, n := range []int{2, 4} {
-		workers := startJob(t, 0, "demo", "--tensor-parallel-size", strconv.Itoa(n))
-		require.Equal(t, answers(t, workers.url), answers(t, startJob(t, n, "demo").url), "the demo, %d ranks", n)
+		workers := startJob(t, 0, append([]string{"demo", "--tensor-parallel-size", strconv.Itoa(n)}, pool...)...)
+		require.Equal(t, answers(t, workers.url), answers(t, startJob(t, n, append([]string{"demo"}, pool...)...).url), "the demo, %d ranks", n)
 	}
 }
 

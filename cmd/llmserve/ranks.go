@@ -128,6 +128,9 @@ func (o *modelOptions) processes() int {
 // ended.
 func follow(path string, o *modelOptions) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
+	if err := o.pooling.check(); err != nil {
+		return err
+	}
 	l, err := prepare(path, o)
 	if err != nil {
 		return err

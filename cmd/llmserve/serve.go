@@ -84,6 +84,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	o.model.events.flags(f)
 	o.model.offload.flags(f)
 	o.model.lora.flags(f)
+	o.model.pooling.flags(f)
 }
 
 func demoCommand() *cobra.Command {
@@ -180,6 +181,9 @@ func (o *options) check() error {
 	if err := o.model.offload.check(o.model.noCaching); err != nil {
 		return err
 	}
+	if err := o.model.pooling.check(); err != nil {
+		return err
+	}
 	return o.listen.check()
 }
 
@@ -254,7 +258,8 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	}
 	server := &http.Server{
 		Handler: openai.New(openai.Config{
-			Engine: e, Name: name, Aliases: names[1:], AnyName: o.anyName, Adapters: o.model.lora.named, Template: l.template, TemplateError: l.templateError, Format: format, Version: terminal.Version(),
+			Engine: e, Name: name, Aliases: names[1:], AnyName: o.anyName, Adapters: o.model.lora.named, Template: l.template,
+			TemplateError: l.templateError, Pooling: l.pooling, Format: format, Version: terminal.Version(),
 			Metrics: metrics, ParseSpecial: o.special, DefaultKwargs: json.RawMessage(o.kwargs), OmitImages: o.images, CompactJSON: o.compact, APIKeys: o.keys, MaxBody: o.maxBody, Limits: o.limits,
 			Pages: pages, Local: loopback(listener.Addr()), Origins: o.allowed, Record: requests.note,
 			IterationTimeout: o.model.limit, Interfaces: []openai.Interface{responses.Interface(), anthropic.Interface()},
@@ -328,6 +333,9 @@ func announce(out io.Writer, o *options, l *loaded, e *engine.Engine, name strin
 		fmt.Fprintln(out, "  "+o.model.lora.describe())
 	}
 	fmt.Fprintln(out, "  "+l.ends(e.Config().End))
+	if l.pooling != nil {
+		fmt.Fprintln(out, "  "+l.poolingText())
+	}
 	switch {
 	case l.templateError != nil:
 		fmt.Fprintf(out, "  no chats: the model's chat template cannot be used: %v\n", l.templateError)

@@ -14,8 +14,9 @@ import (
 type Request struct {
 	Prompt []int32
 
-	// Pooling asks for a vector of the prompt's hidden states instead of answers. Other fields but Adapter and CacheSalt are then
-	// ignored. With pooling.Mean the request needs the states of all tokens, so it finds nothing in the prefix cache.
+	// Pooling asks for a vector of the prompt's hidden states instead of answers. Other fields but Adapter and CacheSalt are
+	// then ignored. With pooling.Mean the request needs the states of all tokens, so it finds nothing in the prefix
+	// cache.
 	Pooling pooling.Type
 
 	N         int // number of answers; 0 means 1
