@@ -3,21 +3,24 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/pooling"
 	"llmmemory/internal/serving/engine/sampling"
+	"llmmemory/internal/serving/kvstore"
+	"llmmemory/internal/serving/model"
 )
 
-// pool returns the vector of a prompt, and how many of its tokens were in the prefix cache.
-func pool(t testing.TB, e *engine.Engine, kind pooling.Type, prompt string) (vector []float32, cached int) {
-	s, err := e.Submit(engine.Request{Prompt: tokens(prompt), Pooling: kind})
+// pool returns the vector of a request, and how many tokens of its prompt were in the prefix cache.
+func pool(t testing.TB, e *engine.Engine, r engine.Request) (vector []float32, cached int) {
+	s, err := e.Submit(r)
 	require.NoError(t, err)
 	return pooled(t, s), s.CachedTokens()
 }
@@ -36,37 +39,64 @@ func pooled(t testing.TB, s *engine.Stream) []float32 {
 	return event.Pooled
 }
 
-var pooledPrompts = []string{"a", story, strings.Repeat(story, 4), strings.Repeat(story, 4) + "Some more.", "Nothing like the others, and not short."}
-
-var poolingTypes = []pooling.Type{pooling.Last, pooling.Mean}
-
-// vectorsAlone returns the vectors of pooledPrompts of an engine that computes one prompt at a time, in one step.
-var vectorsAlone = sync.OnceValue(func() map[string][]float32 { return map[string][]float32{} })
-
-func wantVectors(t *testing.T) map[string][]float32 {
-	want := vectorsAlone()
-	if len(want) > 0 {
-		return want
-	}
-	e := startWorkers(t, 1, func(c *engine.Config) { c.NoPrefixCaching = true }, nil)
-	for _, kind := range poolingTypes {
-		for _, p := range pooledPrompts {
-			v, cached := pool(t, e, kind, p)
-			require.Len(t, v, 64)
-			require.Zero(t, cached)
-			want[string(kind)+p] = v
+// pooledRequests ask for the vectors of several prompts, with each adapter and without.
+func pooledRequests() (all []engine.Request) {
+	for _, kind := range []pooling.Type{pooling.Last, pooling.Mean} {
+		for adapter := range 3 {
+			for _, p := range []string{"a", story, strings.Repeat(story, 4), strings.Repeat(story, 4) + "Some more.", "Nothing like the others, and not short."} {
+				all = append(all, engine.Request{Prompt: tokens(p), Pooling: kind, Adapter: adapter})
+			}
 		}
 	}
-	require.NotEqual(t, want["LAST"+story], want["MEAN"+story])
-	require.Equal(t, want["LASTa"], want["MEANa"], "of one token")
+	return all
+}
+
+// wantVectors returns the vectors of pooledRequests. The request for a vector of the last token has the hidden state that
+// the model has for it in a step of its own, and the others have those of an engine that computes one prompt at a time.
+func wantVectors(t *testing.T) (want [][]float32) {
+	e := startWorkers(t, 1, func(c *engine.Config) { c.NoPrefixCaching = true }, nil)
+	seen := map[string]bool{}
+	for _, r := range pooledRequests() {
+		v, cached := pool(t, e, r)
+		require.Len(t, v, 64)
+		require.Zero(t, cached)
+		if r.Pooling == pooling.Last || len(r.Prompt) == 1 {
+			require.Equal(t, lastState(t, r.Prompt, r.Adapter), v)
+		}
+		if len(r.Prompt) > 1 {
+			require.NotContains(t, seen, fmt.Sprint(v))
+		}
+		seen[fmt.Sprint(v)] = true
+		want = append(want, v)
+	}
 	requireIdle(t, e)
 	return want
 }
 
+// lastState returns the hidden state that the random model has for the last token of a prompt.
+func lastState(t *testing.T, prompt []int32, adapter int) []float32 {
+	workers, n := newPool(t, 1), len(prompt)
+	m := randomLlama(t, workers, model.Part{})
+	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(n, attention.F32), Layers: m.NumLayers, NumBlocks: 1}, workers)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, store.Close()) }()
+	runner, err := model.NewRunner(m, store, workers, nil)
+	require.NoError(t, err)
+	b := &model.Batch{Tokens: prompt, QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(n)}, Adapters: []int32{int32(adapter)},
+		States: []int32{int32(n - 1)}, Blocks: model.Blocks{BlockTables: []int32{0}, TableStride: 1}}
+	for i := range n {
+		b.Positions, b.Slots = append(b.Positions, int32(i)), append(b.Slots, int64(i))
+	}
+	require.NoError(t, runner.Forward(b))
+	states, err := runner.ComputeStates(b)
+	require.NoError(t, err)
+	return slices.Clone(states)
+}
+
 // Ensure that a vector has the same bits in any batch, in any number of steps, with and without hits in the prefix
 // cache, after a preemption, and with any number of workers and processes.
-func TestAVectorDependsOnThePromptAlone(t *testing.T) {
-	want := wantVectors(t)
+func TestAVectorDependsOnThePromptAndTheAdapterAlone(t *testing.T) {
+	requests, want := pooledRequests(), wantVectors(t)
 	tests := []struct {
 		name   string
 		start  startFunc
@@ -97,18 +127,15 @@ func TestAVectorDependsOnThePromptAlone(t *testing.T) {
 			}
 			for round := range 2 {
 				var streams []*engine.Stream
-				for _, kind := range poolingTypes {
-					for _, p := range pooledPrompts {
-						s, err := e.Submit(engine.Request{Prompt: tokens(p), Pooling: kind})
-						require.NoError(t, err)
-						streams = append(streams, s)
-					}
+				for _, r := range requests {
+					s, err := e.Submit(r)
+					require.NoError(t, err)
+					streams = append(streams, s)
 				}
 				hits := map[pooling.Type]int{}
 				for i, s := range streams {
-					kind, p := poolingTypes[i/len(pooledPrompts)], pooledPrompts[i%len(pooledPrompts)]
-					require.Equal(t, want[string(kind)+p], pooled(t, s), "%s of %q in round %d", kind, p, round)
-					hits[kind] += s.CachedTokens()
+					require.Equal(t, want[i], pooled(t, s), "%+v in round %d", requests[i], round)
+					hits[requests[i].Pooling] += s.CachedTokens()
 				}
 				require.Zero(t, hits[pooling.Mean], "a hit would lose states")
 				if round == 1 {
@@ -134,16 +161,25 @@ type preemptions struct {
 
 func (p *preemptions) Step(r engine.StepReport) { p.prompts.Add(int64(r.Preempted)) }
 
-// Ensure that a chat finds the blocks of a prompt whose vector was asked for, and the other way round.
+// Ensure that a chat finds the blocks of a prompt whose vector was asked for, and the other way round, if both have the
+// same adapter.
 func TestVectorsAndAnswersShareThePrefixCache(t *testing.T) {
 	e := startWorkers(t, 1, nil, nil)
-	pool(t, e, pooling.Mean, strings.Repeat(story, 2))
-	s, err := e.Submit(request(strings.Repeat(story, 2), 1))
-	require.NoError(t, err)
-	read(t, s, 1)
-	require.Equal(t, len(story)*2/16*16, s.CachedTokens())
-	_, cached := pool(t, e, pooling.Last, strings.Repeat(story, 3))
-	require.Equal(t, len(story)*2/16*16, cached)
+	prompt, whole := strings.Repeat(story, 2), len(story)*2/16*16
+	for adapter := range 3 {
+		for _, kind := range []pooling.Type{pooling.Last, pooling.Mean} {
+			_, cached := pool(t, e, engine.Request{Prompt: tokens(string(kind) + prompt), Pooling: kind, Adapter: adapter})
+			require.Zero(t, cached, "adapter %d", adapter)
+			answer := request(string(kind)+prompt, 1)
+			answer.Adapter = adapter
+			s, err := e.Submit(answer)
+			require.NoError(t, err)
+			read(t, s, 1)
+			require.Equal(t, whole, s.CachedTokens(), "adapter %d", adapter)
+		}
+		_, cached := pool(t, e, engine.Request{Prompt: tokens("LAST" + prompt + "more"), Pooling: pooling.Last, Adapter: adapter})
+		require.Equal(t, whole, cached, "adapter %d", adapter)
+	}
 }
 
 func TestRequestsForVectorsThatAreRefused(t *testing.T) {
@@ -170,7 +206,7 @@ func TestAVectorCanBeCanceled(t *testing.T) {
 		require.NoError(t, err)
 		require.ErrorIs(t, events[0].Err, engine.ErrCanceled)
 	}
-	_, cached := pool(t, e, pooling.Mean, story)
+	_, cached := pool(t, e, engine.Request{Prompt: tokens(story), Pooling: pooling.Mean})
 	require.Zero(t, cached)
 	requireIdle(t, e)
 }

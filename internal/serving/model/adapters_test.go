@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -34,7 +36,7 @@ func adaptedBench(t testing.TB, dir string, workers int, adapters ...string) *be
 	return benchOf(t, m, pool)
 }
 
-// requireLogits requires the logits of the reference with and without its adapter, which is the model's first.
+// requireLogits requires the logits and states of the reference with and without its adapter, which is the model's first.
 func requireLogits(t *testing.T, b *bench, ref *reference) {
 	tokens, adapter, changed := randomTokens(1, 60), ref.adapter, 0.0
 	var base [][]float32
@@ -50,6 +52,9 @@ func requireLogits(t *testing.T, b *bench, ref *reference) {
 				if number == 1 {
 					changed = max(changed, math.Abs(want-float64(base[i][j])))
 				}
+			}
+			for j, want := range ref.state {
+				require.InDelta(t, want, b.states[i*ref.hidden+j], 1e-3, "adapter %d, position %d, element %d of the state", number, i, j)
 			}
 		}
 		base = logits
@@ -166,6 +171,45 @@ func TestLogitsWithAGGUFAdapterAreThoseOfTheReference(t *testing.T) {
 			ref.adapter = asPublished(matrices, arch, arch == "llama" || arch == "smollm3" || arch == "granite", weightfile.TinyDim)
 			requireLogits(t, ggufBench(t, data, model.WithAdapters(openAdapters(t, path)...)), ref)
 		})
+	}
+}
+
+// Ensure that adapters fit a folder for embeddings, whose tensors have no prefix and no output matrix, whichever class
+// they were trained for.
+func TestStatesOfAModelForEmbeddingsWithAnAdapter(t *testing.T) {
+	f := families()[0]
+	dir, embeddings := f.write(t), t.TempDir()
+	a := madeAdapter{seed: 5, rank: 4}
+	adapter, _ := a.folder(t, f.modules())
+	b := adaptedBench(t, dir, 1, adapter)
+	b.adapters = []int32{1}
+	tokens := randomTokens(1, 20)
+	b.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})
+
+	f.save(t, embeddings, func(name string, shape []int) []weightfile.Tensor {
+		if name == "lm_head.weight" {
+			return nil
+		}
+		return []weightfile.Tensor{weightfile.F32(strings.TrimPrefix(name, "model."), f.ref.w[name], shape...)}
+	})
+	config, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(embeddings, "config.json"), config, 0o644))
+	modules := map[string][2]int{}
+	for name, size := range f.modules() {
+		modules[strings.TrimPrefix(name, "model.")] = size
+	}
+	short, _ := a.folder(t, modules)
+	for _, adapter := range []string{adapter, short} {
+		pool := newPool(t, 1)
+		m, err := model.OpenFolder(embeddings, pool, model.Part{}, model.ForPooling, model.WithAdapters(openAdapters(t, adapter)...))
+		require.NoError(t, err)
+		got := benchOf(t, m, pool)
+		for number, same := range []bool{false, true} {
+			got.adapters = []int32{int32(number)}
+			got.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})
+			require.Equal(t, same, slices.Equal(b.states, got.states), "adapter %d", number)
+		}
 	}
 }
 

@@ -13,13 +13,14 @@ import (
 	"llmmemory/internal/serving/engine/anthropic"
 	"llmmemory/internal/serving/engine/openai"
 	"llmmemory/internal/serving/engine/openai/responses"
+	"llmmemory/internal/serving/engine/pooling"
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/induction"
 	"llmmemory/internal/serving/model/lora"
 	"llmmemory/internal/serving/model/weights"
 )
 
-// startAdapted serves the hand-built model with two random adapters, "one" and "two".
+// startAdapted serves the hand-built model, also for vectors, with two random adapters, "one" and "two".
 func startAdapted(t *testing.T) *served {
 	return start(t, func(oc *openai.Config, ec *engine.Config) {
 		random := func(seed uint64) *lora.Adapter {
@@ -41,6 +42,7 @@ func startAdapted(t *testing.T) *served {
 		ec.Model, ec.Adapters = m, []string{"one", "two"}
 		oc.Adapters = []openai.Adapter{{Name: "one", Path: "/adapters/one"}, {Name: "two", Path: "two.gguf", Base: "parent"}}
 		oc.Interfaces = []openai.Interface{responses.Interface(), anthropic.Interface()}
+		oc.Pooling = &openai.Pooling{Type: pooling.Last}
 	})
 }
 
@@ -78,6 +80,38 @@ func TestTheModelOfARequestChoosesTheAdapter(t *testing.T) {
 	for _, path := range []string{"/tokenize", "/v1/messages/count_tokens"} {
 		a := s.ask(t, path, `{"model": "two", "messages": [{"role": "user", "content": "a"}]}`)
 		require.Equal(t, 200, a.Status, a.Text)
+	}
+}
+
+// Ensure that vectors and scores are those of the adapter that the field model names, to the bit.
+func TestTheModelOfARequestForVectorsChoosesTheAdapter(t *testing.T) {
+	s, seen := startAdapted(t), map[string]bool{}
+	for adapter, name := range []string{"demo", "one", "two"} {
+		unit := func(text string) []float32 {
+			return pooling.Embedding(s.vectorOf(t, engine.Request{Pooling: pooling.Last, Adapter: adapter}, text), 0, true)
+		}
+		query, document, score := unit("one two"), unit("one three"), 0.0
+		for i, v := range document {
+			score += float64(v) * float64(query[i])
+		}
+		require.NotContains(t, seen, fmt.Sprint(query))
+		seen[fmt.Sprint(query)] = true
+		var body struct {
+			Model   string
+			Data    []struct{ Embedding []float32 }
+			Results []struct {
+				Score float64 `json:"relevance_score"`
+			}
+		}
+		a := s.ask(t, vectors, fmt.Sprintf(`{"model": %q, "input": ["one two", "one three"]}`, name))
+		require.NoError(t, json.Unmarshal([]byte(a.Text), &body), a.Text)
+		require.Equal(t, name, body.Model)
+		require.Equal(t, query, body.Data[0].Embedding)
+		require.Equal(t, document, body.Data[1].Embedding)
+		a = s.ask(t, "/v1/rerank", fmt.Sprintf(`{"model": %q, "query": "one two", "documents": ["one three"]}`, name))
+		require.NoError(t, json.Unmarshal([]byte(a.Text), &body), a.Text)
+		require.Equal(t, name, body.Model)
+		require.Equal(t, score, body.Results[0].Score)
 	}
 }
 

@@ -44,10 +44,7 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) error {
 	if err := s.Decode(w, r, &body, Fields{}); err != nil {
 		return err
 	}
-	if err := s.checkModel(body.Model); err != nil {
-		return err
-	}
-	request, err := s.pooledRequest(body.CacheSalt)
+	request, err := s.pooledRequest(body.Model, body.CacheSalt)
 	if err != nil {
 		return err
 	}
@@ -60,7 +57,7 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) error {
 	}
 	// The body is not needed while the request waits.
 	asBytes := body.EncodingFormat != nil && *body.EncodingFormat == "base64"
-	normalize, dimensions := !s.config.Pooling.Raw, 0
+	name, normalize, dimensions := s.Name(body.Model), !s.config.Pooling.Raw, 0
 	setIfGiven(&normalize, body.Normalize)
 	setIfGiven(&dimensions, body.Dimensions)
 	n := body.Input.count()
@@ -77,7 +74,7 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s.writeEmbeddings(w, vectors, u, asBytes)
+	s.writeEmbeddings(w, name, vectors, u, asBytes)
 	return nil
 }
 
@@ -114,7 +111,7 @@ func (b *embeddingRequest) source(s *Server, limit limit) source {
 }
 
 // writeEmbeddings writes the answer vector by vector, so that it need not be in memory as text.
-func (s *Server) writeEmbeddings(w http.ResponseWriter, vectors [][]float32, u *usage, asBytes bool) {
+func (s *Server) writeEmbeddings(w http.ResponseWriter, name string, vectors [][]float32, u *usage, asBytes bool) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
 	out := bufio.NewWriterSize(w, maxPiece)
@@ -135,7 +132,7 @@ func (s *Server) writeEmbeddings(w http.ResponseWriter, vectors [][]float32, u *
 		vectors[i] = nil
 	}
 	_, _ = out.WriteString(`],"model":`)
-	write(s.config.Name)
+	write(name)
 	_, _ = out.WriteString(`,"usage":`)
 	write(u)
 	_, _ = out.WriteString(`,"id":`)

@@ -67,8 +67,9 @@ func (s *served) embed(t testing.TB, input, fields string) (all [][]float32, a *
 }
 
 // vectorOf returns the engine's vector of a text, with the token that begins texts.
-func (s *served) vectorOf(t testing.TB, kind pooling.Type, text string) []float32 {
-	stream, err := s.engine.Submit(engine.Request{Prompt: s.engine.Config().Tokenizer.Encode(text, true), Pooling: kind})
+func (s *served) vectorOf(t testing.TB, r engine.Request, text string) []float32 {
+	r.Prompt = s.engine.Config().Tokenizer.Encode(text, true)
+	stream, err := s.engine.Submit(r)
 	require.NoError(t, err)
 	events, err := stream.Next(t.Context())
 	require.NoError(t, err)
@@ -79,7 +80,8 @@ func (s *served) vectorOf(t testing.TB, kind pooling.Type, text string) []float3
 func TestEmbeddings(t *testing.T) {
 	for _, kind := range []pooling.Type{pooling.Last, pooling.Mean} {
 		s := startPooling(t, kind, nil)
-		one, two := s.vectorOf(t, kind, "one"), s.vectorOf(t, kind, "two two")
+		plain := engine.Request{Pooling: kind}
+		one, two := s.vectorOf(t, plain, "one"), s.vectorOf(t, plain, "two two")
 		unit := func(v []float32) []float32 { return pooling.Embedding(v, 0, true) }
 		tokens, err := json.Marshal(s.engine.Config().Tokenizer.Encode("two two", true))
 		require.NoError(t, err)
@@ -177,7 +179,7 @@ func TestManyInputs(t *testing.T) {
 	require.Equal(t, 2*2048, a.Usage.Prompt)
 	for i, v := range got {
 		if i < 7 {
-			require.Equal(t, pooling.Embedding(s.vectorOf(t, pooling.Last, input[i]), 6, true), v)
+			require.Equal(t, pooling.Embedding(s.vectorOf(t, engine.Request{Pooling: pooling.Last}, input[i]), 6, true), v)
 		} else {
 			require.Equal(t, got[i%7], v)
 		}

@@ -121,14 +121,18 @@ func vectorOf(ctx context.Context, s *engine.Stream) ([]float32, error) {
 	return events[0].Pooled, nil
 }
 
-// pooledRequest returns the engine's request for vectors, or an error if the server makes none.
-func (s *Server) pooledRequest(salt *string) (r engine.Request, err error) {
+// pooledRequest returns the engine's request for vectors of the model or adapter with a name. It returns an error if
+// there is none, or if the server makes no vectors.
+func (s *Server) pooledRequest(model string, salt *string) (r engine.Request, err error) {
+	if err := s.checkModel(model); err != nil {
+		return r, err
+	}
 	p := s.config.Pooling
 	if p == nil {
 		return r, refused(http.StatusBadRequest, "not_supported", "The model %q is served for answers only; start llmserve with "+
 			"--runner pooling to also get vectors of its hidden states.", s.config.Name)
 	}
-	r.Pooling = p.Type
+	r.Pooling, r.Adapter = p.Type, s.adapter(model)
 	if salt != nil && *salt == "" {
 		return r, invalid("cache_salt", "cache_salt is empty; give a text, or leave the field out.")
 	}

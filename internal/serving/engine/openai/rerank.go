@@ -82,10 +82,7 @@ func (s *Server) rerank(w http.ResponseWriter, r *http.Request) error {
 	if err := s.Decode(w, r, &body, Fields{}); err != nil {
 		return err
 	}
-	if err := s.checkModel(body.Model); err != nil {
-		return err
-	}
-	request, err := s.pooledRequest(body.CacheSalt)
+	request, err := s.pooledRequest(body.Model, body.CacheSalt)
 	if err != nil {
 		return err
 	}
@@ -107,7 +104,7 @@ func (s *Server) rerank(w http.ResponseWriter, r *http.Request) error {
 		src, score = s.separately(&body, limit), compare(results)
 	}
 	// Of the body, only the documents may be needed while the request waits.
-	j, topN := pooledJob(src, "documents"), body.TopN
+	j, name, topN := pooledJob(src, "documents"), s.Name(body.Model), body.TopN
 	var texts []string
 	if body.ReturnDocuments {
 		texts = body.Documents
@@ -134,7 +131,7 @@ func (s *Server) rerank(w http.ResponseWriter, r *http.Request) error {
 		Model   string   `json:"model"`
 		Usage   *usage   `json:"usage"`
 		Results []ranked `json:"results"`
-	}{NewID("rerank-"), "list", s.config.Name, u, results})
+	}{NewID("rerank-"), "list", name, u, results})
 	return nil
 }
 

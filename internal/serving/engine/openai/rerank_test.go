@@ -124,7 +124,7 @@ func TestADocumentHasNoSpecialTokens(t *testing.T) {
 // Ensure that a model that is no reranker compares the vectors of the query and the documents.
 func TestOtherModelsCompareVectors(t *testing.T) {
 	s := startPooling(t, pooling.Mean, nil)
-	unit := func(text string) []float32 { return pooling.Embedding(s.vectorOf(t, pooling.Mean, text), 0, true) }
+	unit := func(text string) []float32 { return pooling.Embedding(s.vectorOf(t, engine.Request{Pooling: pooling.Mean}, text), 0, true) }
 	got, _ := s.rank(t, rankings, `"query": "which one?", "documents": ["another text", "which one?"]`)
 	require.Equal(t, 1, got.Results[0].Index)
 	require.InDelta(t, 1, got.Results[0].Score, 1e-6)
