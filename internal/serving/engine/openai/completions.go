@@ -43,7 +43,7 @@ func (p *prompts) read(field string, data []byte) error {
 	var one string
 	var err error
 	elements := bytes.TrimLeft(bytes.TrimPrefix(data, []byte("[")), " \t\r\n")
-	tooMany := invalid(field, "There are more than %d values of %s.", maxPrompts, field)
+	tooMany := invalid(field, "There are more than %d %ss.", maxPrompts, field)
 	switch {
 	case string(data) == "null":
 		return nil

@@ -114,7 +114,8 @@ func TestOtherInterfacesHaveTheLimitsOfChats(t *testing.T) {
 		require.NotEmpty(t, a.Header.Get("Retry-After"))
 	}
 	_, a := s.roundTrip(t, "GET", "/v1/nothing", "")
-	require.Contains(t, a.Error.Message, "/v1/chat/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, /tokenize")
+	require.Contains(t, a.Error.Message, "/v1/chat/completions, /v1/embeddings, /v1/rerank")
+	require.Contains(t, a.Error.Message, "/v1/responses, /v1/messages, /v1/messages/count_tokens, and GET /v1/models")
 }
 
 func TestTheQueueOfOtherInterfacesIsThatOfChats(t *testing.T) {

@@ -3,6 +3,7 @@ package openai
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"llmmemory/internal/serving/engine"
@@ -146,6 +147,9 @@ func (s *Server) admit(
 	switch {
 	case r.Pooling != "":
 		limit = maxInputs
+		if j.promptField == "documents" {
+			limit++ // the query can be a prompt of its own
+		}
 	case s.config.Pooling != nil && s.config.Pooling.Only:
 		return nil, refused(http.StatusBadRequest, "not_supported", "The model %q makes no answers; use /v1/embeddings or /v1/rerank.",
 			s.config.Name)
@@ -154,7 +158,7 @@ func (s *Server) admit(
 	case n == 0:
 		return nil, invalid(j.promptField, "%s is missing.", j.promptField)
 	case n > limit:
-		return nil, invalid(j.promptField, "There are %d values of %s; at most %d are possible.", n, j.promptField, limit)
+		return nil, invalid(j.promptField, "There are %d %ss; at most %d are possible.", n, strings.TrimSuffix(j.promptField, "s"), limit)
 	}
 	if err := r.CheckSettings(c.Model.VocabSize); err != nil {
 		return nil, err

@@ -124,7 +124,9 @@ func TestADocumentHasNoSpecialTokens(t *testing.T) {
 // Ensure that a model that is no reranker compares the vectors of the query and the documents.
 func TestOtherModelsCompareVectors(t *testing.T) {
 	s := startPooling(t, pooling.Mean, nil)
-	unit := func(text string) []float32 { return pooling.Embedding(s.vectorOf(t, engine.Request{Pooling: pooling.Mean}, text), 0, true) }
+	unit := func(text string) []float32 {
+		return pooling.Embedding(s.vectorOf(t, engine.Request{Pooling: pooling.Mean}, text), 0, true)
+	}
 	got, _ := s.rank(t, rankings, `"query": "which one?", "documents": ["another text", "which one?"]`)
 	require.Equal(t, 1, got.Results[0].Index)
 	require.InDelta(t, 1, got.Results[0].Score, 1e-6)
@@ -133,6 +135,8 @@ func TestOtherModelsCompareVectors(t *testing.T) {
 		want += float64(v) * float64(query[i])
 	}
 	require.InDelta(t, want, got.Results[1].Score, 1e-12)
+	got, _ = s.rank(t, rankings, `"query": "x", "documents": `+many(2048))
+	require.Len(t, got.Results, 2048, "as many as are allowed, beside the query")
 }
 
 func TestRequestsToRankThatAreRefused(t *testing.T) {
