@@ -10,7 +10,7 @@ func item(id string, offset int64) Key {
 	return Key{Kind: Tuple, Tuple: []Key{{Text: id}, {Kind: Int, Int: offset}}}
 }
 
-// The first block contains two items, one item crosses the end of a block, and the last block contains no item.
+// The first block contains two items, two items cross the end of a block, and the last block contains no item.
 func TestItemsNameEveryBlockThatTheyReach(t *testing.T) {
 	e := Extras{
 		Salt:  "s2",

@@ -92,7 +92,7 @@ func (d *Device) CopyOnWrite(slot *int32, fresh int32) Pair {
 // Shared reports whether a write to the block needs a copy.
 func (d *Device) Shared(id int32) bool { return block.Shared(d.counts[id-d.first]) }
 
-// Count is the number of table entries that name the block.
+// Count is the number of references to the block.
 func (d *Device) Count(id int32) int32 { return d.counts[id-d.first] }
 
 // Counts returns the reference counts of all blocks. Block id has the index id - First(). The caller must not change

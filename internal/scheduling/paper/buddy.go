@@ -11,7 +11,8 @@ import (
 )
 
 // A Buddy is a buddy allocator of chunks of 2^k blocks. The buddy of a chunk begins at the start of the chunk xor
-// the chunk's size. Two free buddies of the same size are merged (vllm/v0/RULES.md §11).
+// the chunk's size. Two free buddies of the same size are merged, unless they have the maximum size (vllm/v0/RULES.md
+// §11).
 type Buddy struct {
 	chunks []chunk           // by first block
 	lists  []*reqtable.Queue // free chunks of 2^k blocks, by k

@@ -10,7 +10,8 @@ import (
 )
 
 // Check returns an error if the reference counts or the free blocks of a device disagree with the tables. It also
-// returns an error if a table does not cover all tokens of its sequence; only a token just generated may be missing.
+// returns an error if a table does not cover all tokens of its sequence; only the last block, for a token just
+// generated, may be missing.
 // groups yields every group that has blocks.
 func (m *Manager) Check(groups iter.Seq[*Group]) error {
 	for _, d := range []*device.Device{&m.gpu, &m.cpu} {
@@ -65,8 +66,8 @@ func (m *Manager) checkTable(g *Group, s *Seq) error {
 	return nil
 }
 
-// Check returns an error unless every block is in exactly one chunk. Each free chunk must be in the list for its size,
-// without a free buddy of the same size.
+// Check returns an error unless every block is in exactly one chunk. Each free chunk must be in the list for its size. Its
+// buddy must not be a free chunk of the same size, unless this is the maximum size.
 func (b *Buddy) Check() error {
 	free := 0
 	listed := map[int32]int{}

@@ -8,8 +8,8 @@
 //   - FasterTransformer, whose batches run until their longest answer is complete.
 //
 // A request is a group of sequences with one prompt. The paper's system shares the prompt's blocks among these
-// sequences; Orca copies the blocks. Block ids count from 0 on each device. A new block is the block that became free
-// last; blocks that were never used are taken from the highest id down.
+// sequences; in Orca each sequence has its own. Block ids count from 0 on each device. A new block of the paper's
+// system is the block that became free last; blocks that were never used are taken from the highest id down.
 //
 // The paper's system and Orca have the same scheduler over different memory managers. If a request can never fit, the
 // artifact waits for ever. This package drops such a request and reports it. Nothing here is safe for concurrent use.

@@ -19,7 +19,7 @@ func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 	return append(answered, ids...), nil
 }
 
-// Refork implements serve.GroupScheduler. Orca copies all of the parent's blocks at once. In the paper's system both
+// Refork implements serve.GroupScheduler. Orca copies all of the parent's blocks that have tokens at once. In the paper's system both
 // sequences share the blocks, and a block is copied when one of them writes to it.
 func (s *Scheduler) Refork(it *serve.Iteration, id, child, parent int) error {
 	if invariants.Enabled {

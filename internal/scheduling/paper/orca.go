@@ -32,7 +32,7 @@ type OrcaConfig struct {
 }
 
 // A Reservation is the memory of the paper's Orca baseline. A sequence gets one contiguous chunk from a buddy
-// allocator when it starts, and keeps it until it ends. The size of the chunk depends on OrcaConfig.Policy.
+// allocator when it starts, and keeps it until its request ends. The size of the chunk depends on OrcaConfig.Policy.
 type Reservation struct {
 	config OrcaConfig
 	buddy  *Buddy

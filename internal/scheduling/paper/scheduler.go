@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/scheduling/serve"
 )
 
-// Limits are the limits of an iteration. The authors' artifact allows 256 sequences, and 2,560 tokens (2,048 in the
-// paper's own system; vllm/v0/RULES.md §10).
+// Limits are the limits of an iteration. The authors' artifact allows 256 sequences, and 2,560 tokens
+// (vllm/v0/RULES.md §10).
 type Limits struct {
 	MaxNumBatchedTokens int // tokens of prompts, and one for each decoding sequence
 

@@ -113,7 +113,7 @@ func TestSwappingInFillsTheLimitOfSequences(t *testing.T) {
 		Manager:             Config{BlockSize: 1, NumGPUBlocks: 11, NumCPUBlocks: 10},
 		MaxNumBatchedTokens: 10, MaxNumSeqs: 2, MaxModelLen: 20, Mode: Swap, Chunked: true,
 	})
-	for id, prompt := range []int{6, 4, 2, 0, 1} { // one before each step
+	for id, prompt := range []int{6, 4, 2, 0, 1} { // two before the first step
 		if prompt > 0 {
 			s.add(1+id, prompt)
 		}

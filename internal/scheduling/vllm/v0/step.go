@@ -10,9 +10,11 @@ import (
 )
 
 // Step implements serve.Scheduler (vllm/v0/RULES.md §8). The error wraps ErrNoFreeBlocks if a preempted request does
-// not fit on the CPU. (vLLM ends in this case.) With prefix caching, the error wraps ErrSequence if the Tokens field of
-// a request is shorter than the request. After an error the model must not run. Every request is in a queue, and the
-// iteration lists the preemptions, swaps and copies from before the error.
+// not fit on the CPU. (vLLM ends in this case.) With a sliding window, it also wraps ErrNoFreeBlocks if no block is free
+// for the null block, and ErrSequence if a request must be swapped out after its window has moved. With prefix caching,
+// the error wraps ErrSequence if the Tokens field of a request is shorter than the request. After an error the model
+// must not run. Every request is in a queue, and the iteration lists the preemptions, swaps and copies from before the
+// error.
 func (s *Scheduler) Step(it *serve.Iteration) error {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
