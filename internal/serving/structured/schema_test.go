@@ -2,9 +2,12 @@ package structured
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -173,6 +176,31 @@ func parseMembers(t *testing.T, source []byte) map[string][]byte {
 		out[name] = root.items[i].append(nil)
 	}
 	return out
+}
+
+// Ensure that conditions for the values of a required member take work that grows like their number, not like the number
+// of sets of them, and that each value keeps its condition.
+func TestConditionsForTheValuesOfAMember(t *testing.T) {
+	const kinds = 20
+	var all []string
+	for i := range kinds {
+		all = append(all, fmt.Sprintf(`{"if": {"properties": {"kind": {"const": "k%d"}}, "required": ["kind"]}, "then": {"properties": {"size": {"const": %d}}}}`, i, i))
+	}
+	schema := `{"type": "object", "properties": {"kind": {"type": "string"}, "size": {"type": "integer"}}, "allOf": [` + strings.Join(all, ",") + `]}`
+	v := smallVocabulary(t, []byte(schema))
+	c, err := CompileWithin(context.Background(), v, Form{JSONSchema: []byte(schema)}, 400_000)
+	require.NoError(t, err)
+	for text, valid := range map[string]bool{
+		`{"kind": "k3", "size": 3}`:    true,
+		`{"kind": "k3", "size": 4}`:    false,
+		`{"kind": "k19", "size": 19}`:  true,
+		`{"kind": "other", "size": 7}`: true,
+		`{"kind": "k3"}`:               true,
+		`{"size": 7}`:                  true,
+		`{}`:                           true,
+	} {
+		require.Equal(t, valid, accepts(c, text), text)
+	}
 }
 
 // Ensure that compact texts have a space after each comma and colon, and no other white space.

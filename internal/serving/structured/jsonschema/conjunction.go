@@ -134,7 +134,7 @@ func (c *compiler) shape(all conjunction) (*shape, error) {
 	for _, t := range all {
 		next, err := c.termShape(t)
 		if err == nil {
-			s, err = intersect(s, next, c.budget)
+			s, err = c.intersect(s, next)
 		}
 		if err != nil {
 			return nil, err
@@ -142,6 +142,68 @@ func (c *compiler) shape(all conjunction) (*shape, error) {
 	}
 	c.joint[key] = s
 	return s, nil
+}
+
+// manyAlternatives is the number of alternatives of objects above which those that no object satisfies are removed.
+const manyAlternatives = 8
+
+// intersect returns the values that are in both shapes. If the alternatives of objects are many, it removes those that
+// demand two different constants of a required member. So an alternative for each value of such a member, as "if" and
+// "then" make them, does not lead to one for each set of values.
+func (c *compiler) intersect(a, b *shape) (*shape, error) {
+	s, err := intersect(a, b, c.budget)
+	if err != nil || len(s.objects) <= manyAlternatives {
+		return s, err
+	}
+	kept := make([]objects, 0, len(s.objects))
+	for i := range s.objects {
+		empty, err := c.excludes(&s.objects[i])
+		if err != nil {
+			return nil, err
+		}
+		if !empty {
+			kept = append(kept, s.objects[i])
+		}
+	}
+	s.objects = kept
+	return s, nil
+}
+
+// excludes reports whether schemas that are only a const or an enum, or the negation of one, leave no value for a
+// required member.
+func (c *compiler) excludes(o *objects) (bool, error) {
+	for _, name := range o.required {
+		var fixed conjunction
+		positive := false
+		for _, t := range c.member(o, name) {
+			if t.schema.fixed() {
+				fixed = append(fixed, t)
+				positive = positive || !t.negated
+			}
+		}
+		if !positive || len(fixed) < 2 {
+			continue
+		}
+		if empty, err := c.knownEmpty(fixed); err != nil || empty {
+			return empty, err
+		}
+	}
+	return false, c.budget.Err()
+}
+
+// fixed reports whether a schema is only a const or an enum of texts.
+func (v *value) fixed() bool {
+	if v.kind != object || len(v.names) != 1 {
+		return false
+	}
+	item := v.items[0]
+	switch v.names[0] {
+	case "const":
+		return item.kind == text
+	case "enum":
+		return item.kind == array && len(item.items) > 0 && !slices.ContainsFunc(item.items, func(one *value) bool { return one.kind != text })
+	}
+	return false
 }
 
 func (c *compiler) termShape(t term) (*shape, error) {

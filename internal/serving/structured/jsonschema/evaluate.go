@@ -38,7 +38,7 @@ func (c *compiler) schemaShape(v *value) (*shape, error) {
 			before := c.budget.Spent()
 			next, err := apply(c, v, name, v.items[i])
 			if err == nil && next != nil {
-				s, err = intersect(s, next, c.budget)
+				s, err = c.intersect(s, next)
 			}
 			if err != nil {
 				return nil, c.blame(err, before, v, name, v.items[i].size())
