@@ -7,11 +7,11 @@ import (
 	"unsafe"
 )
 
-// A testArena is a Memory. An access to memory that was not allocated is a Go panic (debug.SetPanicOnFault). Each chunk
-// ends at the end of a page, and the page after it is not accessible. When a chunk is freed, its first page becomes
-// inaccessible.
+// A testArena is a Memory. An access to memory that was not allocated is a Go panic (debug.SetPanicOnFault). Each chunk,
+// rounded up to 8 bytes, ends at the end of a page, and the page after it is not accessible. When a chunk is freed, its
+// first page becomes inaccessible.
 //
-// If reuse is set, the next allocation of the same size gets the chunk that was freed last, as malloc often does. A new
+// If reuse is set, a freed chunk stays accessible, and the next allocation of the same size gets the chunk that was freed last, as malloc often does. A new
 // sequence then has the address of an old one.
 type testArena struct {
 	sync.Mutex // for Get and Put, which engines with different locks call at the same time
