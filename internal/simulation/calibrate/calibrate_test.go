@@ -124,7 +124,8 @@ func TestEachBenchmarksOutputIsRead(t *testing.T) {
 	}
 }
 
-// Ensure that an error about measurements names the line or record of the file, and says what to do.
+// Ensure that an error about measurements says what is wrong. It must name the line or record of the file, if there is
+// one.
 func TestBadMeasurementsAreRefused(t *testing.T) {
 	for _, c := range []struct{ name, text, wantErr string }{
 		{"empty", "", "it is empty"},

@@ -171,7 +171,7 @@ func TestTheObjectivesValuesAreTheSimulators(t *testing.T) {
 	require.InEpsilon(t, r.TTFT.Mean, float64(point.Values[1]), 1e-9)
 }
 
-// Ensure that starting a search at another rate changes its result by at most the precision.
+// Ensure that starting a search at another rate changes its result by at most 5 %.
 func TestTheSearchDoesNotDependOnItsStart(t *testing.T) {
 	level.SkipNormal(t)
 	rate := func(start float64) float64 {

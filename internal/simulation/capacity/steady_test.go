@@ -39,7 +39,7 @@ func promised(t *testing.T, s scenario.Scenario, slo SLO) (Capacity, error) {
 // lasting returns for how many seconds a server must meet the objective: half an hour, or an hour in make exhaustive.
 func lasting() int { return level.Pick(1800, 3600) }
 
-// planned and objectives are the cases of TestAPlanLastsForAnHour. make test uses the first case of each.
+// planned and objectives are the cases of TestAPlanLastsForAnHour. make test-long uses the first case of each.
 var (
 	planned = []struct {
 		name    string

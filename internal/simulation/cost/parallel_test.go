@@ -193,7 +193,8 @@ func TestASlowDiskSlowsSwaps(t *testing.T) {
 	require.Equal(t, toCPU.swapBlock, timed(t, s).swapBlock)
 }
 
-// Ensure that the description warns of 8-bit keys and values if no published point on the GPU has them.
+// Ensure that the description warns of 8-bit keys and values if no published point has them. For a GPU with points,
+// only its own points count.
 func TestKeysAndValuesThatNoPointHasAreNamed(t *testing.T) {
 	for _, c := range []struct {
 		name, gpu, kv string

@@ -56,7 +56,7 @@ func TestAClosedLoopKeepsItsConcurrency(t *testing.T) {
 	}
 }
 
-// Ensure that the prefix cache has the whole conversation so far when its next turn is sent.
+// Ensure that turns find a large part of the conversation so far in the prefix cache.
 func TestTurnsFollowTheirAnswers(t *testing.T) {
 	lengths, _, err := workload.Named("sharegpt")
 	require.NoError(t, err)

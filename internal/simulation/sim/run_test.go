@@ -191,7 +191,8 @@ func TestARunCanBeStopped(t *testing.T) {
 	require.InDelta(t, 7, r.Window.Requests, 1e-9, "the paper's Orca (Max) has 7 requests (Fig. 13)")
 	require.InDelta(t, 1-7*128/983.0, r.Window.External, 1e-9)
 
-	// Stop also ends a run in which all requests are refused. Here each prompt is too long for an iteration.
+	// A cancelled context ends a run without Stop, even if all requests are refused. With sosp here, each prompt is too
+	// long for an iteration.
 	for system, tokens := range map[string]int{"orca-max": 0, "sosp": 1} {
 		ctx, cancel := context.WithCancel(context.Background())
 		calls := 0

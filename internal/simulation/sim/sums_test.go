@@ -209,7 +209,7 @@ func (e *endless) Next(r *workload.Request) error {
 	return nil
 }
 
-// Ensure that iterations allocate nothing once the arrays have grown, even with preemptions.
+// Ensure that iterations allocate almost nothing once the arrays have grown, even with preemptions.
 func TestIterationsDoNotAllocate(t *testing.T) {
 	lengths, _, err := workload.Named("sharegpt")
 	require.NoError(t, err)
