@@ -84,7 +84,25 @@ func TestAnAccountDoesNotDependOnCaches(t *testing.T) {
 	}
 	// The tokens that can follow in states of different lexemes are shared.
 	length := func(limits string) Form { return Form{JSONSchema: fmt.Appendf(nil, `{"type": "string", %s}`, limits)} }
-	checkSpending(t, v, length(`"maxLength": 1000`), nil, length(`"maxLength": 2000`), length(`"minLength": 0`))
+	var tokens []string // with many below one node
+	for i := range 26 * 26 {
+		tokens = append(tokens, fmt.Sprintf("a%c%c", 'a'+i/26, 'a'+i%26))
+	}
+	v = vocabularyOf(t, append(tokens, `"`, "a", "b")...)
+	checkSpending(t, v, length(`"maxLength": 1000`), nil, length(`"minLength": 1`))
+	checkSpending(t, v, length(`"minLength": 1`), nil, length(`"maxLength": 1000`))
+}
+
+// Ensure that an account is charged once for a mask that it needs again.
+func TestAMaskIsChargedOnce(t *testing.T) {
+	v := vocabularyOf(t, "a", "b")
+	m := compiled(t, v, Form{Regex: "a*b"}).NewMatcher()
+	mask := make([]uint64, v.Words())
+	require.NoError(t, m.Mask(mask))
+	spent := m.account.spent.Load()
+	require.Positive(t, spent)
+	require.NoError(t, m.Mask(mask))
+	require.Equal(t, spent, m.account.spent.Load())
 }
 
 // Ensure that an answer that reaches the limit of its account reaches it at the same token whether or not another answer
