@@ -35,6 +35,8 @@ var foreignFlags = func() map[string]string {
 		{"-md --model-draft --speculative-config --draft-max --draft", "use --num-speculative-tokens: drafts are looked up in the text"},
 		{"--chat-template-file --chat-template-content-format", "use --chat-template"},
 		{"--chat-template-kwargs --reasoning-budget", `use --default-chat-template-kwargs, such as '{"enable_thinking": false}'`},
+		{"--enable-sleep-mode", "leave it out: /sleep and /wake_up need only --api-key"},
+		{"--sleep-idle-seconds", "use --idle-unload"},
 		{"--ssl-cert-file --ssl-key-file", "use --ssl-certfile and --ssl-keyfile"},
 		{"--jinja --enable-auto-tool-choice --no-webui --webui", "leave it out"},
 		{"-fa --flash-attn -cb --cont-batching --mlock --no-mmap --enforce-eager --enable-chunked-prefill --async-scheduling", "leave it out"},

@@ -34,6 +34,7 @@ type loaded struct {
 	noSplit       bool            // the file does not say how text is split
 
 	files  *weights.GGUF // nil for a folder
+	reopen func() error  // opens files again after closeFiles; nil for a folder
 	part   func(*parallel.Pool, model.Part, ...model.Option) (*model.Model, error)
 	gpu    *gpu.Device   // nil for the CPU
 	device *gpu.Model    // on gpu
@@ -353,7 +354,11 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 		if l.pooling != nil && l.pooling.Only {
 			options = append(options, model.ForPooling)
 		}
-		return model.OpenGGUF(g, pool, part, append(options, activationTypes[o.activations]...)...)
+		return model.OpenGGUF(l.files, pool, part, append(options, activationTypes[o.activations]...)...)
+	}
+	l.reopen = func() (err error) {
+		l.files, err = weights.OpenGGUF(path)
+		return err
 	}
 	l.fingerprint = func() (string, error) { return g.Fingerprint(), nil }
 	return l.checkMemory(o, g.Tensors)
@@ -365,6 +370,9 @@ func (l *loaded) engine(o *modelOptions, observer engine.Observer) (*engine.Engi
 	c.Model, c.Pool, c.Peers, c.Tokenizer = l.workers[0].Model, l.workers[0].Pool, l.workers[1:], l.tokenizer
 	if ranks != nil {
 		c.Remote = ranks
+	}
+	if ranks == nil && l.device == nil {
+		c.Weights, c.IdleUnload = &weightStore{l, o}, o.idle
 	}
 	o.adaptersOf(&c)
 	o.events.publishTo(&c)

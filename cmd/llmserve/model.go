@@ -22,6 +22,7 @@ type modelOptions struct {
 	cpus        string
 	workers     int
 	limit       time.Duration // how long a step may take
+	idle        time.Duration // how long there are no requests before the weights are freed
 	events      eventOptions
 	offload     offloadOptions
 	lora        loraOptions

@@ -130,6 +130,8 @@ func TestWhatCannotWorkIsRefusedInOneLine(t *testing.T) {
 		// With demo, the port is checked after all other flags.
 		{"demo --port 99999", "--port is 99999; it must be from 0 to 65535"},
 		{"demo --port 0 --host 192.0.2.1", "--host 192.0.2.1: "},
+		{"demo --port 99999 --idle-unload -1s", "--idle-unload is -1s"},
+		{"demo --port 99999 --idle-unload 1m --device cuda", "--idle-unload is only for models that one process computes on the CPU"},
 		{"demo --host /run/llm.sock", "--host is /run/llm.sock; use --uds for a Unix socket"},
 		{"demo --reasoning-budget 0", "--default-chat-template-kwargs"},
 		{"demo --uds " + in("file"), "file exists and is no socket; give another path"},

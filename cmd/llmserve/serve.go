@@ -57,6 +57,8 @@ func (o *options) flags(f *pflag.FlagSet) {
 		"answer requests for a model of any name, as vLLM does with VLLM_SKIP_MODEL_NAME_VALIDATION=1")
 	f.StringArrayVar(&o.keys, "api-key", nil, // not a slice: a key may have commas
 		"key that requests need; may be given several times, and as LLMSERVE_API_KEY")
+	f.DurationVar(&o.model.idle, "idle-unload", 0,
+		"free the weights, keys and values after so long without requests, such as 10m; the next request loads them (0: never)")
 	f.DurationVar(&o.drain, "drain", 30*time.Second, "time for requests to end after a signal")
 	f.Int64Var(&o.maxBody, "max-body", 8<<20, "largest size of a request in bytes")
 	f.IntVar(&o.limits.Requests, "requests-per-minute", 0,
@@ -164,6 +166,10 @@ func (o *options) check() error {
 		return fmt.Errorf("--max-body is %d; it must be at least 1", o.maxBody)
 	case o.model.limit < time.Second:
 		return fmt.Errorf("--iteration-timeout is %v; it must be at least 1s", o.model.limit)
+	case o.model.idle < 0:
+		return fmt.Errorf("--idle-unload is %v; it must be at least 0", o.model.idle)
+	case o.model.idle > 0 && (ranks != nil || o.model.device.name != "cpu"):
+		return errors.New("--idle-unload is only for models that one process computes on the CPU")
 	case o.drain < 0:
 		return fmt.Errorf("--drain is %v; it must be at least 0", o.drain)
 	case o.limits.Requests < 0 || o.limits.Tokens < 0:

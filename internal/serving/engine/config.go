@@ -63,6 +63,9 @@ type Config struct {
 	// Offload.BlockBytes and closes its tier. All processes that use the tier need the same Hash.
 	Offload *kvoffload.Config
 
+	Weights    WeightStore   // nil if the engine cannot sleep; it has the models' memory
+	IdleUnload time.Duration // how long the engine has no requests before it sleeps; 0 means that it does not
+
 	MaxWaiting int // answers that may wait while MaxNumSeqs run; 0 means 1,024
 
 	End []int32 // end tokens; New adds the end tokens of the model and of the tokenizer

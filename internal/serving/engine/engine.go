@@ -13,12 +13,14 @@ import (
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 	"llmmemory/internal/serving/engine/pooling"
 	"llmmemory/internal/serving/engine/sampling"
+	"llmmemory/internal/serving/kvstore"
 )
 
 // An Engine answers requests. Its methods are safe for concurrent use.
 type Engine struct {
 	config  Config
-	workers workers
+	store   kvstore.Config
+	workers workers // nil while the engine sleeps
 	sched   *sched.Scheduler
 
 	mu        sync.Mutex // protects the fields up to failure; not held while the model computes
@@ -35,6 +37,7 @@ type Engine struct {
 	number    int      // requests submitted so far
 	offload   *offload // nil without tiers
 	failure   error    // a *DeviceFailure or nil
+	sleep     sleepState
 
 	// lastStep is the time, in Unix nanoseconds, when the last step ended or, after an idle time, when a request
 	// arrived. It is 0 while the engine has no work.
@@ -69,7 +72,7 @@ func New(config Config, observer Observer) (*Engine, error) {
 	ends := slices.Concat(config.End, config.Model.End, config.Tokenizer.Ends()) // as in vLLM
 	slices.Sort(ends)
 	config.End = slices.DeleteFunc(slices.Compact(ends), func(id int32) bool { return int(id) >= config.Model.VocabSize })
-	e := &Engine{config: config, live: map[sched.ID]*sequence{}, observer: observer, stopped: make(chan struct{})}
+	e := &Engine{config: config, store: store, sleep: sleepState{changed: make(chan struct{})}, live: map[sched.ID]*sequence{}, observer: observer, stopped: make(chan struct{})}
 	e.changed.L = &e.mu
 	if observer == nil {
 		e.observer = NoObserver{}

@@ -62,6 +62,9 @@ func (e *Engine) loop() {
 			if !e.awaitWork() {
 				return
 			}
+			if !e.awake() {
+				continue
+			}
 			begin := time.Now()
 			if current = e.schedule(nil); current == nil {
 				continue
@@ -73,16 +76,20 @@ func (e *Engine) loop() {
 	}
 }
 
-// awaitWork waits for requests. It returns false if the engine is closed and has no requests.
+// awaitWork waits for requests, or until the engine shall wake up. It returns false if the engine is closed and has no
+// requests.
 func (e *Engine) awaitWork() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for (len(e.live) == 0 || e.offload.nothingToDo()) && !e.canEnd() {
+	for (len(e.live) == 0 || e.offload.nothingToDo()) && !e.canEnd() && !e.sleep.wake {
 		e.showMemory(true)
 		e.lastStep.Store(0)
-		e.changed.Wait()
+		if !e.idle() {
+			e.changed.Wait()
+		}
 	}
-	if len(e.live) == 0 {
+	e.busy()
+	if e.canEnd() {
 		e.lastStep.Store(0)
 		return false
 	}

@@ -93,6 +93,7 @@ func translate(err error) *apiError {
 	var value *sampling.Invalid
 	var long *engine.TooLong
 	var device *engine.DeviceFailure
+	var load *engine.LoadError
 	switch {
 	case errors.As(err, &known):
 		return known
@@ -106,6 +107,9 @@ func translate(err error) *apiError {
 			code = stalled
 		}
 		return failure(http.StatusServiceUnavailable, "server_error", code, "The server ends: "+device.Error())
+	case errors.As(err, &load):
+		return failure(http.StatusServiceUnavailable, "server_error", "model_not_loaded",
+			fmt.Sprintf("The model sleeps, and %v. The next request tries again.", load))
 	case errors.As(err, &value):
 		return invalid(value.Param, "%s", value.Message)
 	case errors.Is(err, chat.ErrKwargs):

@@ -133,6 +133,16 @@ func (m *Metrics) Watch(e *engine.Engine) {
 		l := e.Load()
 		return 1 - float64(l.FreeBlocks)/float64(l.Blocks)
 	})
+	awake := func() float64 {
+		if asleep, _ := e.Asleep(); asleep {
+			return 0
+		}
+		return 1
+	}
+	const sleep = "Whether the engine is awake, or sleeps without weights (discard_all): 1 or 0."
+	gauge("engine_sleep_state", sleep, awake, "sleep_state", "awake")
+	gauge("engine_sleep_state", sleep, func() float64 { return 0 }, "sleep_state", "weights_offloaded")
+	gauge("engine_sleep_state", sleep, func() float64 { return 1 - awake() }, "sleep_state", "discard_all")
 	m.watchOffload(e)
 	c := e.Config()
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -24,7 +24,7 @@ var vllmMetrics = []struct {
 	{name: "num_requests_running", kind: "gauge"},
 	{name: "num_requests_waiting", kind: "gauge"},
 	{name: "num_requests_waiting_by_reason", kind: "gauge"},
-	{name: "engine_sleep_state", kind: "gauge", absent: "there is no sleep mode"},
+	{name: "engine_sleep_state", kind: "gauge"},
 	{name: "kv_cache_usage_perc", kind: "gauge"},
 	{name: "cache_config_info", kind: "gauge"},
 	{name: "lora_requests_info", kind: "gauge", absent: "requests are not counted by adapter"},

@@ -85,7 +85,7 @@ func New(c Config) *Server {
 	for range max(1, len(s.keys)) {
 		s.allowed = append(s.allowed, newAllowance(c.Limits))
 	}
-	for _, p := range s.paths() {
+	for _, p := range append(s.paths(), s.controls()...) {
 		s.route(p.method, p.path, nil, p.answer)
 	}
 	for _, other := range c.Interfaces {
@@ -255,5 +255,12 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 			fmt.Sprintf("The engine has not finished a step for %v (--iteration-timeout).", since.Round(time.Second))))
 		return
 	}
-	w.WriteHeader(http.StatusOK)
+	switch asleep, loading := s.config.Engine.Asleep(); {
+	case loading:
+		writeJSON(w, http.StatusOK, map[string]string{"status": "loading"})
+	case asleep:
+		writeJSON(w, http.StatusOK, map[string]string{"status": "sleeping"})
+	default:
+		w.WriteHeader(http.StatusOK)
+	}
 }

@@ -1,0 +1,165 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/model"
+)
+
+// A shelf keeps a model that an engine frees and loads. It counts both.
+type shelf struct {
+	model       *model.Model
+	free, loads int
+	failure     error
+	loading     chan struct{} // Load waits until it is closed; may be nil
+	begun       chan struct{}
+}
+
+func (s *shelf) Free() error {
+	s.free++
+	return nil
+}
+
+func (s *shelf) Load() ([]*model.Model, error) {
+	s.loads++
+	if s.loading != nil {
+		close(s.begun)
+		<-s.loading
+	}
+	return []*model.Model{s.model}, s.failure
+}
+
+func startSleeper(t *testing.T, change func(*engine.Config)) (*engine.Engine, *shelf) {
+	s := &shelf{}
+	return start(t, func(c *engine.Config) {
+		s.model, c.Weights = c.Model, s
+		if change != nil {
+			change(c)
+		}
+	}), s
+}
+
+const question = "one two three four five six, one two three four"
+
+func submit(t *testing.T, e *engine.Engine, maxTokens int) *engine.Stream {
+	s, err := e.Submit(request(question, maxTokens))
+	require.NoError(t, err)
+	return s
+}
+
+// Ensure that an engine answers the same before and after it has slept, and that the prefix cache is empty then.
+func TestAnAnswerAfterSleepIsTheSame(t *testing.T) {
+	e, weights := startSleeper(t, nil)
+	before := read(t, submit(t, e, 20), 1)
+	warm := submit(t, e, 20)
+	require.Equal(t, before, read(t, warm, 1))
+	require.Positive(t, warm.CachedTokens())
+	for range 2 {
+		require.NoError(t, e.Sleep(t.Context()))
+		asleep, loading := e.Asleep()
+		require.Equal(t, []bool{true, false}, []bool{asleep, loading})
+		require.NoError(t, e.Sleep(t.Context()), "again")
+		require.Equal(t, weights.loads+1, weights.free)
+		again := submit(t, e, 20)
+		require.Equal(t, before, read(t, again, 1))
+		require.Zero(t, again.CachedTokens())
+		require.Equal(t, weights.loads, weights.free)
+	}
+	require.NoError(t, e.WakeUp(t.Context()), "it is awake")
+	require.NoError(t, e.Sleep(t.Context()))
+	require.NoError(t, e.WakeUp(t.Context()))
+	asleep, _ := e.Asleep()
+	require.False(t, asleep)
+	require.Equal(t, 3, weights.loads)
+}
+
+// Ensure that requests that run or wait when the engine shall sleep are answered first, and those that come while the
+// weights are loaded afterwards.
+func TestNoRequestIsLostBySleep(t *testing.T) {
+	e, weights := startSleeper(t, func(c *engine.Config) { c.MaxNumSeqs = 1 })
+	streams := []*engine.Stream{submit(t, e, 300), submit(t, e, 3)}
+	slept := make(chan error, 1)
+	go func() { slept <- e.Sleep(context.Background()) }()
+	for _, s := range streams {
+		require.NoError(t, read(t, s, 1)[0].err)
+	}
+	require.NoError(t, <-slept)
+
+	weights.loading, weights.begun = make(chan struct{}), make(chan struct{})
+	streams = []*engine.Stream{submit(t, e, 3)}
+	<-weights.begun
+	asleep, loading := e.Asleep()
+	require.Equal(t, []bool{true, true}, []bool{asleep, loading})
+	require.Zero(t, e.SinceStep(), "loading is no step")
+	streams = append(streams, submit(t, e, 4))
+	gone := submit(t, e, 4)
+	gone.Cancel()
+	close(weights.loading)
+	for _, s := range streams {
+		require.NoError(t, read(t, s, 1)[0].err)
+	}
+}
+
+// Ensure that a load that fails ends only the requests that wait for it, and that the next request tries again.
+func TestALoadThatFailsIsTriedAgain(t *testing.T) {
+	e, weights := startSleeper(t, nil)
+	before := read(t, submit(t, e, 5), 1)
+	require.NoError(t, e.Sleep(t.Context()))
+	weights.failure = errors.New("no disk")
+	for range 2 {
+		got := read(t, submit(t, e, 5), 1)[0]
+		var failure *engine.LoadError
+		require.ErrorAs(t, got.err, &failure)
+		require.ErrorIs(t, got.err, weights.failure)
+	}
+	require.ErrorIs(t, e.WakeUp(t.Context()), weights.failure)
+	asleep, _ := e.Asleep()
+	require.True(t, asleep)
+	weights.failure = nil
+	require.Equal(t, before, read(t, submit(t, e, 5), 1))
+}
+
+// Ensure that an idle time lets the engine sleep, and that a request begins a new one.
+func TestAnIdleEngineSleeps(t *testing.T) {
+	timers := make(chan func(), 10)
+	t.Cleanup(engine.SetAfter(func(d time.Duration, f func()) func() bool {
+		if d == time.Minute {
+			timers <- f
+		}
+		return func() bool { return true }
+	}))
+	e, weights := startSleeper(t, func(c *engine.Config) { c.IdleUnload = time.Minute })
+	first := <-timers
+	before := read(t, submit(t, e, 5), 1)
+	second := <-timers
+	first() // it was stopped too late
+	require.Equal(t, before, read(t, submit(t, e, 5), 1))
+	third := <-timers
+	second()
+	third()
+	require.NoError(t, e.Sleep(t.Context()))
+	require.Equal(t, 1, weights.free)
+	require.Equal(t, before, read(t, submit(t, e, 5), 1))
+	(<-timers)()
+	require.Eventually(t, func() bool { asleep, _ := e.Asleep(); return asleep }, 5*time.Minute, time.Millisecond)
+}
+
+func TestAnEngineWithoutAWeightStoreDoesNotSleep(t *testing.T) {
+	e := start(t, nil)
+	require.ErrorIs(t, e.Sleep(t.Context()), engine.ErrNoSleep)
+	require.NoError(t, e.WakeUp(t.Context()))
+}
+
+// Ensure that an engine that sleeps can be closed, and that its sleepers are told.
+func TestASleepingEngineCanBeClosed(t *testing.T) {
+	e, _ := startSleeper(t, nil)
+	require.NoError(t, e.Sleep(t.Context()))
+	require.NoError(t, e.Close())
+	require.ErrorIs(t, e.WakeUp(t.Context()), engine.ErrClosed)
+}
