@@ -247,3 +247,21 @@ func TestIntegersAreWrittenWithoutFraction(t *testing.T) {
 		}
 	}
 }
+
+// Ensure that the error for a oneOf that cannot be obeyed, because its alternatives may overlap, says what to do.
+func TestAlternativesThatMayOverlapSayWhatToDo(t *testing.T) {
+	v := smallVocabulary(t, []byte("x"))
+	const form = `{"$ref": "#/$defs/e", "$defs": {"e": {"oneOf": [
+		{"type": "object", "properties": {"a": {"$ref": "#/$defs/e"}}, "required": ["a"], %s}, {"type": "object", "required": ["b"]}]}}}`
+	for beside, want := range map[string]string{
+		`"additionalProperties": {"type": "null"}`:         "patternProperties or additionalProperties",
+		`"patternProperties": {"^x": {"type": "integer"}}`: "patternProperties or additionalProperties",
+		`"propertyNames": {"maxLength": 1}`:                "propertyNames",
+	} {
+		_, err := Compile(v, Form{JSONSchema: fmt.Appendf(nil, form, beside)})
+		require.ErrorContains(t, err, "at /$defs/e/oneOf/0: not: the negation of "+want+" is not supported")
+		require.ErrorContains(t, err, "give each alternative of oneOf a required member with another const, or use anyOf")
+	}
+	_, err := Compile(v, Form{JSONSchema: []byte(`{"oneOf": [{"$ref": "#"}, {"type": "integer"}]}`)})
+	require.ErrorContains(t, err, "the schema refers to itself before it says anything of a value")
+}

@@ -2,6 +2,7 @@ package jsonschema
 
 import (
 	"encoding/binary"
+	"errors"
 	"slices"
 
 	"llmmemory/internal/serving/meter"
@@ -206,12 +207,17 @@ func (v *value) fixed() bool {
 	return false
 }
 
+// selfReference is the error of a schema whose shape is needed while it is being found.
+type selfReference struct{ error }
+
+func (e *selfReference) Unwrap() error { return e.error }
+
 func (c *compiler) termShape(t term) (*shape, error) {
 	if s, ok := c.shapes[t]; ok {
 		return s, nil
 	}
 	if c.open[t] {
-		return nil, refuse(t.schema, "$ref", "the schema refers to itself before it says anything of a value")
+		return nil, &selfReference{refuse(t.schema, "$ref", "the schema refers to itself before it says anything of a value")}
 	}
 	c.open[t] = true
 	defer delete(c.open, t)
@@ -240,8 +246,8 @@ func (c *compiler) termShape(t term) (*shape, error) {
 }
 
 // knownEmpty reports whether a conjunction is known to allow no value, for instance because a required member
-// or element allows none. A recursive schema leads back to a conjunction that is still being examined. For
-// such a conjunction, knownEmpty returns false.
+// or element allows none. A recursive schema leads back to a conjunction that is still being examined. For such a
+// conjunction, knownEmpty returns false. It also ignores each term whose shape depends on one that is still being found.
 func (c *compiler) knownEmpty(all conjunction) (bool, error) {
 	if len(all) == 0 {
 		return false, c.budget.Err()
@@ -259,6 +265,9 @@ func (c *compiler) knownEmpty(all conjunction) (bool, error) {
 	}
 	defer c.budget.Leave()
 	s, err := c.shape(all)
+	if self := (*selfReference)(nil); errors.As(err, &self) {
+		s, err = c.foundShape(all)
+	}
 	if err != nil {
 		return false, err
 	}
@@ -267,6 +276,24 @@ func (c *compiler) knownEmpty(all conjunction) (bool, error) {
 		c.probed[key] = empty
 	}
 	return empty, err
+}
+
+// foundShape returns the values that satisfy those terms whose shape does not depend on one that is still being found.
+func (c *compiler) foundShape(all conjunction) (*shape, error) {
+	s := everything()
+	for _, t := range all {
+		next, err := c.termShape(t)
+		if self := (*selfReference)(nil); errors.As(err, &self) {
+			continue
+		}
+		if err == nil {
+			s, err = c.intersect(s, next)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
 func (c *compiler) emptyShape(s *shape) (bool, error) {

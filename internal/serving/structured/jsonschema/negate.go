@@ -100,7 +100,7 @@ func notArrays(c *compiler, a *arrays, schema *value) ([]arrays, error) {
 	var out []arrays
 	by := origin{schema: schema, keyword: "not"}
 	if a.unique || len(a.contains) > 0 {
-		return nil, refuse(schema, "not", "the negation of uniqueItems or contains is not supported")
+		return nil, noNegation(schema, "uniqueItems or contains")
 	}
 	if a.min > 0 {
 		out = append(out, arrays{limits: limits{max: a.min - 1, maxOf: a.minOf.negation()}})
@@ -121,7 +121,7 @@ func notArrays(c *compiler, a *arrays, schema *value) ([]arrays, error) {
 		}
 		for _, negated := range c.negations(layer.items) {
 			if len(layer.prefix) > 0 && !isNothing(layer.items) {
-				return nil, refuse(schema, "not", "the negation of items after prefixItems is not supported")
+				return nil, noNegation(schema, "items after prefixItems")
 			}
 			if isNothing(layer.items) {
 				out = append(out, arrays{limits: limits{min: len(layer.prefix) + 1, max: unlimited, minOf: by}})
@@ -131,6 +131,12 @@ func notArrays(c *compiler, a *arrays, schema *value) ([]arrays, error) {
 		}
 	}
 	return out, nil
+}
+
+// noNegation returns the error of a schema that has keywords whose negation is not supported.
+func noNegation(schema *value, keywords string) error {
+	return refuse(schema, "not", "the negation of %s is not supported; not, if and a oneOf whose alternatives may overlap need it: "+
+		"give each alternative of oneOf a required member with another const, or use anyOf", keywords)
 }
 
 // negation returns the origin of what the negation of a schema demands.
@@ -148,7 +154,7 @@ func isNothing(all conjunction) bool {
 func notObjects(c *compiler, o *objects, schema *value) ([]objects, error) {
 	var out []objects
 	if len(o.names) > 0 {
-		return nil, refuse(schema, "not", "the negation of propertyNames is not supported")
+		return nil, noNegation(schema, "propertyNames")
 	}
 	if o.min > 0 {
 		out = append(out, objects{limits: limits{max: o.min - 1, maxOf: o.minOf.negation()}})
@@ -164,7 +170,7 @@ func notObjects(c *compiler, o *objects, schema *value) ([]objects, error) {
 	}
 	for _, layer := range o.layers {
 		if len(layer.patterns) > 0 || len(layer.additional) > 0 {
-			return nil, refuse(schema, "not", "the negation of patternProperties or additionalProperties is not supported")
+			return nil, noNegation(schema, "patternProperties or additionalProperties")
 		}
 		for i, name := range layer.names {
 			for _, negated := range c.negations(layer.props[i]) {
