@@ -42,16 +42,18 @@ func TestSpellingsOfStrings(t *testing.T) {
 	}
 }
 
-// Ensure that the white space before a lexeme is a space, a tab, or a limited number of line breaks and a
-// limited indentation.
+// Ensure that the white space before a lexeme is a space, or a limited number of line breaks and a limited indentation.
 func TestWhiteSpaceIsLimited(t *testing.T) {
 	name := Names([]string{"a"}, []int32{0})
+	raw, err := automaton.Texts([]string{`"a"`}, meter.New(t.Context(), meter.Limits{Work: 1000, Bytes: 1000}))
+	require.NoError(t, err)
 	for space, want := range map[string]bool{
-		"": true, " ": true, "\t": true, "\n": true, "\r\n": true, "\n\n": true, "\n  ": true, "\n\t \t": true,
-		"\n" + strings.Repeat(" ", maxIndent): true, "\r\n" + strings.Repeat("\t", maxIndent): true, "\r\n\n": false,
+		"": true, " ": true, "\n": true, "\r\n": true, "\n\n": true, "\r\n\n": true, "\r\n\r\n": true, "\n  ": true, "\n\t \t": true,
+		"\n" + strings.Repeat(" ", maxIndent): true, "\r\n" + strings.Repeat("\t", maxIndent): true,
+		"\t": false, "\r": false, "\r\r": false, "\n\r": false, "\r ": false, "\n\r ": false, "\r\n\r\n\r": false, " \r\n": false,
 		"  ": false, " \n": false, "\t ": false, "\n \n": false, "\n\n\n": false, "\n" + strings.Repeat(" ", maxIndent+1): false, "\v": false, "\u00a0": false,
 	} {
-		for _, l := range []*Lexeme{Length(0, -1, 16), Strings([]string{"a"}), name, Text("", automaton.All(), Quoted, true)} {
+		for _, l := range []*Lexeme{Length(0, -1, 16), Strings([]string{"a"}), name, Text("", automaton.All(), Quoted, true), Text("", raw, Raw, true)} {
 			text := space + `"a"`
 			if l == name {
 				text += space + ":"

@@ -122,7 +122,7 @@ func (m *members) child(parent int32, b byte) int32 {
 func (m *members) step(s State, b byte) (State, bool) {
 	switch s.phase {
 	case leading:
-		if isSpace(b) {
+		if isSpace(b) || inLineBreak(s.space) {
 			var ok bool
 			s.space, ok = readSpace(s.space, b)
 			return s, ok

@@ -16,32 +16,36 @@ const (
 	Free               // as a JSON string, with any escapes
 )
 
-// The white space before a lexeme, and between a name and its colon, is a space, a tab, or line breaks with an
-// indentation. llama.cpp's grammars limit it in the same way. Without a limit, a model could write white space forever
-// instead of what the form requires.
+// The white space before a lexeme, and between a name and its colon, is a space, or line breaks with an indentation.
+// llama.cpp's grammars limit it in the same way. Without a limit, a model could write white space forever instead of
+// what the form requires. A line break is "\n" or "\r\n".
 //
 // State.space encodes the white space that has been read:
 //
-//	n             n characters of line breaks
+//	2n            n line breaks
+//	2n + 1        n line breaks, and then "\r"
 //	indented + n  line breaks, then n spaces and tabs
 //
-// A space or tab with no line break before it must be all of the white space. It is encoded as indented + maxIndent,
-// because readSpace accepts no more white space in this state.
+// A space with no line break before it must be all of the white space. It is encoded as indented + maxIndent, because
+// readSpace accepts no more white space in this state.
 const (
-	maxBreaks = 2  // characters of line breaks
+	maxBreaks = 2  // line breaks
 	maxIndent = 20 // spaces and tabs after a line break
 	indented  = 100
 )
 
 // readSpace returns the state of white space after another character.
 func readSpace(space, b byte) (byte, bool) {
-	switch lineBreak := b == '\n' || b == '\r'; {
-	case !isSpace(b):
-	case lineBreak && space < maxBreaks:
+	switch {
+	case inLineBreak(space):
+		return space + 1, b == '\n'
+	case b == '\n' && space < 2*maxBreaks:
+		return space + 2, true
+	case b == '\r' && space < 2*maxBreaks:
 		return space + 1, true
-	case lineBreak:
-	case space == 0:
+	case b == ' ' && space == 0:
 		return indented + maxIndent, true
+	case b != ' ' && b != '\t' || space == 0:
 	case space < indented:
 		return indented + 1, true
 	case space < indented+maxIndent:
@@ -49,6 +53,9 @@ func readSpace(space, b byte) (byte, bool) {
 	}
 	return space, false
 }
+
+// inLineBreak reports whether white space ends with "\r", so that only "\n" can follow.
+func inLineBreak(space byte) bool { return space < indented && space%2 == 1 }
 
 // Texts is an automaton over characters, as automaton.DFA documents it.
 type Texts interface {
@@ -186,7 +193,7 @@ func isSpace(b byte) bool { return b == ' ' || b == '\n' || b == '\t' || b == '\
 func (t *text) step(s State, b byte) (State, bool) {
 	switch s.phase {
 	case leading:
-		if isSpace(b) && t.space {
+		if t.space && (isSpace(b) || inLineBreak(s.space)) {
 			var ok bool
 			s.space, ok = readSpace(s.space, b)
 			return s, ok
@@ -205,7 +212,7 @@ func (t *text) step(s State, b byte) (State, bool) {
 
 // afterName reads the white space and the colon after a name.
 func afterName(s State, b byte) (State, bool) {
-	if b == ':' {
+	if b == ':' && !inLineBreak(s.space) {
 		return State{phase: ended, pos: s.pos}, true
 	}
 	var ok bool
