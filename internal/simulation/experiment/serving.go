@@ -43,7 +43,8 @@ type ServedRun struct {
 //go:embed serving.json
 var servingJSON []byte
 
-// servedLimits are the limits of llmserve bench in simulated.sh.
+// servedLimits are the limits of llmserve bench in simulated.sh, except NumGPUBlocks: these blocks are more than
+// MaxNumSeqs requests of the simulated loads need.
 var servedLimits = sim.Server{System: "vllm-v1", BlockSize: 16, NumGPUBlocks: 2000, MaxNumBatchedTokens: 512,
 	MaxNumSeqs: 64, MaxModelLen: 1024}
 
