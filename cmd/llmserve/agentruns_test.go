@@ -188,6 +188,15 @@ func writeRecordings(t *testing.T, agent, dir, home string, all []recordedReques
 }
 
 var agentCommands = map[string]agentCommand{
+	"claude-code": {
+		npm: "@anthropic-ai/claude-code@2.1.197", setup: "@anthropic-ai/claude-code/install.cjs",
+		args: []string{"claude", "-p", agentPrompt, "--allowedTools", "Read,Write,Bash"},
+		env: func(server string) []string {
+			return []string{"ANTHROPIC_BASE_URL=" + server, "ANTHROPIC_MODEL=scripted", "ANTHROPIC_SMALL_FAST_MODEL=scripted", "ANTHROPIC_AUTH_TOKEN=none",
+				"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"}
+		},
+		config: func(string) map[string]string { return nil },
+	},
 	"codex": {
 		npm:  "@openai/codex@0.171.0",
 		args: []string{"codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", agentPrompt},

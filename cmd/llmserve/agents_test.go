@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,11 +50,9 @@ type agentTask struct {
 	calls []agentCall
 }
 
-// An agentCall is a call that the model writes. In texts, DIR is the folder in which the agent works.
-type agentCall struct {
-	Name      string         `json:"name"`
-	Arguments map[string]any `json:"arguments"`
-}
+// An agentCall is a call that the model writes. The arguments are JSON, with the order of the tool's schema. DIR is the
+// folder in which the agent works.
+type agentCall struct{ name, arguments string }
 
 const (
 	agentPrompt = "Copy notes.txt to copy.txt, and count its bytes."
@@ -63,13 +62,9 @@ const (
 
 // inFolder returns the task in a folder.
 func (a agentTask) inFolder(dir string) agentTask {
-	text, err := json.Marshal(a.calls)
-	if err != nil {
-		panic(err)
-	}
-	a.calls = nil
-	if err := json.Unmarshal([]byte(strings.ReplaceAll(string(text), "DIR", dir)), &a.calls); err != nil {
-		panic(err)
+	a.calls = slices.Clone(a.calls)
+	for i := range a.calls {
+		a.calls[i].arguments = strings.ReplaceAll(a.calls[i].arguments, "DIR", dir)
 	}
 	return a
 }
@@ -78,9 +73,7 @@ func (a agentTask) inFolder(dir string) agentTask {
 func (a agentTask) serve(t *testing.T) *server {
 	answers := map[string]string{"plain": "Copying a file", fmt.Sprint(len(a.calls)): agentText}
 	for i, call := range a.calls {
-		arguments, err := json.Marshal(call.Arguments)
-		require.NoError(t, err)
-		answers[fmt.Sprint(i)] = fmt.Sprintf("Call %d comes.\n<tool_call>\n{\"name\": %q, \"arguments\": %s}\n</tool_call>", i, call.Name, arguments)
+		answers[fmt.Sprint(i)] = fmt.Sprintf("Call %d comes.\n<tool_call>\n{\"name\": %q, \"arguments\": %s}\n</tool_call>", i, call.name, call.arguments)
 	}
 	dir := filepath.Join(t.TempDir(), "scripted")
 	require.NoError(t, os.Mkdir(dir, 0o755))
@@ -150,7 +143,7 @@ type agentEvent struct {
 	Usage        agentUsage
 	Message      struct{ Usage agentUsage }
 	Response     struct{ Usage agentUsage }
-	Item         struct{ Type, Name, Arguments, Input string }
+	Item         struct{ Type, Name, Arguments string }
 }
 
 type agentUsage struct {
@@ -167,7 +160,8 @@ type agentUsage struct {
 
 // readAgentStream reads a stream of any of the three interfaces as its clients do.
 func readAgentStream(t *testing.T, stream io.Reader) (a agentAnswer) {
-	var names, arguments []string
+	begin := func(name string) { a.calls = append(a.calls, agentCall{name: name}) }
+	add := func(arguments string) { a.calls[len(a.calls)-1].arguments += arguments }
 	open := false // a block of a call
 	lines := bufio.NewScanner(stream)
 	lines.Buffer(nil, 1<<24)
@@ -187,15 +181,15 @@ func readAgentStream(t *testing.T, stream io.Reader) (a agentAnswer) {
 			a.text += choice.Delta.Content
 			for _, call := range choice.Delta.ToolCalls {
 				if call.Function.Name != "" {
-					names, arguments = append(names, call.Function.Name), append(arguments, "")
+					begin(call.Function.Name)
 				}
-				arguments[len(arguments)-1] += call.Function.Arguments
+				add(call.Function.Arguments)
 			}
 		}
 		switch e.Type {
 		case "content_block_start":
 			if open = e.ContentBlock.Type == "tool_use"; open {
-				names, arguments = append(names, e.ContentBlock.Name), append(arguments, "")
+				begin(e.ContentBlock.Name)
 			}
 		case "content_block_delta":
 			var delta struct {
@@ -205,42 +199,38 @@ func readAgentStream(t *testing.T, stream io.Reader) (a agentAnswer) {
 			require.NoError(t, json.Unmarshal(e.Delta, &delta))
 			a.text += delta.Text
 			if open {
-				arguments[len(arguments)-1] += delta.Partial
+				add(delta.Partial)
 			}
 		case "response.output_text.delta":
 			var delta string
 			require.NoError(t, json.Unmarshal(e.Delta, &delta))
 			a.text += delta
 		case "response.output_item.done":
-			switch e.Item.Type {
-			case "function_call":
-				names, arguments = append(names, e.Item.Name), append(arguments, e.Item.Arguments)
-			case "custom_tool_call":
-				input, err := json.Marshal(map[string]string{"input": e.Item.Input})
-				require.NoError(t, err)
-				names, arguments = append(names, e.Item.Name), append(arguments, string(input))
+			if e.Item.Type == "function_call" {
+				begin(e.Item.Name)
+				add(e.Item.Arguments)
 			}
 		}
 	}
 	require.NoError(t, lines.Err())
-	for i, name := range names {
-		call := agentCall{Name: name}
-		require.NoError(t, json.Unmarshal([]byte(arguments[i]), &call.Arguments), arguments[i])
-		a.calls = append(a.calls, call)
-	}
 	return a
 }
 
 var agentTasks = []agentTask{
+	{"claude-code", []agentCall{
+		{"Read", `{"file_path": "DIR/notes.txt"}`},
+		{"Write", `{"file_path": "DIR/copy.txt", "content": "The door code is 4711.\n"}`},
+		{"Bash", `{"command": "wc -c copy.txt"}`},
+	}},
 	{"codex", []agentCall{
-		{"exec_command", map[string]any{"cmd": "cat notes.txt"}},
-		{"exec_command", map[string]any{"cmd": "cp notes.txt copy.txt"}},
-		{"exec_command", map[string]any{"cmd": "wc -c copy.txt"}},
+		{"exec_command", `{"cmd": "cat notes.txt"}`},
+		{"exec_command", `{"cmd": "cp notes.txt copy.txt"}`},
+		{"exec_command", `{"cmd": "wc -c copy.txt"}`},
 	}},
 	{"opencode", []agentCall{
-		{"read", map[string]any{"filePath": "DIR/notes.txt"}},
-		{"write", map[string]any{"filePath": "DIR/copy.txt", "content": agentNotes}},
-		{"bash", map[string]any{"command": "wc -c copy.txt", "description": "Count the bytes"}},
+		{"read", `{"filePath": "DIR/notes.txt"}`},
+		{"write", `{"content": "The door code is 4711.\n", "filePath": "DIR/copy.txt"}`},
+		{"bash", `{"command": "wc -c copy.txt"}`},
 	}},
 }
 
