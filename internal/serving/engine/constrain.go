@@ -87,7 +87,7 @@ func (q *sequence) prepareMask(n int) error {
 		token, unique = firstToken(q.mask)
 	}
 	if token < 0 {
-		return ErrNoToken
+		return fmt.Errorf("after %d tokens, %w", n, ErrNoToken)
 	}
 	q.onlyToken = -1
 	if unique {

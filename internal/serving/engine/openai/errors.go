@@ -123,6 +123,9 @@ func translate(err error) *apiError {
 		return failure(http.StatusServiceUnavailable, "server_error", "shutting_down", "The server is shutting down.")
 	case errors.Is(err, engine.ErrNotFinite):
 		return errNoNumber
+	case errors.Is(err, engine.ErrNoToken):
+		return invalid("", "The form of the answer cannot be obeyed: %v; change the form so that it does not need a character "+
+			"that the model cannot write, such as a control character.", err)
 	case errors.Is(err, structured.ErrTooLarge): // found while the answer is made
 		return refused(http.StatusBadRequest, "", "%v.", err)
 	}

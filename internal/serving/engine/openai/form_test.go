@@ -271,6 +271,26 @@ func TestFormsThatCannotBeObeyedAreRefused(t *testing.T) {
 	}
 }
 
+// Ensure that if no token of the model can continue an answer of the form, at its beginning or later, in a stream or not,
+// the error names the form as the cause and says what to do.
+func TestAFormThatNoTokenContinuesIsTheClientsError(t *testing.T) {
+	s := start(t, nil)
+	for _, pattern := range []string{`\\x01`, `\\cA`, `\\x02a`, `ab\\x01`} {
+		for path, begin := range map[string]string{texts: text, chats: talk} {
+			for _, beside := range []string{"", `, "n": 2`, `, "stream": true`} {
+				a := s.ask(t, path, begin+`"max_tokens": 9, "structured_outputs": {"regex": "`+pattern+`"}`+beside+"}")
+				require.Contains(t, a.Text, `"invalid_request_error"`, pattern)
+				require.Contains(t, a.Text, "no token of the model continues an answer of the form that the request asks for", pattern)
+				require.Contains(t, a.Text, "change the form", pattern)
+				if !strings.Contains(beside, "stream") {
+					require.Equal(t, 400, a.Status, a.Text)
+				}
+			}
+		}
+	}
+	settle(t, s)
+}
+
 // Ensure that if a form allows only one token, the engine takes it without looking at the logits.
 func TestTheOnlyTokenIsTakenWithoutLogits(t *testing.T) {
 	s := startDamaged(t, "lm_head.weight", 99, nil)
