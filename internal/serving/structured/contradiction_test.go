@@ -2,6 +2,8 @@ package structured
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -74,8 +76,55 @@ func TestLimitsBeyondTheSupportedOnesAreNamed(t *testing.T) {
 		}
 		require.ErrorContains(t, err, "at /"+want+", the largest supported value here", schema)
 	}
+	_, err := Compile(v, Form{JSONSchema: largeConstant(maxConstant+1, "{}")})
+	require.ErrorContains(t, err, fmt.Sprintf("required: %d names in one place are more than %d, the largest supported number", maxConstant+1, maxConstant))
 	c := compiled(t, v, Form{JSONSchema: []byte(`{"type": "string", "minLength": 2, "maxLength": 3}`)})
 	for text, valid := range map[string]bool{`"a"`: false, `"aa"`: true, `"aaa"`: true, `"aaaa"`: false} {
 		require.Equal(t, valid, accepts(c, text), text)
+	}
+}
+
+// maxConstant is the number of members above which a constant is refused for their number.
+const maxConstant = 19998
+
+// largeConstant returns a schema that allows one object, which has n members. It also has the schema beside.
+func largeConstant(n int, beside string) []byte {
+	var members []string
+	for i := range n {
+		members = append(members, fmt.Sprintf(`"k%d":%d`, i, i%10))
+	}
+	return fmt.Appendf(nil, `{"const": {%s}, "allOf": [%s]}`, strings.Join(members, ","), beside)
+}
+
+// Ensure that the number of members does not multiply the work if the required ones are all that the object may have.
+func TestConstantsMayHaveManyMembers(t *testing.T) {
+	v := smallVocabulary(t, []byte(`{"k0": 0, "k1": 1}`))
+	compiled(t, v, Form{JSONSchema: largeConstant(8192, "{}")})
+	for _, n := range []int{37, 38, 512} {
+		for _, beside := range []string{`{}`, `{"properties": {"k0": {"type": "integer"}, "k3": {"minimum": 1}, "other": {}}}`, `{"minProperties": 3}`} {
+			c := compiled(t, v, Form{JSONSchema: largeConstant(n, beside)})
+			var text []string
+			for i := range n {
+				text = append(text, fmt.Sprintf(`"k%d": %d`, i, i%10))
+			}
+			whole := "{" + strings.Join(text, ", ") + "}"
+			require.True(t, accepts(c, whole), "%d %s", n, beside)
+			require.False(t, accepts(c, "{"+strings.Join(text[1:], ", ")+"}"), n)
+			require.False(t, accepts(c, "{"+strings.Join(text[:n-1], ", ")+"}"), n)
+			require.False(t, accepts(c, "{"+strings.Join(append(text, `"other": 1`), ", ")+"}"), n)
+		}
+	}
+	for schema, texts := range map[string]map[string]bool{
+		`{"required": ["a", "b"], "properties": {"c": {}, "a": {}}, "maxProperties": 2, "type": "object"}`: {
+			`{"a": 1, "b": 2}`: true, `{"a": 1}`: false, `{"a": 1, "b": 2, "c": 3}`: false, `{"c": 1, "a": 2}`: false, `{"a": 1, "b": 2, "d": 1}`: false},
+		`{"properties": {"c": {}, "a": {}}, "additionalProperties": false, "maxProperties": 3, "type": "object"}`: {
+			`{}`: true, `{"a": 1}`: true, `{"c": 1, "a": 2}`: true, `{"c": 1, "a": 2, "d": 3}`: false},
+		`{"properties": {"c": {}, "a": {}}, "patternProperties": {"^x": {}}, "additionalProperties": false, "maxProperties": 2, "type": "object"}`: {
+			`{"c": 1, "a": 2}`: true, `{"c": 1, "a": 2, "x": 3}`: false, `{"xa": 1, "xb": 2, "xc": 3}`: false},
+	} {
+		c := compiled(t, v, Form{JSONSchema: []byte(schema)})
+		for text, valid := range texts {
+			require.Equal(t, valid, accepts(c, text), "%s: %s", schema, text)
+		}
 	}
 }

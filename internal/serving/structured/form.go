@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"llmmemory/internal/serving/meter"
-	"llmmemory/internal/serving/structured/automaton"
 	"llmmemory/internal/serving/structured/gbnf"
 	"llmmemory/internal/serving/structured/grammar"
 	"llmmemory/internal/serving/structured/jsonschema"
@@ -156,29 +155,33 @@ func (b *builder) simple(f *Form) (*grammar.Grammar, error) {
 		return gbnf.Compile(f.Grammar, b.budget)
 	case f.Regex != "":
 		d, err := regex.Full(f.Regex, b.budget)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
+		case d.Empty():
+			return nil, errNoAnswer
 		}
-		return single(d)
+		return single(lexeme.Text("", d.Untagged(), lexeme.Raw, false)), nil
 	case len(f.Choice) > 0:
-		d, err := automaton.Texts(f.Choice, b.budget)
-		if err != nil {
-			return nil, fmt.Errorf("choices: %w", err)
+		for _, text := range f.Choice {
+			err := b.budget.Spend(1 + len(text))
+			if err == nil {
+				err = b.budget.Keep(lexeme.ChoiceBytes * len(text))
+			}
+			if err != nil {
+				return nil, fmt.Errorf("choices: %w", err)
+			}
 		}
-		return single(d)
+		return single(lexeme.Choices(f.Choice)), nil
 	}
 	return nil, nil
 }
 
 // single returns the grammar of one lexeme.
-func single(d *automaton.DFA) (*grammar.Grammar, error) {
-	if d.Empty() {
-		return nil, errNoAnswer
-	}
+func single(l *lexeme.Lexeme) *grammar.Grammar {
 	g := grammar.New()
 	end := g.Node()
 	g.Final(end)
-	l := lexeme.Text("", d.Untagged(), lexeme.Raw, false)
 	g.Read(0, grammar.NewTerminal(l), end)
-	return g, nil
+	return g
 }

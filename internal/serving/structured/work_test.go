@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
@@ -130,6 +131,17 @@ var hostile = []hostileForm{
 		f := Form{}
 		for i := range n {
 			f.Choice = append(f.Choice, fmt.Sprintf("choice %d", i))
+		}
+		return f
+	}},
+	{"choices of random characters", 1024, false, func(n int) Form {
+		random, f := rand.New(rand.NewPCG(7, 8)), Form{}
+		for range n {
+			text := ""
+			for range 12 {
+				text += string(rune(0x400 + random.IntN(0xC000)))
+			}
+			f.Choice = append(f.Choice, text)
 		}
 		return f
 	}},

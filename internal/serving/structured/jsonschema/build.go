@@ -116,20 +116,16 @@ type members struct {
 // objects adds edges between two nodes for the objects of an alternative.
 func (b *builder) objects(source, target grammar.Node, o *objects) {
 	m := &members{builder: b, o: o, listed: o.listed(), end: target}
-	minimum := o.min
-	if minimum <= len(o.required) {
-		minimum = 0 // the required ones are enough
-	}
-	top := minimum // counts from here on make no difference
-	if o.max != unlimited {
-		top = o.max
-	}
-	if !b.ok(b.checkNames(o, len(m.listed), top)) {
-		return
-	}
 	required := make(map[string]bool, len(o.required))
 	for _, name := range o.required {
 		required[name] = true
+	}
+	full := o.max == len(o.required) // only required members are possible
+	if full {
+		m.listed = slices.DeleteFunc(slices.Clone(m.listed), func(name string) bool { return !required[name] })
+	}
+	if !b.ok(b.checkNames(o, len(m.listed))) {
+		return
 	}
 	for i, name := range m.listed {
 		m.values = append(m.values, b.member(o, name))
@@ -138,40 +134,61 @@ func (b *builder) objects(source, target grammar.Node, o *objects) {
 		}
 	}
 	var err error
-	if m.unlistedNames, err = b.unlisted(o, m.listed); !b.ok(err) {
+	if full {
+		m.unlistedNames = unlisted{plain: true, kinds: []conjunction{b.conjunctionOf(nothing)}}
+	} else if m.unlistedNames, err = b.unlisted(o, m.listed); !b.ok(err) {
 		return
 	}
 	if m.unlistedNames.plain {
 		m.others = b.otherNames(slices.Concat(m.listed, o.absent))
 	}
+	if o.max >= len(m.listed) && !m.unlistedNames.exist() { // the upper limit makes no difference
+		unbounded := *o
+		unbounded.max = unlimited
+		m.o = &unbounded
+	}
+	m.all(source)
+}
+
+// all adds the edges that read the objects.
+func (m *members) all(source grammar.Node) {
+	o := m.o
+	minimum := o.min
+	if minimum <= len(o.required) {
+		minimum = 0 // the required ones are enough
+	}
+	top := minimum // counts from here on make no difference
+	if o.max != unlimited {
+		top = o.max
+	}
+	if largest := maxCount/(len(m.listed)+2) - 1; top > largest {
+		m.ok(m.unsupportedLimit(o.limits, "properties", top, largest))
+		return
+	}
 	// Unlisted names can be equal, and JSON parsers keep only one of several members with the same name. So
 	// at most one unlisted member counts for minProperties.
 	if o.min > len(m.required)+1 && m.unlistedNames.exist() {
-		b.ok(o.minOf.refuse(o.min, "only one more than the required members is supported where other names than those of properties are possible"))
+		m.ok(o.minOf.refuse(o.min, "only one more than the required members is supported where other names than those of properties are possible"))
 		return
 	}
-	first := b.g.Node()
-	b.read(source, first, "{")
+	first := m.g.Node()
+	m.read(source, first, "{")
 	if minimum == 0 {
 		m.close(first, 0)
 	}
 	m.grow(first, minimum, top)
 }
 
-// checkNames returns an error if the objects of an alternative have too many nodes: one for each listed name, and that
-// for each number of members up to top.
-func (b *builder) checkNames(o *objects, listed, top int) error {
-	switch {
-	case listed+2 > maxCount:
-		keyword := "properties"
-		if 2*len(o.required) > listed {
-			keyword = "required"
-		}
-		return refuse(b.place, keyword, "%d names in one place are more than %d, the largest supported number", listed, maxCount-2)
-	case top > maxCount/(listed+2)-1:
-		return b.unsupportedLimit(o.limits, "properties", top, maxCount/(listed+2)-1)
+// checkNames returns an error if an alternative of objects lists too many names: each needs a node.
+func (b *builder) checkNames(o *objects, listed int) error {
+	if listed+2 <= maxCount {
+		return nil
 	}
-	return nil
+	keyword := "properties"
+	if 2*len(o.required) > listed {
+		keyword = "required"
+	}
+	return refuse(b.place, keyword, "%d names in one place are more than %d, the largest supported number", listed, maxCount-2)
 }
 
 // close adds an edge that reads "}" and leads to m.end. It adds no edge if a required name at index i or after it is
