@@ -45,7 +45,8 @@ type modelOptions struct {
 
 func (o *modelOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0),
-		"threads that compute; by default one for each processor that this process may use")
+		"threads that compute; by default one for each processor that this process may use; with a GPU they prepare "+
+			"weights and choose tokens")
 	f.StringVar(&o.cpus, "cpus", "",
 		"processors to bind these threads to, one each: 0-3,8 (default: the system places them)")
 	if connect != nil {
