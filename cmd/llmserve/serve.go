@@ -282,8 +282,8 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	return answer(ctx, out, o, l, e, server, func() error { return certificate.serve(server, listener) })
 }
 
-// answer calls begin, which lets the server answer requests, and waits until ctx is done, or the server or the device has failed. Then it lets the
-// running requests end, unless the device has failed.
+// answer calls begin, which lets the server answer requests, and waits until ctx is done, or the server or the device has
+// failed. Then it lets the running requests end, unless the device has failed.
 func answer(ctx context.Context, out io.Writer, o *options, l *loaded, e *engine.Engine, server *http.Server, begin func() error) (err error) {
 	failed := make(chan error, 1)
 	go func() { failed <- begin() }()

@@ -39,8 +39,8 @@ type sleepState struct {
 	wake    bool // the engine shall wake up without a request
 	asleep  bool // weights, keys and values are freed
 	loading bool
-	last    error         // of the last attempt to wake up
-	changed chan struct{} // closed when one of the other fields has changed
+	last    error         // of the last attempt to wake up, or to free the weights
+	changed chan struct{} // closed when asleep, loading or last has changed
 
 	stop   func() bool // ends the idle time; nil if it does not run
 	number int         // of the idle time
@@ -140,7 +140,8 @@ func (e *Engine) busy() {
 	s.number++
 }
 
-// fallAsleep frees the weights, keys and values. It returns false if blocks are still in transfer.
+// fallAsleep frees the weights, keys and values. It returns false if blocks are still in use or in
+// transfer.
 func (e *Engine) fallAsleep() bool {
 	e.busy()
 	if e.offload != nil && e.offload.loads > 0 {

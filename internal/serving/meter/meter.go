@@ -59,7 +59,7 @@ type Meter struct {
 // interval is the number of units of work after which the context is read again. A call counts as one unit more.
 const interval = 1000
 
-// New returns a meter. After ctx has ended, its methods return the error of ctx.
+// New returns a meter. After ctx has ended, its methods return the error of ctx, at the latest after interval units.
 func New(ctx context.Context, limits Limits) *Meter {
 	return &Meter{ctx: ctx, limits: limits, unread: interval}
 }

@@ -36,7 +36,7 @@ type Form struct {
 	Compact bool `json:",omitempty"`
 }
 
-// Compacted returns the form with Compact set in all its parts.
+// Compacted returns the form with Compact set in all its parts that are JSON.
 func (f Form) Compacted() Form {
 	compacted := func(tags []Tag) []Tag {
 		tags = slices.Clone(tags)

@@ -15,8 +15,8 @@ import (
 // tagValue is a value of the JSON text of a structural tag. The text is read once, however deep its formats nest.
 type tagValue struct {
 	raw      json.RawMessage
-	members  map[string]*tagValue // nil if the value is no object
-	elements []*tagValue          // nil if the value is no list
+	members  map[string]*tagValue // nil if the value is no object, or is a schema
+	elements []*tagValue          // nil if the value is no list, or is a schema
 }
 
 const tagValueBytes = 150 // about what a tagValue takes besides its text

@@ -58,7 +58,7 @@ type calls struct {
 	tail      tail     // space and a part of a marker, or the text since a marker
 	markers   []string // of the parser: where calls begin, then where they end
 	line      bool     // only space since the beginning of the line
-	afterCall bool     // a call was read, and only space since
+	afterCall bool     // a call was read, and since then only space, separators and markers of End
 	reading   *shaped  // what follows a marker, or nil
 }
 

@@ -56,7 +56,7 @@ type object struct {
 	value  value
 	raw    []byte // of the value, if it is kept
 	name   string
-	args   []byte // read before the name
+	args   []byte // read before the name, or not an object
 	given  bool   // arguments
 	stream bool   // the value is shown as it comes
 }
@@ -194,8 +194,8 @@ func (o *object) valueDone() progress {
 	return unfinished
 }
 
-// argumentsText returns the arguments of a call as the text of a JSON object. raw is an object, a string that contains
-// one, or null.
+// argumentsText returns the text of a call's arguments. If raw is a string, they are its contents. If raw is null or an
+// empty string, they are an empty object. Any other raw is returned unchanged.
 func argumentsText(raw []byte) string {
 	text := string(raw)
 	if json.Unmarshal(raw, &text) == nil {

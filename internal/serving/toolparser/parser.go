@@ -127,7 +127,7 @@ type output struct {
 	calls   int  // so far
 	open    bool // the last call has not ended
 	dropped bool // the beginning of a call was dropped
-	looked  int  // bytes that the functions of scan.go have looked at
+	looked  int  // bytes of held text that the parsers have looked at
 
 	arguments []byte // of the last call
 }

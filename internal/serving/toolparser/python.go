@@ -67,7 +67,7 @@ func fromPython(text string) (written string, ok bool) {
 }
 
 // pythonString reads the Python string at the beginning of text. n is its length with the quotes, or 0 if it does not end
-// or has an escape that is not one.
+// on its line or has an escape that Go does not know.
 func pythonString(text string) (value string, n int) {
 	var out strings.Builder
 	quote := text[0]

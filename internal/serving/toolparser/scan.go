@@ -3,7 +3,7 @@ package toolparser
 import "bytes"
 
 // The methods in this file look at text for the parsers, and count the bytes that they look at. The tests bound this
-// number, so parsers look at held text with these methods only.
+// number, so parsers look at held text with these methods, or count the bytes themselves.
 
 // completes returns the marker that ends text, or "".
 func (o *output) completes(text []byte, markers []string) string {

@@ -24,9 +24,9 @@ type ParameterKind uint8
 
 // Kinds of parameters.
 const (
-	JSONParameter       ParameterKind = iota // JSON, or True, False or None; other text is a string
+	JSONParameter       ParameterKind = iota // JSON, or true, false, null or none in any case; other text is a string
 	TextParameter                            // text
-	TextOrNullParameter                      // text, of which null and None mean null
+	TextOrNullParameter                      // text, of which null and none mean null in any case
 	StructureParameter                       // like JSONParameter, also a list or an object as Python writes it
 )
 

@@ -41,8 +41,8 @@ type thinking struct {
 type thinkingState uint8
 
 const (
-	beforeReasoning thinkingState = iota // nothing but space was read
-	opening                              // inside the reasoning, of which nothing was read
+	beforeReasoning thinkingState = iota // nothing was read but space and a part of Begin
+	opening                              // inside the reasoning, of which nothing was read but space and a part of a marker
 	insideReasoning
 	afterReasoning // the reasoning has ended, and only line breaks followed
 	done
@@ -113,7 +113,7 @@ func (t *thinking) read(b byte) {
 	}
 }
 
-// opened reports whether the text of the reasoning has begun. Line breaks before it are dropped then.
+// opened reports whether the text of the reasoning has begun, or End was read without a text before it. Line breaks before it are dropped then.
 func (t *thinking) opened() bool {
 	text := t.marker()
 	switch {
@@ -148,7 +148,7 @@ func (t *thinking) report(text []byte) {
 	}
 }
 
-// pass passes a byte on to content. If a call has ended the reasoning, an end marker outside calls is dropped.
+// pass passes a byte on to content. If a call has ended the reasoning, the first end marker outside calls is dropped.
 func (t *thinking) pass(b byte) {
 	if !t.unclosed || t.calls.reading != nil {
 		t.content.next(b)

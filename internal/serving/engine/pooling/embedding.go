@@ -29,7 +29,7 @@ func Embedding(vector []float32, dimensions int, normalize bool) []float32 {
 type Classifier [][]float32
 
 // Score returns the probability of the first label. With one label, it is the sigmoid of the label's logit; with
-// several, their softmax. A score is from 0 to 1, and NaN if a logit is not a finite number.
+// several, their softmax. A score is from 0 to 1, or NaN if a logit is NaN.
 func (c Classifier) Score(vector []float32) float64 {
 	logits := make([]float64, len(c))
 	for i, row := range c {

@@ -7,8 +7,7 @@ import (
 	"llmmemory/internal/serving/meter"
 )
 
-// trim removes the states that cannot reach an accepting state. It merges character classes if no state distinguishes
-// them.
+// trim removes the states that cannot reach an accepting state.
 func (d *DFA) trim() {
 	n := len(d.tags)
 	first := make([]int32, n+1) // of the sources of each state in the list sources

@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/serving/meter"
 )
 
-// Builder makes a DFA from a nondeterministic automaton. Its methods charge a meter. After the meter has refused, they
-// add nothing.
+// Builder makes a DFA from a nondeterministic automaton. The methods that add states or transitions charge a meter.
+// After the meter has refused, they add none.
 type Builder struct {
 	meter  *meter.Meter
 	last   []int32 // the last arc of each state, or none

@@ -149,7 +149,8 @@ func (l *Limited) Tag(state int32) int32 {
 }
 
 // Alike returns a state from which Next and Tag allow the same texts of at most longest characters as from the given
-// state. It is the same for all numbers of characters from which neither limit can be reached with such a text.
+// state. If such a text cannot reach the first row, the state that Alike returns has read no characters. If minimum is
+// reached and maximum is too far away to matter, that state has read minimum characters.
 func (l *Limited) Alike(state int32, longest int) int32 {
 	n := int32(l.States())
 	count := int(state / n)

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxLexeme = 2000    // characters in one lexeme; larger parts are rules
+	maxLexeme = 2000    // about the characters in one lexeme that is not a literal; larger parts become several
 	maxHeight = 100     // how deep parts and rules may nest in one lexeme
 	maxNodes  = 200_000 // nodes and edges of the grammar
 )
@@ -88,10 +88,11 @@ func (p *parser) measure() error {
 	return nil
 }
 
-// measure sets the size, the height and the number of ranges of a part and of its parts. The size is about the number of characters. For a
-// reference, it is the size of the rule. For a repeat, it is the size of the contents times the maximum number of
-// repetitions, or times the minimum if there is no maximum. This factor is at least 1. The size is tooLarge if it is
-// above maxLexeme, if parts and rules nest deeper than maxHeight, or if the rule of a reference is not measured yet.
+// measure sets the size, the height and the number of ranges of a part and of its parts. The size is about the number
+// of characters. For a reference, it is the size of the rule. For a repeat, it is the size of the contents times the
+// maximum number of repetitions, or times the minimum if there is no maximum. This factor is at least 1. The size is
+// tooLarge if it is above maxLexeme, if parts and rules nest deeper than maxHeight, or if the rule of a reference is not
+// measured yet.
 func measure(n *node) {
 	n.size, n.height = 1, 1
 	switch n.kind {

@@ -63,7 +63,7 @@ type parser struct {
 	meter *meter.Meter
 }
 
-// parse returns the rules of a grammar, in the order in which they are mentioned first.
+// parse returns a parser that has read a grammar. Its order has the rules in the order of their first mention.
 func parse(text string, m *meter.Meter) (*parser, error) {
 	if len(text) > maxBytes {
 		return nil, fmt.Errorf("the grammar has %d bytes, more than %d", len(text), maxBytes)

@@ -76,11 +76,11 @@ func (c *Config) remember(b byte, s *step) {
 	}
 }
 
-// maxConfigs is the number of configs that a runner caches. When the cache has more, the runner forgets all
-// of them.
+// maxConfigs is the number of configs up to which Runner.Shrink keeps the cache.
 const maxConfigs = 20000
 
-// MaxCacheBytes limits what the configs, closures and frames in the cache take, in bytes as Runner.Charge counts them.
+// MaxCacheBytes is what the configs, closures and frames in the cache may take before Runner.Shrink removes them, in
+// bytes as the meter of Runner.Charge counts them.
 const MaxCacheBytes = 32 << 20
 
 // Runner runs a grammar. It is not safe for concurrent use.
@@ -111,7 +111,7 @@ func NewRunner(g *Grammar) *Runner {
 	return r
 }
 
-// Forget removes all configs from the runner's cache, so that configs without another reference are
+// Forget removes all configs, closures and frames from the runner's cache, so that configs without another reference are
 // freed.
 func (r *Runner) Forget() {
 	r.epoch++
@@ -119,14 +119,15 @@ func (r *Runner) Forget() {
 	r.configs, r.closures, r.frames = map[string]*Config{}, map[string]*closed{}, map[string]*frame{}
 }
 
-// Shrink removes all configs from the runner's cache if it has too many. A caller does this between calls of Charge.
+// Shrink calls Forget if the cache has more than maxConfigs configs or takes more than MaxCacheBytes. A caller does this between calls of Charge.
 func (r *Runner) Shrink() {
 	if len(r.configs) > maxConfigs || r.bytes > MaxCacheBytes {
 		r.Forget()
 	}
 }
 
-// Charge makes the runner charge m from now on. After m has refused, Step and After return nil, and nothing is cached.
+// Charge makes the runner charge m from now on. After m has refused, Start and After return nil, and Step
+// returns nil unless it has charged the step before.
 func (r *Runner) Charge(m *meter.Meter) {
 	r.meter = m
 	r.turn++

@@ -119,7 +119,7 @@ type digitMachine struct {
 	steps     []modulus
 	exponents bool  // numbers may have an exponent
 	signs     bool  // only the sign of the number matters, because each bound is 0
-	largest   int16 // is larger than the exponent of each bound, with one digit before the point
+	largest   int16 // is larger than the absolute exponent of each bound, with one digit before the point
 }
 
 type bound struct {

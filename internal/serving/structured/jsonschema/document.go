@@ -12,7 +12,7 @@ import (
 // references.
 type document struct {
 	root      *value
-	draft     int                  // 4, 6, 7, 2019 or 2020
+	draft     int                  // 3, 4, 6, 7, 2019 or 2020
 	resources map[*value]*resource // of the schemas: the resource that each is a part of
 	named     map[string]*resource // by URI
 	budget    *meter.Meter

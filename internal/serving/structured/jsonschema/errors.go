@@ -49,8 +49,8 @@ func (o origin) refuse(limit int, reason string) error {
 	return refuse(o.schema, o.keyword, "%s", reason)
 }
 
-// blame adds the place to an error that says that the work reached its limit, unless most of the work was spent on other
-// keywords than that at the place. The parameter before is the work before the keyword.
+// blame adds the place to an error that says that a limit was reached. It does not if the limit is that of all work, and
+// most of the work was spent on other keywords than that at the place. The parameter before is the work before the keyword.
 func (c *compiler) blame(err error, before int, schema *value, keyword, size string) error {
 	spent := c.budget.Spent()
 	limit := (*meter.LimitError)(nil)

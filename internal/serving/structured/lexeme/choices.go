@@ -2,8 +2,8 @@ package lexeme
 
 import "unicode/utf8"
 
-// Choices returns the lexeme of some texts, written as UTF-8. It has a state for each byte of the texts, however many
-// different characters they have. ChoiceBytes says what it keeps.
+// Choices returns the lexeme of some texts, written as UTF-8. It has at most one state for each byte of the texts,
+// besides the start, however many different characters they have. ChoiceBytes says what it keeps.
 func Choices(texts []string) *Lexeme {
 	c := &choices{nodes: make([]choice, 1)}
 	for _, text := range texts {

@@ -123,7 +123,7 @@ func Length(minimum, maximum, longest int) *Lexeme {
 }
 
 // lengths accepts the texts with minimum to maximum characters. A state is the number of characters read. If
-// maximum is below 0, there is no upper limit.
+// maximum is below 0, there is no upper limit, and the number stops at minimum.
 type lengths struct{ minimum, maximum int32 }
 
 func (lengths) Class(rune) int32 { return 0 }
