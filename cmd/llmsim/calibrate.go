@@ -34,7 +34,8 @@ func calibrateCommand() *cobra.Command {
 			"  llama-batched-bench --output-format jsonl   two points a line: prompts, and tokens\n" +
 			"  a CSV with batch,context,prompt,seconds: for each iteration the sequences that decode, tokens\n" +
 			"  that each of them attends to, prompt tokens computed, and its time. Columns are separated by\n" +
-			"  commas; or by semicolons or tabs, and then numbers may have decimal commas",
+			"  commas; or by semicolons or tabs, and then numbers may have decimal commas. 200 lines or\n" +
+			"  more are read as a server's trace (llmserve bench --steps)",
 		Example: "  llmsim calibrate serve-*.json -o my-gpu.json\n" +
 			"  # llama-batched-bench -m m.gguf -npp 128,512 -ntg 32 -npl 1,2,4 --output-format jsonl > cpu.jsonl\n" +
 			"  llmsim calibrate cpu.jsonl -o my-cpu.json\n" +
