@@ -33,7 +33,24 @@ func (n *numbers) automaton(budget *meter.Meter) (*automaton.DFA, error) {
 	if m.exponents {
 		alphabet += "+eE"
 	}
+	if work := m.remainders() * (len(alphabet) + 1); work > budget.Left() {
+		return nil, budget.Spend(work) // the error, before any state is made
+	}
 	return automaton.Explore([]rune(alphabet), digits{}, m.step, m.accept, budget)
+}
+
+// remainders returns how many remainders the whole numbers have for all steps together: the least common multiple of
+// the moduli. The automaton has at least a state for each.
+func (m *digitMachine) remainders() int {
+	all := int64(1) // at most maxModulus to the power of maxMultiples, which is below 2^58
+	for _, step := range m.steps {
+		a, b := all, step.modulus
+		for b != 0 {
+			a, b = b, a%b
+		}
+		all *= step.modulus / a
+	}
+	return int(all)
 }
 
 // constants returns how the numbers of a list are written.

@@ -112,6 +112,24 @@ func TestAnEmptyMeterIsAnError(t *testing.T) {
 	}
 }
 
+// Ensure that steps of multipleOf whose remainders are too many together are refused before they take work or memory, and
+// that the limit is for the least common multiple of the steps, not for their product.
+func TestTooManyRemaindersAreRefusedAtOnce(t *testing.T) {
+	for _, schema := range []string{
+		`{"type":"integer","allOf":[{"multipleOf":19997},{"multipleOf":19993},{"multipleOf":19991}]}`,
+		`{"type":"number","allOf":[{"multipleOf":0.19997},{"multipleOf":19993}],"minimum":3}`,
+		`{"type":"integer","allOf":[{"not":{"multipleOf":19997}},{"not":{"multipleOf":19993}}]}`,
+	} {
+		spent, bytes, err := compileWithin(schema, compileWork)
+		require.ErrorIs(t, err, meter.ErrTooLarge, schema)
+		require.True(t, named(err), "%v", err)
+		require.Less(t, spent, 10_000, schema)
+		require.Less(t, bytes, 1<<20, schema)
+	}
+	_, _, err := compileWithin(`{"type":"integer","allOf":[{"multipleOf":120},{"multipleOf":180},{"multipleOf":240},{"multipleOf":360}]}`, compileWork)
+	require.NoError(t, err)
+}
+
 // Ensure that an error for too much work names the innermost keyword whose value is large.
 func TestTheErrorOfALimitNamesThePlace(t *testing.T) {
 	for schema, want := range map[string]string{
