@@ -46,7 +46,7 @@ var foreignFlags = func() map[string]string {
 		{"--reasoning-format --enable-reasoning", "use --reasoning-parser"},
 		{"--mmproj -mm --mmproj-url --limit-mm-per-prompt", "leave it out: images are not supported"},
 		{"--kv-transfer-config --swap-space --cpu-offload-gb --slot-save-path", "use --kv-offload-dir"},
-		{"--disable-log-requests --no-enable-log-requests --uvicorn-log-level --log-disable", "leave it out: only errors are written"},
+		{"--disable-log-requests --no-enable-log-requests --uvicorn-log-level --log-disable", "leave it out: only errors and new warnings are written"},
 		{"--enable-log-requests --verbose --log-verbose", "use --log-requests"},
 		{"--pipeline-parallel-size --data-parallel-size", "use --tensor-parallel-size"},
 	} {

@@ -82,7 +82,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 			"how long a step may take; while it takes longer, /health is 503")
 	}
 	f.BoolVar(&o.log, "log-requests", false,
-		"write a line for each request to standard error (default: only for requests that get an error)")
+		"write a line for each request to standard error (default: only for requests that get an error or a new warning)")
 	o.model.events.flags(f)
 	o.model.offload.flags(f)
 	o.model.lora.flags(f)

@@ -49,7 +49,8 @@ type certificate struct {
 	said  string // the error that was written last
 }
 
-// read reads the files if they have changed. It returns an error only for files that were not read before.
+// read reads the files if they have changed. It returns an error if one of them is missing, or if files that were not
+// read before cannot be used.
 func (c *certificate) read() error {
 	changed := false
 	for i, name := range c.names {

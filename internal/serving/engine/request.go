@@ -72,7 +72,7 @@ const (
 // TooLong is the error for a prompt that leaves no space for even one token of an answer. The scheduler has this limit
 // also for requests with Pooling.
 type TooLong struct {
-	Field       string // of the request: prompt, messages, input or documents
+	Field       string // of the request: prompt, messages, input, documents or input_prefix
 	Pooling     bool   // the request has Pooling
 	Tokens      int    // of the prompt
 	AtLeast     bool   // the prompt was only tokenized up to Tokens

@@ -15,8 +15,8 @@ import (
 	"llmmemory/internal/serving/structured"
 )
 
-// maxConstraints is the number of constraints in memory. The masks of a constraint take up to 16 MiB, and usually
-// little.
+// maxConstraints is the number of constraints in memory. The masks of a constraint take up to 8 MiB, and its other
+// caches more.
 const maxConstraints = 16
 
 const (

@@ -26,13 +26,13 @@ type Pooling struct {
 // maxInputs is the largest number of inputs or documents of a request, as OpenAI's.
 const maxInputs = 2048
 
-// Vectors of the requests that are answered at a time. They are the limit of the memory for their answers.
+// Vectors of the requests to /v1/embeddings that are answered at a time. They are the limit of the memory for their answers.
 const (
 	maxVectors          = 8192
 	maxVectorsForClient = maxVectors / 2
 )
 
-// vectorMemory counts the vectors of requests from when they are accepted until they are answered.
+// vectorMemory counts the vectors of requests to /v1/embeddings from when they are accepted until they are answered.
 type vectorMemory struct {
 	mu       sync.Mutex
 	used     int

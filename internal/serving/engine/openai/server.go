@@ -161,7 +161,7 @@ type servedPath struct {
 	answer       handler
 }
 
-// paths returns the paths that need a key, except those of models and pages.
+// paths returns the paths that need a key, except those of a single model, of pages, of controls and of other interfaces.
 func (s *Server) paths() []servedPath {
 	return []servedPath{{"POST", "/v1/completions", s.completions}, {"POST", "/v1/chat/completions", s.chat},
 		{"POST", "/v1/embeddings", s.embeddings}, {"POST", "/v1/rerank", s.rerank}, {"POST", "/rerank", s.rerank},

@@ -41,8 +41,8 @@ func (k *kwargs) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// CheckKwargs checks a value for Config.DefaultKwargs. Unless template is nil, it refuses variables that the server sets
-// itself.
+// CheckKwargs checks a value for Config.DefaultKwargs. It refuses tools and, unless template is nil, the other variables
+// that the server sets itself.
 func CheckKwargs(text json.RawMessage, template *chat.Template) error {
 	var k kwargs
 	if err := k.UnmarshalJSON(text); err != nil {
@@ -63,7 +63,8 @@ func CheckKwargs(text json.RawMessage, template *chat.Template) error {
 }
 
 // addVariables adds what the fields of the request and the defaults say to the variables of the chat template. The
-// variables that the request itself has win over the defaults, and Think, Effort and tools over the variables.
+// variables that the request itself has win over the defaults, and Think and Effort over both. Tools both in the request
+// and in the variables are an error.
 func (c *Chat) addVariables(template *chat.Template, defaults json.RawMessage) error {
 	if c.variables == nil {
 		c.variables = map[string]any{}

@@ -7,11 +7,12 @@
 // intersects shapes. Each conjunction with arrays or objects becomes one rule of the grammar, so recursive schemas
 // become recursive rules.
 //
-// Answers are written as follows. Unless they are compact, a space, or one or two line breaks with an indentation, may come
-// before each lexeme. Listed properties come in the order of the schema, and other properties after them. Integers have
-// neither fraction nor exponent. Where multipleOf or a bound limits a number, its exponent is limited, too (digitMachine).
-// Numbers of enum and const may also be written as in the schema, or as Python and JavaScript write them. Names have escapes only where JSON requires them. The same holds for strings, but a string that may have
-// any characters may have any escapes, too.
+// Answers are written as follows. Unless they are compact, a space, or one or two line breaks with an indentation, may
+// come before each lexeme. Listed properties come in the order of the schema, and other properties after them. Integers
+// have neither fraction nor exponent. Where multipleOf or a bound limits a number, its exponent is limited, too
+// (digitMachine). Numbers of enum and const that need not be integers may also be written as in the schema, or as Python
+// and JavaScript write them. Names have escapes only where JSON requires them. The same holds for strings, but a string
+// that may have any characters may have any escapes, too.
 //
 // A keyword that is not supported causes an [Unsupported] error. Keywords are ignored if JSON Schema does not define
 // them or if they only describe. Formats that JSON Schema does not define are ignored, too.

@@ -130,7 +130,8 @@ func (c *compiler) member(o *objects, name string) conjunction {
 	return c.merge(all...)
 }
 
-// listed returns the names that the schemas list, in the order of their first occurrence.
+// listed returns the names that the schemas list or require: first those in layers that come from no negation, then the
+// required ones, then those in the other layers.
 func (o *objects) listed() []string {
 	if len(o.layers) == 1 && len(o.required) == 0 {
 		return o.layers[0].names

@@ -158,7 +158,7 @@ func (p *parser) sequence() (*node, error) {
 	return p.node(node{kind: sequence, parts: parts})
 }
 
-// quantified reads the quantifiers after a part.
+// quantified reads the quantifier after a part, if there is one.
 func (p *parser) quantified(part *node) (*node, error) {
 	minimum, maximum, ok := 0, -1, true
 	switch {

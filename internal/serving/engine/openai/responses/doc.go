@@ -2,7 +2,7 @@
 // It translates the answer to the items of the output or, if the client wants a stream, to the events of a response. It
 // keeps the last responses in memory.
 //
-// It refuses requests that a chat cannot express. Examples are requests with conversations, images or files. Tools may
+// It refuses requests that a chat cannot express. Examples are requests with conversations or files. Tools may
 // only be functions, custom tools and namespaces of them; it leaves out tools of OpenAI's servers. Items may only be
 // messages, reasoning, calls and their results. The error names the reason.
 package responses

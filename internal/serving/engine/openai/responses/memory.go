@@ -140,7 +140,7 @@ func (m *memory) item(client int, id string) json.RawMessage {
 }
 
 // conversation returns the items of a response and of those before it, the oldest first. ok is false if one of them is
-// not kept, or if they have more than maxBytes bytes.
+// not kept, or if those after the oldest take more than maxBytes bytes.
 func (m *memory) conversation(client int, id string, maxBytes int) (items []json.RawMessage, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
