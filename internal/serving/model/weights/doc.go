@@ -1,6 +1,6 @@
 // Package weights reads files of weights: safetensors, which may consist of several shards, and GGUF. It maps a file
-// and does not copy it. It checks the header against the file's size before it allocates anything. A damaged header
-// therefore causes an error and not a large allocation.
+// and does not copy it. It checks the lengths and shapes in a header against the file's size before it allocates memory
+// for them. A damaged header therefore causes an error and not a large allocation.
 //
 // Package model determines which tensors a model needs. Package matrix packs them.
 package weights

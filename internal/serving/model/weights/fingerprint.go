@@ -8,8 +8,9 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Fingerprint returns a hash of the names, types, shapes and contents of the tensors. It does not depend on how the
-// tensors are distributed among files. Fingerprint reads all tensors, in four goroutines.
+// Fingerprint returns a hash of the names, types, shapes and contents of the tensors, and of the settings of their
+// quantization. It does not depend on how the tensors are distributed among files. Fingerprint reads all tensors, at
+// most four at a time.
 func (t *Tensors) Fingerprint() string {
 	names := t.Names()
 	for _, name := range sortedKeys(t.others) {

@@ -71,7 +71,7 @@ func (r *reader) array(v *Value, n uint64) {
 			r.bytes(r.uint64())
 		}
 	case sizes[v.inner] == 0:
-		r.fail(v.inner) // no model has arrays of arrays
+		r.fail(v.inner) // arrays of arrays are not read
 	case n > uint64(len(r.rest)):
 		r.bytes(n)
 	default:

@@ -259,7 +259,7 @@ func (t *Tensor) check(name string) error {
 	return nil
 }
 
-// groups4 selects a type that keeps the groups exactly.
+// groups4 returns a matrix without its functions, of a type that keeps the groups exactly.
 func (s *scheme) groups4(rows, cols int, scales *table, groups, outputs int) (*quantized, error) {
 	m := &quantized{rows: rows, cols: cols, group: s.GroupSize, dtype: Groups4}
 	if m.group <= 0 {
