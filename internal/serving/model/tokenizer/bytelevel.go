@@ -29,7 +29,7 @@ func unmap(piece string) (b []byte, ok bool) {
 }
 
 // Bytes returns a tokenizer with 256 tokens, one for each byte. The bytes in special are special tokens. The first
-// of them is the token that Encode adds at the beginning of a text.
+// of them is the token that Encode adds at the beginning of a text; there must be at least one.
 func Bytes(special ...byte) *Tokenizer {
 	t := blank()
 	t.merges = map[pair]merge{}

@@ -17,8 +17,8 @@ import (
 var ErrTooMany = errors.New("the text has too many tokens")
 
 // Encode converts a text to tokens. Names of added tokens in the text become these tokens. If addSpecial is true,
-// Encode adds the model's special tokens for the beginning and the end of a text. It does not add them if the text
-// already begins or ends with them.
+// Encode adds the model's special tokens for the beginning and the end of a text. If one token begins (or ends) a text
+// and the text already begins (or ends) with it, the result has it only once there.
 func (t *Tokenizer) Encode(text string, addSpecial bool) []int32 {
 	out, _ := t.EncodeUpTo(context.Background(), text, addSpecial, math.MaxInt)
 	return out

@@ -77,7 +77,7 @@ func (q *candidates) pop() candidate {
 }
 
 // window is the number of bytes of a long word that are merged at a time. The limit keeps memory from growing with the
-// word. window is doubled if the text after these bytes could change all of their tokens.
+// word. The number is doubled if the text after these bytes could change all of their tokens.
 const window = 1 << 12
 
 func (e *encoder) word(text string) {

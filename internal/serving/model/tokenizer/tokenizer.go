@@ -23,7 +23,7 @@ type Tokenizer struct {
 	pieces  [][]byte         // the bytes of each token, or nil
 	ids     map[string]int32 // the tokens that ordinary text can become
 	special []bool           // tokens that are not text
-	bytes   [256]int32       // the token of a byte, or -1
+	bytes   [256]int32       // the token for a byte of text that has no token, or -1
 	unknown int32            // the token for text that has no token, or -1
 
 	merges       map[pair]merge // by rank; if nil, merging is by scores
