@@ -224,8 +224,9 @@ func (a *Adapter) openFolder() error {
 func inModel(name string) string { return strings.TrimPrefix(name, "base_model.model.") }
 
 // Missing returns a module of the model that a folder's target_modules names and that the adapter does not change, or
-// a name in target_modules that is not in the model. names are the modules of the model that an adapter can change. If
-// nothing is missing, or the adapter is a GGUF file, Missing returns "".
+// a name in target_modules that is not in the model. names are the modules of the model that an adapter can change.
+// Missing returns "" if nothing is missing, for a GGUF file, if target_modules is not a list, and if the configuration
+// has layers_to_transform or exclude_modules.
 func (a *Adapter) Missing(names []string) string {
 	if a.config == nil || a.config.partial {
 		return ""

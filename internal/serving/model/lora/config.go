@@ -28,7 +28,7 @@ type config struct {
 	Excluded     json.RawMessage `json:"exclude_modules"`
 	Initial      json.RawMessage `json:"init_lora_weights"`
 
-	targets []string // nil if target_modules is a regular expression or all-linear
+	targets []string // nil if target_modules is missing, a regular expression or all-linear
 	partial bool     // of the modules in targets, only some are changed
 }
 

@@ -6,6 +6,6 @@
 // They use recursive doubling with messages between two processes, so that every process computes (a+b)+(c+d).
 //
 // MPI reports no error when a process dies or stops, and has no timeouts. Every wait of this package therefore has a
-// time limit. If a wait exceeds it, the processes that still run tell each other so. Of these, the process with the
-// lowest rank reports the missing processes and ends all (MPI_Abort).
+// time limit, except those of Start and End. If a wait exceeds it, the processes that still run tell each other so. Of
+// these, the process with the lowest rank reports the missing processes and ends all (MPI_Abort).
 package mpi

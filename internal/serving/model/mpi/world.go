@@ -49,7 +49,8 @@ func (l *Lost) Error() string {
 	return fmt.Sprintf("%s %s %s lost: no answer for %v", ranks, strings.Trim(fmt.Sprint(l.Ranks), "[]"), are, l.After)
 }
 
-// Start connects the processes that were started together. limit is the time limit of every wait.
+// Start connects the processes that were started together. limit is the time limit of every later wait except that of
+// End.
 func Start(limit time.Duration) (*World, error) {
 	var rank, size C.int
 	if C.world_start(&rank, &size) != C.DONE {
