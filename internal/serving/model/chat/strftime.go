@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// layouts maps directives of Python's strftime to layouts of package time. It has the directives that templates
-// use.
+// layouts maps directives of Python's strftime to layouts of package time.
 var layouts = map[byte]string{
 	'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'j': "002", 'B': "January", 'b': "Jan", 'A': "Monday", 'a': "Mon",
 	'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM",
 }
 
-// strftime formats a time as Python formats datetime.now(), which has no time zone.
+// strftime formats a time as Python formats datetime.now(), which has no time zone. It refuses directives other than
+// %%, %Z, %z and those of layouts.
 func strftime(t time.Time, format string) (string, error) {
 	var out strings.Builder
 	for i := 0; i < len(format); i++ {

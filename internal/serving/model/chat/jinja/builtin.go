@@ -79,7 +79,7 @@ var tests = map[string]builtin{
 	">=": {"other", compared(">=")}, "ge": {"other", compared(">=")},
 }
 
-// typeTest returns a test that calls f. f reads only the type of its value.
+// typeTest returns a test that calls f. The time that f takes does not depend on the size of its value.
 func typeTest(f func(v any) bool) builtinFunc {
 	return func(_ *machine, v any, _ []any) any { return f(v) }
 }

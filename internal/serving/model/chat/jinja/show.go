@@ -134,8 +134,8 @@ func (m *machine) quote(s string) string {
 // maxNesting is the depth to which FromJSON decodes lists and objects.
 const maxNesting = 1000
 
-// FromJSON decodes a value for Render. Unlike encoding/json, it keeps the order of keys, and integers stay integers. It
-// refuses a value with lists and objects that are nested more than 1000 deep.
+// FromJSON decodes a value for Render. Unlike encoding/json, it keeps the order of keys, and integers of 64 bits stay
+// integers. It refuses a value with lists and objects that are nested more than 1000 deep.
 func FromJSON(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	maxSteps = 1 << 23 // limit of steps of a Render: tokens evaluated, elements made, and 16 bytes of text made
+	maxSteps = 1 << 23 // limit of steps of a Render; see NewMeter
 	round    = 32      // steps that an iteration of a loop or a call of a macro costs, because it makes a scope
-	maxDepth = 200     // nesting of calls of macros, of values and of expressions
+	maxDepth = 200     // nesting of calls of macros, of values, and of expressions and statements
 	maxChain = 500     // operators, attributes or filters in a row
 	maxRange = 100000  // elements of a range, as in jinja2's sandbox
 )
 
-// NewMeter returns a meter for one RenderTo. A unit of work is a step: a token evaluated, an element made, or 16 bytes of
-// text made.
+// NewMeter returns a meter for one RenderTo. A unit of work is a step: for example a token evaluated, an element made, or
+// 16 bytes of text made or read.
 func NewMeter(ctx context.Context) *meter.Meter {
 	return meter.New(ctx, meter.Limits{Work: maxSteps, Depth: maxDepth})
 }
