@@ -41,7 +41,8 @@ type adaptTask struct {
 	lowered []float32 // A x of each row
 }
 
-// A phase says what tasks compute. In a group of workers, A x is summed over the workers before the second phase.
+// A phase says what tasks compute. If each worker of a group has some of the inputs, A x is summed over the workers
+// before the second phase.
 type phase uint8
 
 const (
@@ -56,7 +57,8 @@ type adaptMemory struct {
 	inputs, outputs []float32
 }
 
-// adaptRows is the largest number of rows of a task, and fewestRows the smallest if there are more workers than tasks.
+// adaptRows is the largest number of rows of a task. The rows of an adapter are divided among the workers, but a task
+// has at least fewestRows of them, except the last task.
 const (
 	adaptRows  = 64
 	fewestRows = 4
@@ -176,7 +178,7 @@ func (a *adaptation) Do(worker, i int) {
 func (a *adaptation) lower(t *adaptTask, worker int) {
 	m, first, n, inputs := &a.worker[worker], int(t.rows[0]), len(t.rows), t.delta.a.In
 	x := a.x[first*inputs:]
-	if int(t.rows[n-1])-first != n-1 { // rows of other adapters are between them
+	if int(t.rows[n-1])-first != n-1 { // rows with another adapter or none are between them
 		m.inputs = grow(m.inputs, n*inputs)
 		x = m.inputs
 		for i, row := range t.rows {

@@ -54,7 +54,8 @@ func (b *Batch) blocks(group int) *Blocks {
 // store. Layers of different groups may use the same layer of the store.
 type Place struct{ Group, Layer int }
 
-// Check returns an error if the batch cannot be computed with model m. groups is the number of groups of the model's
+// Check returns an error if the lengths of the batch's lists, its tokens or its positions do not fit each other or model
+// m. It does not check slots, block tables and the numbers of adapters. groups is the number of groups of the model's
 // layers.
 func (b *Batch) Check(m *Config, groups int) error {
 	n := len(b.Tokens)

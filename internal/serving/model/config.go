@@ -67,7 +67,7 @@ type Config struct {
 	SlidingWindow  int    // tokens that a token attends to; 0 means all
 	Full           []bool // layers without the window; if nil, all have it
 	NoRope         []bool // layers without rotations (SmolLM3); if nil, all have them
-	UnusedWindow   int    // the window that a GGUF file states and that is ignored, as in llama.cpp; 0 if there is none
+	UnusedWindow   int    // a window below MaxModelLen in a GGUF file that is ignored, as in llama.cpp; else 0
 	Sinks          bool   // the softmax of each head has an extra logit without a value (gpt-oss)
 	TieEmbeddings  bool   // the output matrix is the embeddings
 

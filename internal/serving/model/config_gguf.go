@@ -11,8 +11,8 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// ggufWithoutEffect lists keys that the check for unread keys accepts, because they do not change the logits. The code
-// below reads some of them for some architectures; for the other architectures, llama.cpp does not read them either.
+// ggufWithoutEffect lists keys that the check for unread keys accepts, because they do not change the logits. Granite
+// reads rope.scaling.finetuned; for the other architectures, llama.cpp does not read it either.
 var ggufWithoutEffect = []string{
 	"vocab_size", "tensor_data_layout", "pooling_type", "classifier.output_labels", "attention.layer_norm_epsilon", "rope.scaling.finetuned",
 }
@@ -28,7 +28,7 @@ var ggufNeutral = map[string]float64{
 }
 
 // ggufKeys reads the metadata keys that begin with an architecture's name. err is the first error: a missing key or
-// a value of the wrong type.
+// a value that is not supported.
 type ggufKeys struct {
 	family string
 	meta   map[string]weights.Value
@@ -149,8 +149,8 @@ func ggufFamily(g *weights.GGUF) (*family, error) {
 	return nil, refused("general.architecture is %q; supported in GGUF are %s", name, strings.Join(known, ", "))
 }
 
-// fromGGUF reads the configuration of a model of the family. Whether projections have biases depends on the file's
-// tensors.
+// fromGGUF reads the configuration of a model of the family. Projections of attention have biases if the family's rules
+// or the file's tensors of layer 0 have them; those of an MLP, if these tensors have them.
 func (f *family) fromGGUF(k *ggufKeys, g *weights.GGUF) (*Config, error) {
 	c := f.config()
 	c.Family = f.gguf.architecture
@@ -214,8 +214,7 @@ func (f *family) layersFromGGUF(c *Config, k *ggufKeys) {
 	}
 }
 
-// expertsFromGGUF reads the keys of a mixture of experts. It sets c.Experts to nil if the file has none of these
-// keys.
+// expertsFromGGUF reads the keys of a mixture of experts. It sets c.Experts to nil if expert_count is missing or 0.
 func (f *family) expertsFromGGUF(c *Config, k *ggufKeys) {
 	e := c.Experts
 	if e.SharedGate {

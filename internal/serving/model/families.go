@@ -8,17 +8,19 @@ type family struct {
 	rules         Config  // settings common to the family, and defaults for others
 	learned       bool    // positions are learned, not rotations
 	rootEmbedding bool    // embeddings are multiplied by the square root of their size
-	noRopeEvery   int     // if not 0, every n-th layer has no rotations
+	noRopeEvery   int     // if not 0, every n-th layer has no rotations unless config.json says otherwise
 	window        *window // nil if no layer has a window
 	localRope     bool    // layers with a window have a different rotation, without scaling
-	localTheta    float64 // its theta; 0 means that of the other layers
+	localTheta    float64 // its theta if the file has none; 0 means that of the other layers
 
 	folder inFolder
 	gguf   inGGUF
 }
 
+// A window describes the layers with a sliding window. In config.json, layer_types comes before all fields but size and
+// optional. Without upperLayers and period, the layers without rotations have the window if family.noRopeEvery is not 0.
 type window struct {
-	period      int  // every period-th layer has no window; if 0, all layers have it (in GGUF none, as in llama.cpp)
+	period      int  // every period-th layer has no window; if 0, all layers can have it (in GGUF none, as in llama.cpp)
 	size        int  // tokens if config.json does not state them; 0 means no window
 	ggufSize    int  // the same for GGUF
 	optional    bool // in config.json, only use_sliding_window enables it
@@ -53,7 +55,7 @@ type inGGUF struct {
 	wholeHeads   bool   // all elements of a head must be rotated
 	factors      bool   // the tensor ropeFactors is used, as in llama.cpp
 	longFactors  bool   // the tensors ropeShort and ropeLong are used
-	longScaled   bool   // they must be present if cosines are scaled
+	longScaled   bool   // they must be present if cosines are scaled without YaRN
 	expertSize   string // the key of Experts.IntermediateSize
 
 	names  func(n *names) // changes the names of GGUF's tensors

@@ -29,8 +29,9 @@ type Model struct {
 	adapters  int
 }
 
-// Unused returns the sorted names of the tensors of a folder that the model does not use, except frequencies, masks,
-// scales, and tensors for images.
+// Unused returns the sorted names of the vectors and matrices of floats in a folder that the model does not use. It
+// leaves out frequencies, masks, scales, biases of 0, tensors for images, an output matrix beside tied embeddings, and
+// with ForPooling the matrix that Classifier reads.
 func (m *Model) Unused() []string { return m.unused }
 
 type norm struct{ weight, bias []float32 }
@@ -238,13 +239,14 @@ func (l *loader) places(name string) []string {
 // An Option changes how a model is loaded.
 type Option func(*loader)
 
-// ErrNotQuantized is the error if Int8Activations is used for a model without quantized weights.
+// ErrNotQuantized is the error if Int8Activations is used for a model in which no matrix product would change.
 var ErrNotQuantized = refused("its weights are not of a quantized type of GGUF, which are multiplied by 8-bit " +
 	"activations")
 
-// Int8Activations is an Option for products with quantized weights. It rounds their inputs to 8 bits, in blocks of 32
-// with a scale each. Such a product multiplies integers, as in llama.cpp; vLLM calls these products W8A8 and W4A8.
-// Products with other weights do not change. A model without quantized weights is refused with ErrNotQuantized.
+// Int8Activations is an Option for products with weights of the quantized types of GGUF, such as Q4_K and MXFP4. It
+// rounds their inputs to 8 bits, in blocks of 32 with a scale each. Such a product multiplies integers, as in llama.cpp;
+// vLLM calls these products W8A8 and W4A8. Products with other weights, such as those of GPTQ, AWQ and FP8, do not
+// change. If no product changes, the model is refused with ErrNotQuantized.
 func Int8Activations(l *loader) { l.rounding = matrix.Rounded }
 
 // ErrNotHalves is the error if BF16Activations is used for a model in which no matrix product would change.
@@ -262,7 +264,8 @@ func (m *Model) forms() matrix.Form {
 }
 
 // PackedBytes estimates the size of a model's packed weights if the model is loaded without Options. The estimate
-// includes tensors that the model does not use. A model that is divided into Parts has about this size in total.
+// includes tensors that the model does not use. A model that is divided into Parts is larger in total, because each
+// Part has all embeddings.
 func PackedBytes(files *weights.Tensors) int {
 	bytes := 0
 	for _, name := range files.Names() {

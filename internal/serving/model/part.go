@@ -23,7 +23,8 @@ func (p Part) span(n int) span {
 	return span{n / p.size() * p.Rank, n / p.size() * (p.Rank + 1)}
 }
 
-// Check returns an error if p is not a valid part, or if the model cannot be divided into so many parts.
+// Check returns an error if p is not a valid part, or if the model's key heads cannot be divided into so many parts.
+// Loading checks the other sizes.
 func (p Part) Check(c *Config) error {
 	n := p.size()
 	if n != 1 && n != 2 && n != 4 || p.Rank < 0 || p.Rank >= n {

@@ -125,7 +125,8 @@ func (r *Runner) Limit(maxModelLen int) {
 }
 
 // Forward computes all layers for the tokens of a batch, and writes their keys and values. ComputeLogits may follow.
-// An error wraps ErrBatch or an error of attention or kvstore. Forward may then have written some keys and values.
+// An error wraps ErrBatch or an error of attention, kvstore or the Group. Forward may then have written some keys and
+// values.
 func (r *Runner) Forward(b *Batch) error {
 	if err := b.Check(&r.model.Config, r.groups); err != nil {
 		return err
