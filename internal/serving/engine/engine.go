@@ -94,7 +94,8 @@ func New(config Config, observer Observer) (*Engine, error) {
 // Config returns the configuration with defaults filled in.
 func (e *Engine) Config() Config { return e.config }
 
-// Submit adds a request. It returns an error of Request.Check, ErrBusy or ErrClosed if it refuses the request.
+// Submit adds a request. If it refuses the request, it returns a *sampling.Invalid, a *TooLong, ErrBusy, ErrClosed or a
+// *DeviceFailure.
 func (e *Engine) Submit(r Request) (*Stream, error) { return e.submit(r, nil) }
 
 // submit adds a request, which belongs to series unless series is nil.

@@ -4,7 +4,7 @@ package engine
 // it has begun, its requests are accepted even if the queue is full or the engine drains.
 type Series struct{ engine *Engine }
 
-// Series begins a series, which the caller must End. The error is ErrBusy or ErrClosed.
+// Series begins a series, which the caller must End. The error is ErrBusy, ErrClosed or a *DeviceFailure.
 func (e *Engine) Series() (*Series, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -15,8 +15,8 @@ func (e *Engine) Series() (*Series, error) {
 	return &Series{e}, nil
 }
 
-// Submit adds the next request of the series. It returns an error of Request.Check if the request is not valid, and
-// ErrClosed if Drain cancels requests.
+// Submit adds the next request of the series. It returns a *sampling.Invalid or a *TooLong if the request is not
+// valid, ErrClosed if Drain cancels requests, and a *DeviceFailure if the device has failed.
 func (s *Series) Submit(r Request) (*Stream, error) { return s.engine.submit(r, s) }
 
 // End ends the series.
@@ -27,7 +27,8 @@ func (s *Series) End() {
 	s.engine.changed.Signal()
 }
 
-// Refuses returns the error with which Submit would refuse a request now: ErrBusy, ErrClosed or nil.
+// Refuses returns the error with which Submit would refuse a request now: ErrBusy, ErrClosed, a
+// *DeviceFailure or nil.
 func (e *Engine) Refuses() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -119,9 +119,10 @@ func (s *argumentSchema) names(schema json.RawMessage) []string {
 	return names
 }
 
-// taggedArguments returns the form of arguments between tags. If the tool's schema lists properties or required names, only
-// these can be parameters. They come in any order if none is required. Otherwise they come in the order of the schema, as the members
-// of JSON objects do, and each comes once if it is required, and at most once if not. The values can be any text.
+// taggedArguments returns the form of arguments between tags. If the tool's schema lists properties or required names,
+// only these can be parameters. They come in any order if none is required. Otherwise they come in the order of the
+// schema, as the members of JSON objects do, and each comes once if it is required, and at most once if not. The values
+// can be any text.
 func (t *tool) taggedArguments(tags *toolparser.Tagged) structured.Form {
 	s := t.schema()
 	parameter := func(begin string) structured.Tag {
@@ -176,7 +177,8 @@ func typeOf(name any) typeSet {
 }
 
 // allowedTypes returns the types of the values that a schema inside s allows. It reads $ref, type, enum, anyOf and oneOf,
-// and whether there are items or properties, and follows each reference only once. If schemas are nested too deep, the result has otherType.
+// and whether there are items or properties, and follows each reference only once. If schemas are nested too deep, the
+// result has otherType.
 func (s *argumentSchema) allowedTypes(schema json.RawMessage, depth int) (all typeSet) {
 	var given struct {
 		Ref               string `json:"$ref"`
