@@ -161,8 +161,9 @@ func (p *part) message() *message {
 
 // chunks returns the choices for a new part of a streamed answer. A part of a completion becomes one choice. A part of
 // a chat becomes one choice for each event that adds something to the message. The last of them also has the log
-// probabilities and token ids of the part. If the part has one of these fields but no such event, there is one choice
-// with an empty delta. If it has neither, there is no choice. In a chat, the finish reason has a choice of its own (splitEnd).
+// probabilities and token ids of the part. If the part has one of these fields or a finish reason but no such event,
+// there is one choice with an empty delta. If it has none of them, there is no choice. In a chat, the finish reason is
+// never in a choice that adds something to the message (splitEnd).
 //
 // The parameter calls points to the number of calls that the answer has so far. Each call that begins in the part
 // increases this number.

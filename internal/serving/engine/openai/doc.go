@@ -1,6 +1,7 @@
 // Package openai serves an engine over OpenAI's HTTP interface: completions, chat completions, embeddings and models,
-// with streams of server-sent events and OpenAI's errors. It also serves /v1/rerank in Jina's and Cohere's form,
-// /metrics under vLLM's names, /tokenize, /detokenize, /version and /health.
+// with streams of server-sent events and OpenAI's errors. It also serves /v1/rerank in Jina's and Cohere's form, /infill
+// in llama.cpp's, /metrics under vLLM's names, and vLLM's /tokenize, /detokenize, /version, /health, /sleep, /wake_up and
+// /is_sleeping.
 //
 // It checks each field of a request before it submits the request to the engine.
 //
