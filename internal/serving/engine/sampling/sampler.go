@@ -37,7 +37,8 @@ func (st *State) Allows(token int32) bool {
 	return st.Allowed == nil || word < len(st.Allowed) && st.Allowed[word]>>(token&63)&1 == 1
 }
 
-// Sample returns the next token. It does not change logits. If a logit is NaN or +Inf, or all are -Inf, it returns -1.
+// Sample returns the next token. It does not change logits. If a logit is NaN or +Inf after the adjustments, or all are
+// -Inf, it returns -1.
 func (s *Sampler) Sample(p *Params, st State, logits []float32) int32 {
 	if p.TakesLargest(st) {
 		best, largest := matrix.ArgMax(logits)
@@ -91,8 +92,8 @@ type adjustment struct {
 	apply   func(s *Sampler, p *Params, st State)
 }
 
-// adjustments are all changes of logits, in vLLM's order. Add new changes here: Sample applies the entries, and
-// TakesLargest checks whether a request needs any of them.
+// adjustments are all changes of logits, in their order. Penalties come last, as in vLLM. Add new changes here: Sample
+// applies the entries, and TakesLargest checks whether a request needs any of them.
 var adjustments = [...]adjustment{
 	{func(p *Params, _ State) bool { return len(p.LogitBias) > 0 }, (*Sampler).bias},
 	{func(_ *Params, st State) bool { return len(st.Forbidden) > 0 }, (*Sampler).forbid},

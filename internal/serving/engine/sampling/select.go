@@ -10,7 +10,7 @@ import (
 // their weight, and sorts only the tokens of one bucket.
 
 // Weights are at most 1. A bucket holds the weights with the same exponent and the same first four bits of the
-// mantissa. The first bucket holds all weights below 2^-40.
+// mantissa. The first bucket begins at 2^-40, and also holds all smaller weights.
 const (
 	bucketShift = 23 - 4
 	lightest    = (127 - 40) << 4
