@@ -17,7 +17,7 @@ type productJob struct {
 	rows     int
 	first    int // the panels [first, last) are computed
 	last     int
-	large    int      // panels of each worker's first task
+	large    int      // panels of each large task; there is one for each worker
 	small    int      // panels of the other tasks
 	largest  *largest // if not nil, the outputs are logits, and largest finds the largest logit of each row
 	config   *Config

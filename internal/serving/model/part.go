@@ -218,7 +218,7 @@ func NewWorkers(n int) *Workers {
 	return &Workers{size: n, share: make([][]float32, n), barrier: parallel.NewBarrier(n)}
 }
 
-// AllReduce implements Group. Each worker sums its share of the values.
+// AllReduce implements Group, for 2 or 4 workers. Each worker sums its share of the values.
 func (w *Workers) AllReduce(rank int, x []float32) error {
 	w.share[rank] = x
 	if rank == 0 {

@@ -99,8 +99,7 @@ var (
 	fp4 = []float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 )
 
-// e4m3 returns the 256 numbers of E4M3, which has no infinities. The encodings of NaN get numbers as well, because
-// no weight is NaN.
+// e4m3 returns the 256 numbers of E4M3, which has no infinities. The two encodings of NaN get numbers as well.
 func e4m3() []float32 {
 	all := make([]float32, 256)
 	for b := range all {
