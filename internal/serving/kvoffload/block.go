@@ -70,8 +70,8 @@ type Memory struct {
 	size  int    // bytes of the block
 }
 
-// alignment is the alignment of memory, offsets and lengths that writes need to bypass the page cache. No
-// disk has larger sectors.
+// alignment is the alignment of memory, offsets and lengths that writes need to bypass the page cache. If a file system
+// needs more, writes use the page cache (see writeUnbuffered).
 const alignment = 4096
 
 func NewMemory(size int) Memory {

@@ -26,7 +26,7 @@ var ErrFolder = errors.New("the folder for keys and values cannot be used")
 
 // A Folder is a Tier with one file for each block. Several processes of a host can share it. A file is written under
 // another name and then renamed. A process removes files if it finds the folder too large. The size limit counts the
-// files of all spaces; the least recently used files are removed first.
+// blocks of all spaces, not files that are being written; the least recently used files are removed first.
 type Folder struct {
 	path        string // the folder with all spaces
 	spaceFolder string // the folder of this space
@@ -60,8 +60,8 @@ const (
 	concurrentCalls = 16
 )
 
-// NewFolder opens a folder, creating it if necessary, and removes blocks of older formats and partial files of ended
-// processes. The error wraps ErrFolder.
+// NewFolder opens a folder, creating it if necessary. It removes blocks of other formats and partial files older than
+// abandonedAfter. The error wraps ErrFolder.
 func NewFolder(path string, space Space, maxBytes int64) (*Folder, error) {
 	f := &Folder{
 		path: path, spaceFolder: filepath.Join(path, spacePrefix+space.String()), space: space, maxBytes: maxBytes,
@@ -101,9 +101,9 @@ func (f *Folder) open() error {
 	return nil
 }
 
-// checkOwner returns an error if the folder belongs to another user, or if every user can write to it. Otherwise other
-// users could decide what is read from the folder. Through links, they could also decide which files of this user are
-// removed. Folders of the superuser and group-writable folders are allowed.
+// checkOwner returns an error if path is not a folder, if it belongs to another user, or if every user can write to it.
+// Otherwise other users could decide what is read from the folder. Through links, they could also decide which files of
+// this user are removed. Folders of the superuser and group-writable folders are allowed.
 func checkOwner(path string, stat func(string) (fs.FileInfo, error)) error {
 	info, err := stat(path)
 	if err != nil {
@@ -323,8 +323,8 @@ func (f *Folder) reserve(size int64) error {
 // and the new file fits. A file that another process has removed meanwhile counts as removed.
 //
 // Other processes may store blocks in the folder, which this process does not count. So the folder is measured again
-// when this process has stored a tenth of the limit or used the free space. If too few files can be removed, evict does
-// not try again for a minute. Until then, blocks are stored only in the free space.
+// when this process has stored a tenth of the limit or used the free space. If a file could not be removed and so less
+// than a tenth is free, evict does not try again for a minute. Until then, blocks are stored only in the free space.
 func (f *Folder) evict(size int64) error {
 	f.evicting.Lock()
 	defer f.evicting.Unlock()

@@ -19,12 +19,12 @@ type Config struct {
 	Loads  bool // blocks are loaded (consumer or both)
 
 	// After a block is stored, the Offloader assumes for some time that the tier still has it, and does not store it
-	// again. This time is at least KnownFor and at most twice KnownFor. It is shorter if very many blocks are stored.
-	// The assumption must end at some time, because tiers remove unused blocks. KnownFor is at most 10 minutes; 0
+	// again. This time is at least KnownFor and less than three times KnownFor. It is shorter if very many blocks are
+	// stored. The assumption must end at some time, because tiers remove unused blocks. KnownFor is at most 10 minutes; 0
 	// means 10 minutes.
 	KnownFor time.Duration
 
-	QueueBytes int         // limit of the bytes in blocks that wait to be stored; 0 means 256 MB
+	QueueBytes int         // limit of the bytes in blocks that wait to be stored; 0 means 256 MiB. 4 blocks may always wait
 	Log        *log.Logger // if not nil, logs failures and declined loads, each at most once a minute
 }
 
@@ -62,10 +62,10 @@ type stored struct {
 type Stats struct {
 	StoredBytes, LoadedBytes int64
 	StoreTime, LoadTime      time.Duration
-	Dropped                  int64 // blocks not stored because the tier was too slow
-	Failures                 int64 // stores and loads that failed
+	Dropped                  int64 // blocks not stored because too many waited, or because storing had just failed
+	Failures                 int64 // stores, searches and loads that failed
 	Queued                   int   // blocks that wait to be stored
-	Computed                 int64 // blocks found but not loaded, because computing them is faster
+	Computed                 int64 // blocks found but not loaded, because computing them is estimated to be faster
 
 	LoadRate float64 // recent blocks per second, or 0 if unknown
 }
@@ -74,13 +74,13 @@ const (
 	defaultQueueBytes = 256 << 20
 	maxKnownFor       = 10 * time.Minute
 	minQueuedBlocks   = 4
-	maxRecent         = 1 << 16 // blocks known to be stored
+	maxRecent         = 1 << 16 // blocks in recent, from which on forgetOld begins a new one
 	concurrentLoads   = 2
 	logEvery          = time.Minute
 	storeTimeout      = 10 * time.Second
-	pauseAfterFailure = time.Second // in which the failed operation is not tried again
+	pauseAfterFailure = time.Second // in which Find returns 0, or, after a failed store, no memory for blocks is made
 
-	// How long Close waits for the queue to be stored.
+	// How long Close waits for the queue to be stored and for loads to end.
 	flushTimeout = 10 * time.Second
 )
 
@@ -113,8 +113,8 @@ func (o *Offloader) finish() error {
 	return o.config.Tier.Close()
 }
 
-// Close waits up to 10 seconds for the blocks in the queue to be stored, cancels loads, and closes the tier. Offer must
-// not be called afterwards.
+// Close waits up to 10 seconds for the blocks in the queue to be stored and for loads to end, cancels those that have
+// not ended, and closes the tier. Offer must not be called afterwards.
 func (o *Offloader) Close() error { return o.close() }
 
 // Stats returns the current statistics.
@@ -135,8 +135,8 @@ func (o *Offloader) Stores() bool { return o.config.Stores }
 // Loads reports whether blocks are loaded.
 func (o *Offloader) Loads() bool { return o.config.Loads }
 
-// Offer stores a block in the background, unless it was stored recently or the tier is too slow. Offer calls read to
-// fill memory with the block before it returns.
+// Offer stores a block in the background, unless it was stored or loaded recently, too many blocks wait to be stored,
+// or storing has just failed. Offer calls read to fill memory with the block before it returns.
 func (o *Offloader) Offer(block blockhash.Hash, read func(dst []byte)) {
 	if !o.config.Stores || o.known(block) {
 		return
@@ -153,8 +153,8 @@ func (o *Offloader) Offer(block blockhash.Hash, read func(dst []byte)) {
 	o.queue <- stored{block, m} // never blocks: its capacity is the limit of memory
 }
 
-// memory returns memory for a block. It returns false if too many blocks wait to be stored, or if storing has
-// just failed.
+// memory returns memory for a block, if possible memory that was given back. Without such memory, it returns false if
+// too many blocks wait to be stored, or if storing has just failed.
 func (o *Offloader) memory() (m Memory, ok bool) {
 	select {
 	case m := <-o.free:
@@ -249,8 +249,8 @@ const (
 	declining = "declining"
 )
 
-// paused reports whether Find or Load has failed within the last second. The pause lets a tier that does not answer
-// delay only one request.
+// paused reports whether Find or Load has failed within the last second. With the pause, a tier that does not answer
+// does not delay each request.
 func (o *Offloader) paused() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -271,8 +271,8 @@ func (o *Offloader) failed(doing string, err error) {
 }
 
 // Find returns the number of leading blocks that a tier has. It returns 0 if loading these blocks would take longer
-// than computing them, or if the tier failed within the last second. compute is the time to compute all of the blocks,
-// or 0 if unknown.
+// than computing them, if Find or Load has failed within the last second, or if the Config has no Loads. compute is the
+// time to compute all of the blocks, or 0 if unknown.
 func (o *Offloader) Find(blocks []blockhash.Hash, compute time.Duration) int {
 	if !o.config.Loads || len(blocks) == 0 || o.paused() {
 		return 0
