@@ -14,7 +14,7 @@ const pageSize = 4096
 // random blocks is several times faster from huge pages than from pages of 4 KB.
 const hugePage = 2 << 20
 
-// machineMemory returns the memory of the machine in bytes, including swap space.
+// machineMemory returns the memory of the machine in bytes, including swap space, or MaxUint64 if it is unknown.
 func machineMemory() uint64 {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {

@@ -9,7 +9,8 @@ import (
 	"llmmemory/internal/serving/attention"
 )
 
-// ErrRequest means that a row continues a request whose tables are not known. Check returns an error that wraps it.
+// ErrRequest means that a row continues a request whose tables are not known or are dropped in this step. Check returns
+// an error that wraps it.
 var ErrRequest = errors.New("unknown request")
 
 // Requests keeps the block tables of requests, which the scheduler changes from step to step. It lays out the tables of
@@ -134,8 +135,8 @@ func (q *Requests) tablesBefore(r *Row, gone []uint64) ([][]int32, error) {
 	return tables, nil
 }
 
-// checkBlocks returns an error if the blocks leave a gap after the table's present entries. It also does so if the
-// table would have too few blocks for the row's tokens.
+// checkBlocks returns an error if the blocks leave a gap after the table's present entries, if the store lacks one of
+// them, or if the table would have too few blocks for the row's tokens.
 func (q *Requests) checkBlocks(r *Row, present int, start int64, blocks []int32) error {
 	if start < 0 || start > int64(present) {
 		return fmt.Errorf("%w: blocks of request %#x go from entry %d on, but its table has %d", attention.ErrArgument, r.ID,

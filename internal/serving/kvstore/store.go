@@ -18,8 +18,8 @@ const (
 // ErrMemory is wrapped by errors about a store that needs more memory than the machine has.
 var ErrMemory = errors.New("not enough memory")
 
-// Config describes the size of a store. In this package, every error about an argument wraps attention.ErrArgument,
-// and the failed call has changed nothing.
+// Config describes the size of a store. In this package, every error about an argument wraps attention.ErrArgument
+// (ErrRequest apart), and the failed call has written no block.
 type Config struct {
 	attention.Shape
 	Layers     int
@@ -55,7 +55,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// A Store holds the blocks of all layers. One goroutine may use it at a time.
+// A Store holds the blocks of all layers. One goroutine may use it at a time, but see ReadBlock and WriteBlock.
 type Store struct {
 	config Config
 	pool   *parallel.Pool

@@ -52,8 +52,8 @@ type side struct {
 	contiguous int       // elements
 }
 
-// bypassBytes is a size that is larger than the caches of a core. Writes of this size or more bypass the caches. The
-// processor then does not read the memory before it writes.
+// bypassBytes is the number of bytes of a Write from which on tiles that are stored unchanged may bypass the
+// processor's caches. The processor then does not read the memory before it writes.
 const bypassBytes = 4 << 20
 
 // A scratch is the memory in which a worker transposes and converts 16 keys or values.
@@ -252,8 +252,9 @@ func (w *Writer) load(row []float32, x *side, head, i, block, offset int) {
 }
 
 // storedScale returns the factor by which the numbers x of a head are multiplied before they are stored. With Int8, it
-// computes the factor, 127 divided by the largest magnitude in x, and stores the inverse of the factor as the scale. If
-// all magnitudes are below 2^-120, the factor might be infinite in float32, and storedScale returns 0 instead.
+// computes the factor, 127 divided by the largest magnitude in x, and stores the largest magnitude divided by 127 as
+// the scale. If all magnitudes are below 2^-120, the factor might be infinite in float32, and storedScale returns 0
+// instead.
 func storedScale(c *attention.Cache, x []float32, factor float32, scales []byte, block, head, offset int) float32 {
 	if c.DType != attention.Int8 {
 		if factor == 0 {
