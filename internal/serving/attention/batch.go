@@ -11,7 +11,7 @@ const (
 	// Auto chooses V1 or V2 by vLLM's rule. It also divides a long sequence into partitions if cores would otherwise be
 	// idle.
 	Auto Version = iota
-	V1           // one piece of work for each sequence and KV head (paged_attention_v1)
+	V1           // the partitions of a context stay together (paged_attention_v1)
 
 	// V2 computes partitions separately and merges their results in a reduction (paged_attention_v2). It does not
 	// divide work whose results would need more than maxSavedBytes bytes.
@@ -42,9 +42,9 @@ type Batch struct {
 	Sinks         []float32 // [NumHeads], or nil: the logit of an extra token without a value
 
 	// CommonPrefix is the number of tokens in the common prefix of all sequences with query tokens (vLLM's
-	// num_common_prefix_blocks × block size). These sequences begin with the same tokens in the same blocks. The keys
-	// and values of the prefix are read once for all sequences. The output has the same bits for every valid
-	// CommonPrefix.
+	// num_common_prefix_blocks × block size). These sequences begin with the same tokens in the same blocks. If
+	// there are several sequences and sequence 0 has query tokens, Forward reads each whole partition of the prefix for
+	// the query tokens of several sequences at once. The output has the same bits for every valid CommonPrefix.
 	CommonPrefix int
 
 	Version Version

@@ -74,7 +74,8 @@ func (s *Shape) Check() error {
 	return nil
 }
 
-// Check returns an error if the shape is invalid, or if the blocks do not fit into the memory with the given strides.
+// Check returns an error if the shape, the number of blocks, a scale or a stride is invalid, if the blocks do not fit
+// into the memory with the given strides, or if the memory is not aligned to its elements.
 func (c *Cache) Check() error {
 	if err := c.Shape.Check(); err != nil {
 		return err
@@ -126,8 +127,8 @@ func (c *Cache) checkPart(name string, data []byte, block, head, span, align int
 	return nil
 }
 
-// CheckScales returns an error if one of the two scales, or its inverse, is NaN or infinite. Numbers are multiplied by
-// the inverse when they are stored.
+// CheckScales returns an error if one of the two scales, or its inverse, is NaN or infinite. A scale of 0 means 1.
+// Numbers are multiplied by the inverse when they are stored.
 func CheckScales(key, value float32) error {
 	for _, x := range [...]float32{key, value} {
 		if !isFinite(x) || x != 0 && !isFinite(1/x) {

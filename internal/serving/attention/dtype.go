@@ -148,8 +148,8 @@ func Float32s(x []float32, stride int) Tensor {
 	return Tensor{F32, unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x)), stride}
 }
 
-// Check returns an error if Data does not have the given number of rows with width elements each. name is what the
-// error message calls the tensor.
+// Check returns an error if the type is not F32, F16 or BF16, if rows overlap, or if Data is not aligned or does not
+// have the given number of rows with width elements each. name is what the error message calls the tensor.
 func (t *Tensor) Check(name string, rows, width int) error {
 	size := t.DType.Size()
 	switch {

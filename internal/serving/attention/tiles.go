@@ -2,8 +2,9 @@ package attention
 
 import "unsafe"
 
-// readsInPlace reports whether the kernels can read blocks directly for an item that has the given number of rows
-// per KV head. They can if the rows belong to one query token and the blocks consist of whole tiles.
+// readsInPlace reports whether the kernels can read blocks directly for an item that has the given number of rows per KV
+// head. They can if the rows belong to one query token and are at most tileRows, the blocks consist of whole tiles, and
+// the head size is a multiple of 16.
 func (r *Runner) readsInPlace(it *item, rows int) bool {
 	return it.token1-it.token0 == 1 && rows <= r.kernels.tileRows() && tiled(r.cache)
 }
