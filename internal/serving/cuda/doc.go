@@ -2,10 +2,10 @@
 // needs neither cgo nor the CUDA toolkit. It opens the driver's library at run time, so a program with
 // this package also runs on machines without the library.
 //
-// Every call is checked. An error says which operation failed, and contains the driver's name and text
-// for the failure. If the user can fix the cause, the error wraps ErrNoDriver, ErrNoGPU, ErrOldGPU,
-// ErrOldDriver or ErrOutOfMemory. When a kernel fails, a later call that waits for it returns the
-// error. Then everything created from the context is unusable, as the driver's manual says.
+// Every call is checked. An error says which operation failed, and contains the driver's name and text for the failure.
+// ErrNoDriver, ErrNoGPU, ErrOldGPU, ErrOldDriver and ErrOutOfMemory are causes that the user can fix. When a kernel
+// fails, a later call that waits for it returns the error. Then everything created from the context is unusable, as the
+// driver's manual says.
 //
 // Close of a nil Memory, Pinned, Stream, Event or Graph does nothing.
 //

@@ -12,7 +12,7 @@ import (
 // Library is the name of NVIDIA's driver on Linux.
 const Library = "libcuda.so.1"
 
-// Reasons why a machine cannot run the kernels. An error that wraps one of them says what to do.
+// Reasons why a machine cannot run the kernels.
 var (
 	ErrNoDriver    = errors.New("no NVIDIA driver")
 	ErrNoGPU       = errors.New("no GPU")

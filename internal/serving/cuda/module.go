@@ -16,7 +16,8 @@ type Module struct {
 	ptx     string
 }
 
-// LoadModule compiles PTX. If the driver's compiler refuses the PTX, the error has the compiler's text.
+// LoadModule compiles PTX. If the driver's compiler refuses the PTX, the error has the compiler's text. If the driver
+// is too old for the PTX, the error wraps ErrOldDriver.
 func (c *Context) LoadModule(name, ptx string) (*Module, error) {
 	m := &Module{context: c, ptx: ptx}
 	text, log := append([]byte(ptx), 0), make([]byte, 4096)

@@ -23,7 +23,7 @@ type blocks struct {
 	mu     sync.Mutex   // protects the fields below; not taken on the context's thread
 	moves  *cuda.Stream // of ReadBlock and WriteBlock
 	host   *cuda.Pinned // a block, then a pair
-	failed error        // of ReadBlock or WriteBlock
+	failed error        // of ReadBlock, WriteBlock or Poison
 }
 
 func newBlocks(d *Device, c kvstore.Config) (*blocks, error) {
@@ -118,7 +118,7 @@ func (b *blocks) Poison(ids []int32) {
 	}
 }
 
-// ReadBlock implements engine.ModelRunner. If it fails, the next Forward returns the error.
+// ReadBlock implements engine.ModelRunner. If it fails, each later Forward returns the error.
 func (b *blocks) ReadBlock(id int32, dst []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -126,7 +126,7 @@ func (b *blocks) ReadBlock(id int32, dst []byte) {
 	copy(dst, b.host.Bytes()[:b.store.BlockBytes()])
 }
 
-// WriteBlock implements engine.ModelRunner. If it fails, the next Forward returns the error.
+// WriteBlock implements engine.ModelRunner. If it fails, each later Forward returns the error.
 func (b *blocks) WriteBlock(id int32, src []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,7 +152,7 @@ func (b *blocks) note(err error) {
 	b.failed = errors.Join(b.failed, err)
 }
 
-// failure returns the error of an earlier ReadBlock or WriteBlock.
+// failure returns the errors of earlier calls of ReadBlock, WriteBlock and Poison.
 func (b *blocks) failure() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

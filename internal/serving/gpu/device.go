@@ -13,7 +13,7 @@ type Device struct {
 	context *cuda.Context
 	set     *kernels.Set
 	stream  *cuda.Stream // of weights and of steps
-	free    int          // bytes of memory after Open
+	free    int          // bytes of free memory after Open
 }
 
 // Open opens a GPU. The parameter library is the file of NVIDIA's driver, usually cuda.Library.

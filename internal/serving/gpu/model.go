@@ -20,7 +20,7 @@ type Model struct {
 	device *Device
 	memory memories // of the weights
 
-	embed, positions cuda.Pointer // positions is 0 if there are rotations
+	embed, positions cuda.Pointer // positions is 0 if the model has no such table
 	layers           []layer
 	norm             norm
 	head             linear

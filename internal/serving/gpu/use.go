@@ -1,6 +1,7 @@
 package gpu
 
-// A MemoryUse says what uses the memory of a GPU, in bytes. Other programs use the rest of Total.
+// A MemoryUse says what uses the memory of a GPU, in bytes. The rest of Total is used by other programs, and by
+// the driver for what Open made.
 type MemoryUse struct {
 	Weights, KVCache, Free, Total int
 

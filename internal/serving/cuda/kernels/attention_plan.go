@@ -106,8 +106,8 @@ func (p *AttentionPlan) setPartBytes() {
 // them all.
 type DecodeShape struct{ tiles, rows, partitions int }
 
-// PadDecode adds partitions up to a power of two, so that few different shapes occur. Their results are not
-// used. If the plan has tiles of prefill, PadDecode changes nothing and returns false.
+// PadDecode adds partitions up to a power of two, so that few different shapes occur. Their results are not used. If
+// the plan has tiles of prefill, or no partitions, PadDecode changes nothing and returns false.
 func (p *AttentionPlan) PadDecode() (DecodeShape, bool) {
 	if p.wholeTiles > 0 || p.works == 0 {
 		return DecodeShape{}, false
