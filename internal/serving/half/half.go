@@ -1,5 +1,5 @@
 // Package half converts between float32 and the 16-bit formats binary16 and bfloat16. A NaN becomes a quiet NaN that
-// keeps the upper bits of its payload, as in the processors' conversion instructions.
+// keeps the upper bits of its payload, as in the processors' conversion instructions; FromBF16 keeps all its bits.
 package half
 
 import "math"

@@ -17,7 +17,7 @@ import (
 // waker. The woken thread waits there, and Linux may take 10 ms to move one of the two.
 type placement struct {
 	moves   int       // moves that are still allowed; woke sets it after a long sleep
-	missing time.Time // when a Run first lacked a worker that it had called; zero if the last Run had all workers
+	missing time.Time // when a Run first lacked a worker; zero if the last Run had all workers or moves was 0
 	moved   time.Time
 }
 
@@ -81,7 +81,7 @@ func leaveProcessor() {
 	others := allowed
 	others.Clear(cpu)
 	if unix.SchedSetaffinity(0, &others) == nil {
-		_ = unix.SchedSetaffinity(0, &allowed) // cannot fail: it was the mask before
+		_ = unix.SchedSetaffinity(0, &allowed) // the mask before
 	}
 }
 
