@@ -33,7 +33,7 @@ func benchModel(b *testing.B, pool *parallel.Pool) *model.Model {
 }
 
 // decodeBatch returns a batch in which n sequences each decode one token. All have the same 512 tokens of context in
-// blocks 1 to 32, and CommonPrefix says so, as in a batch of the engine.
+// blocks 1 to 32. For several sequences, CommonPrefix says so, as in a batch of the engine.
 func decodeBatch(n int) *model.Batch {
 	b := &model.Batch{QueryStart: []int32{0}, Blocks: model.Blocks{TableStride: 33}}
 	if n > 1 {

@@ -14,7 +14,7 @@ import (
 
 // requireRoundedLogits compares a model with a reference that rounds the same values. The model may round a value near
 // the middle between two steps to the other side. This changes the logits of its token and of later tokens. Therefore
-// the sequences are short, and a quarter of the tokens may differ.
+// the sequences are short, and fewer than a quarter of the tokens may differ.
 func requireRoundedLogits(t *testing.T, b *bench, ref *reference) {
 	const sequences, tokens = 24, 3
 	differing := 0

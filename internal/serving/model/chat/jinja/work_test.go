@@ -12,7 +12,7 @@ import (
 	"llmmemory/internal/serving/model/marks"
 )
 
-// steps returns the number of steps of a template. Client's texts are marked as a server marks them.
+// steps returns the number of steps of a template. Clients' texts are marked as a server marks them.
 func steps(t *testing.T, template, text string, value any) int {
 	parsed, err := jinja.Parse(template)
 	require.NoError(t, err)
