@@ -59,11 +59,11 @@ func (m *Metrics) counters() {
 	}
 	m.preemptions = counter("num_preemptions_total", "Requests that lost their blocks and were computed again.")
 	m.prompt = counter("prompt_tokens_total",
-		"Tokens of prompts that are computed, those found in the prefix cache included.")
+		"Tokens of prompts that are computed, those found in the prefix cache or loaded from tiers included.")
 	m.source = labelled("prompt_tokens_by_source_total", "Tokens of prompts by where their keys and values came from.",
 		"source",
 		"local_compute", "local_cache_hit", "external_kv_transfer")
-	m.cached = counter("prompt_tokens_cached_total", "Tokens of prompts that were found in the prefix cache.")
+	m.cached = counter("prompt_tokens_cached_total", "Tokens of prompts that were found in the prefix cache or loaded from tiers.")
 	m.generation = counter("generation_tokens_total", "Tokens that were generated.")
 	m.queries = counter("prefix_cache_queries_total", "Tokens that were looked up in the prefix cache.")
 	m.hits = counter("prefix_cache_hits_total", "Tokens that were found in the prefix cache.")
@@ -105,7 +105,7 @@ func (m *Metrics) histograms() {
 	sizes := []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000}
 	m.promptTokens = histogram("request_prompt_tokens", "Tokens of a prompt.", sizes)
 	m.computed = histogram("request_prefill_kv_computed_tokens",
-		"Tokens of a prompt that were not found in the prefix cache.", sizes)
+		"Tokens of a prompt that were neither found in the prefix cache nor loaded from tiers.", sizes)
 	m.generationTokens = histogram("request_generation_tokens", "Tokens of an answer.", sizes)
 	m.longest = histogram("request_max_num_generation_tokens", "Tokens of the longest of the answers to a request.", sizes)
 	m.n = histogram("request_params_n", "Answers that a request asks for.", []float64{1, 2, 5, 10, 20})

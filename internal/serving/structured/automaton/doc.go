@@ -3,6 +3,5 @@
 //
 // An automaton is built completely, with all its states, so one can see whether there is any text that it accepts. Only
 // [Limited] computes its states when they are needed. Operations that add states charge a [meter.Meter], which stops
-// operations that would take too much work. This package does not
-// deal with bytes, JSON or tokens.
+// operations that would take too much work. This package does not deal with bytes, JSON or tokens.
 package automaton
