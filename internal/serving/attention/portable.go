@@ -9,8 +9,7 @@ type portable struct{}
 
 func (portable) String() string { return "portable" }
 
-// scores computes each product of a query and a key in float64, and rounds only the result to float32. In plain Go,
-// float64 is as fast as float32.
+// scores computes each product of a query and a key in float64, and rounds only the result to float32.
 func (portable) scores(_ *args, q []float32, rows, size, _ int, keys []float32, n int, out []float32) {
 	for i := range rows {
 		q := q[i*size:][:size]

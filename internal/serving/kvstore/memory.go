@@ -11,7 +11,7 @@ import (
 const pageSize = 4096
 
 // hugePage is the alignment of a mapping. With it, the kernel can use huge pages from the first byte on. Reading
-// random blocks is several times faster from huge pages than from pages of 4 KB.
+// random blocks is faster from huge pages than from pages of 4 KiB.
 const hugePage = 2 << 20
 
 // machineMemory returns the memory of the machine in bytes, including swap space, or MaxUint64 if it is unknown.
