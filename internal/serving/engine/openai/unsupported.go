@@ -143,8 +143,8 @@ var messageFields = fieldTable{unknown: "is not known", foreign: slices.Concat(
 	unserved("use name", "tool_name"),
 	unserved("", "audio", "images"),
 ), harmless: []string{
-	"annotations", "cache_control", "created", "createdAt", "created_at", "finish_reason", "id", "index", "metadata", "parsed",
-	"provider_specific_fields", "status", "stop_reason", "timestamp", "type",
+	"annotations", "cache_control", "created", "createdAt", "created_at", "finish_reason", "id", "index", "injected",
+	"message_id", "metadata", "opts", "parsed", "provider_specific_fields", "reasoning_signature", "status", "stop_reason", "timestamp", "type",
 }}
 
 func unserved(alternative string, names ...string) (list []foreignField) {
