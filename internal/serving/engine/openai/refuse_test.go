@@ -356,7 +356,7 @@ func TestFieldsOfMessagesThatChangeNothingAreAccepted(t *testing.T) {
 		`"provider_specific_fields": {"refusal": null}, "reasoning_details": [], "images": []`,
 		`"id": "m1", "created_at": 5, "metadata": {"a": 1}, "cache_control": {"type": "ephemeral"}, "type": "message"`,
 		`"prefix": false, "partial": false, "nobody_knows": null`,
-		`"injected": false, "message_id": "m", "reasoning_signature": null, "opts": {"visible": false}`, // Mistral Vibe, CodeCompanion
+		`"injected": false, "message_id": "m", "reasoning_signature": null, "opts": {"visible": false}`, // of clients in editors
 	} {
 		require.Equal(t, want, ask(", "+fields).Usage)
 	}

@@ -10,7 +10,7 @@ var (
 		"cache_control", "eager_input_streaming"} // Anthropic's, also through routers
 	functionFields = []string{"name", "description", "parameters", "strict",
 		"cache_control", // of proxies to other servers
-		"type",          // Open WebUI
+		"type",          // of open-webui
 		"return"}        // what transformers' get_json_schema writes, for templates that show it
 	callFields = []string{"id", "type", "function",
 		"index",                                                  // of a part of a stream

@@ -36,7 +36,7 @@ func TestFieldsOfToolsAndCalls(t *testing.T) {
 	}
 	for _, body := range []string{
 		tool(`{"cache_control": {"type": "ephemeral"}, "eager_input_streaming": true, "foo": null, ` + function + `, "strict": false, "return": {"type": "string"}}}`),
-		tool(`{` + function + `, "type": "function", "parameters": {"type": "object", "properties": {"a": {"type": null, "description": "d"}}}}}`), // Open WebUI
+		tool(`{` + function + `, "type": "function", "parameters": {"type": "object", "properties": {"a": {"type": null, "description": "d"}}}}}`), // of open-webui
 		call(`{"id": "c", "index": 0, "extra_content": {"google": {"thought_signature": "x"}}, "provider_specific_fields": {"a": 1}, ` + function +
 			`, "arguments": "{}", "parsed_arguments": {}, "index": 0}}`),
 		choice(`{"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{` + function + `, "parameters": {}}}]}}`),
