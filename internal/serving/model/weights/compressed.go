@@ -34,7 +34,6 @@ type compressedGroups struct {
 	Weights struct {
 		Bits      int             `json:"num_bits"`
 		Type      string          `json:"type"`
-		Symmetric *bool           `json:"symmetric"`
 		Strategy  string          `json:"strategy"`
 		GroupSize int             `json:"group_size"`
 		Block     []int           `json:"block_structure"`

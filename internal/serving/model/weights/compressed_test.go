@@ -103,6 +103,18 @@ func TestTheFingerprintKnowsAllPartsOfAQuantizedMatrix(t *testing.T) {
 	require.NotEqual(t, unchanged, fingerprint("config.json", `"desc_act": false`, `"checkpoint_format": "gptq_v2"`))
 }
 
+// Ensure that a folder has the same fingerprint each time it is opened: blocks in a tier are found by it.
+func TestTheFingerprintOfAFolderIsTheSameEachTime(t *testing.T) {
+	configs, err := filepath.Glob(filepath.Join("testdata", "folders", "*", "config.json"))
+	require.NoError(t, err)
+	require.NotEmpty(t, configs)
+	for _, config := range configs {
+		folder := filepath.Base(filepath.Dir(config))
+		first := openChanged(t, folder, "", "", "").Fingerprint()
+		require.Equal(t, first, openChanged(t, folder, "", "", "").Fingerprint(), folder)
+	}
+}
+
 func TestQuantizedFoldersThatCannotBeReadAreRefused(t *testing.T) {
 	words := func(name string, rows, cols int) weightfile.Tensor {
 		return weightfile.Tensor{Name: name, DType: "I32", Shape: []int{rows, cols}, Data: make([]byte, rows*cols*4)}
