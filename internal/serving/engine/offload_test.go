@@ -16,6 +16,7 @@ import (
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/kvoffload"
 	_ "llmmemory/internal/testkit/gcpercent"
+	"llmmemory/internal/testkit/level"
 )
 
 // startTiered makes an engine that keeps blocks in a folder.
@@ -51,7 +52,7 @@ func long() string {
 
 func TestAnEngineLoadsWhatAnotherHasComputed(t *testing.T) {
 	dir := t.TempDir()
-	for _, speculative := range []int{0, 3} {
+	for _, speculative := range level.First(1, []int{0, 3}) {
 		plain := ask(t, start(t, nil), request(long(), 10))[0]
 		first := startTiered(t, dir, nil)
 		require.Equal(t, plain, ask(t, first, request(long(), 10))[0])

@@ -16,6 +16,7 @@ import (
 	"llmmemory/internal/serving/model/lora"
 	"llmmemory/internal/serving/model/weights"
 	"llmmemory/internal/serving/parallel"
+	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/testkit/weightfile"
 )
 
@@ -161,7 +162,7 @@ func asPublished(m map[string]adapterMatrices, arch string, pairs bool, dim int)
 }
 
 func TestLogitsWithAGGUFAdapterAreThoseOfTheReference(t *testing.T) {
-	for i, tiny := range tinies() {
+	for i, tiny := range level.First(4, tinies()) {
 		t.Run(tiny.Name, func(t *testing.T) {
 			data, arch := tiny.GGUF(), tiny.Meta["general.architecture"].(string)
 			g := openGGUF(t, data)

@@ -312,7 +312,7 @@ func TestTheWorkForAFormIsLinearOrRefused(t *testing.T) {
 				if !kind.steep && last > 0 {
 					require.LessOrEqual(t, c.units, last*27/10+20_000, about)
 				}
-				if last = c.units; c.bytes > 1<<20 || n >= max(kind.works, level.Pick(2048, 1<<20)) {
+				if last = c.units; c.bytes > 1<<20 || n >= max(kind.works, level.Pick(1024, 1<<20)) {
 					return
 				}
 			}

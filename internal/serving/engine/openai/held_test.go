@@ -23,6 +23,7 @@ func live() int {
 
 // Ensure that requests with large bodies that wait for their answers do not keep the bodies.
 func TestWaitingRequestsDoNotKeepTheirBodies(t *testing.T) {
+	level.SkipNormal(t)
 	const size = 1 << 20
 	pad := strings.Repeat("x", size)
 	schema := `{"type": "object", "description": "` + pad[:size/2] + `"}`

@@ -12,6 +12,7 @@ import (
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/openai"
 	"llmmemory/internal/serving/engine/pooling"
+	"llmmemory/internal/testkit/level"
 )
 
 const rankings = "/v1/rerank"
@@ -123,6 +124,7 @@ func TestADocumentHasNoSpecialTokens(t *testing.T) {
 
 // Ensure that a model that is no reranker compares the vectors of the query and the documents.
 func TestOtherModelsCompareVectors(t *testing.T) {
+	level.SkipNormal(t)
 	s := startPooling(t, pooling.Mean, nil)
 	unit := func(text string) []float32 {
 		return pooling.Embedding(s.vectorOf(t, engine.Request{Pooling: pooling.Mean}, text), 0, true)

@@ -8,6 +8,7 @@ import (
 
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/openai"
+	"llmmemory/internal/testkit/level"
 )
 
 // servers are servers whose answers have to be the same.
@@ -42,6 +43,7 @@ func (s *served) answers(t *testing.T, path, body string) []choice {
 //
 // After the other prompt, the model writes "Hi" and then the token that ends a message.
 func TestWhatEndsAnAnswerIsInStopReasonAndInTheTextIfAskedFor(t *testing.T) {
+	level.SkipNormal(t)
 	const door, hi = `"The door code is 4711. The door"`, `[1, 2, 72, 105, 3, 2]`
 	const include, special = `, "include_stop_str_in_output": true`, `, "skip_special_tokens": false`
 	tests := []struct {

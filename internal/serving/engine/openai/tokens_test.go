@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 // bytesOf returns the tokens of a text without special tokens.
@@ -18,6 +20,7 @@ func bytesOf(text string) (ids []int32) {
 // Ensure that each answer returns the tokens of the prompt once. A stream returns the same answer tokens as a whole
 // answer. A part of a stream can have tokens without text, or a text with several tokens.
 func TestTheTokensOfPromptsAndAnswersAreReturned(t *testing.T) {
+	level.SkipNormal(t)
 	const door = "The code is 47ñ1. The"
 	prompts := [][]int32{bytesOf("\x01" + door), bytesOf("\x01x" + door)}
 	answer := bytesOf(" code is 47ñ1.")

@@ -8,6 +8,7 @@ import (
 
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/openai"
+	"llmmemory/internal/testkit/level"
 )
 
 const thinkingTemplate = "{{ enable_thinking is defined and enable_thinking }}"
@@ -66,6 +67,7 @@ func TestTheDefaultsOfATemplateAreThoseOfAllInterfaces(t *testing.T) {
 // Ensure that in all interfaces an image is refused by an error that names --omit-images, and that with this flag the
 // model sees in its place that it was left out.
 func TestImagesAreLeftOutIfTheServerSaysSo(t *testing.T) {
+	level.SkipNormal(t)
 	const (
 		inChat     = `{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}, "cache_control": {"type": "ephemeral"}}`
 		inResponse = `{"type": "input_image", "image_url": "data:image/png;base64,AA==", "detail": "auto"}`

@@ -74,7 +74,7 @@ func TestWorkIsLinearOrRefused(t *testing.T) {
 			const first, linearDoublings = 128, 2
 			lastSpent, lastBytes, lastSize, linear, refused := 0, 0, 0, 0, false
 			for n := first; linear < linearDoublings; n *= 2 {
-				if n > 1024 && !refused && !level.Long() {
+				if n > 512 && !refused && !level.Long() {
 					return
 				}
 				require.LessOrEqual(t, n, 1<<18, "neither linear nor refused: %d", lastSpent)
