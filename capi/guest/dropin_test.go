@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 // A student's homework folder, with files that must not be lost.
@@ -81,6 +83,7 @@ func TestTheDropinSaysWhatIsWrongWithItsFolder(t *testing.T) {
 }
 
 func TestWithoutTheLibraryTheDropinSaysWhereItLookedAndEveryCallFails(t *testing.T) {
+	level.SkipNormal(t)
 	t.Parallel()
 	need(t, "gcc")
 	dir := t.TempDir()

@@ -78,6 +78,7 @@ func TestBothLibrariesBuildInAFolderWithAnyNameAndWithAnyCompiler(t *testing.T) 
 }
 
 func TestAnInstalledLibraryIsFoundByPkgConfig(t *testing.T) {
+	level.SkipNormal(t)
 	t.Parallel()
 	t.Run("in a staging folder", func(t *testing.T) {
 		stage := t.TempDir()

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 // declared returns the names of the functions that headers declare. A library must not add other names to a program.
@@ -156,6 +158,7 @@ func TestProgramsRecordTheVersionedNameOfTheLibrary(t *testing.T) {
 }
 
 func TestTheHeadersCompileByThemselvesAsCAndAsCPlusPlus(t *testing.T) {
+	level.SkipNormal(t)
 	t.Parallel()
 	for _, c := range []struct{ compiler, standard, language string }{
 		{"gcc", "c11", "c"}, {"gcc", "c17", "c"}, {"g++", "c++17", "c++"}, {"g++", "c++11", "c++"},
@@ -171,6 +174,7 @@ func TestTheHeadersCompileByThemselvesAsCAndAsCPlusPlus(t *testing.T) {
 // The sources are compiled as gnu11, because they use POSIX. This test uses -Werror. The build of the libraries does
 // not, because later compilers may report more warnings.
 func TestTheLibrariesOwnCHasNoWarnings(t *testing.T) {
+	level.SkipNormal(t)
 	t.Parallel()
 	need(t, "gcc")
 	for _, folder := range []string{"capi", filepath.Join("capi", "cache")} {
@@ -198,6 +202,7 @@ func TestTheLibrariesOwnCHasNoWarnings(t *testing.T) {
 }
 
 func TestCPlusPlusProgramsLinkAndRun(t *testing.T) {
+	level.SkipNormal(t)
 	t.Parallel()
 	need(t, "g++")
 	for program, name := range map[string]string{"cplusplus.cpp": "llm_memory", "cache_cplusplus.cpp": "llm_cache"} {

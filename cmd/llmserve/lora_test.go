@@ -93,7 +93,7 @@ func TestAGGUFModelHasGGUFAdapters(t *testing.T) {
 
 // Ensure that workers, which divide the adapters' matrices, give the same answers.
 func TestWorkersApplyAdapters(t *testing.T) {
-	level.SkipQuick(t)
+	level.SkipNormal(t)
 	p := demoPair
 	p.inputs = 4 * 256
 	adapter := "one=" + peftFolder(t, p, 1)
