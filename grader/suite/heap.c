@@ -2,9 +2,9 @@
 
 /*
  * heap.c - malloc, calloc, realloc, aligned_alloc, posix_memalign and free, forwarded to
- * glibc. A block that is allocated while heap_watch is on is recorded. malloc, aligned_alloc
- * and posix_memalign fill it with 0xA5, and free fills it with 0x5A, so that code that relies
- * on new memory being zero, or reads freed memory, fails in every run.
+ * glibc. While heap_watch is on, blocks that its thread allocates are recorded. malloc,
+ * aligned_alloc and posix_memalign fill them with 0xA5, and free fills them with 0x5A, so that
+ * code that relies on new memory being zero, or reads freed memory, fails in every run.
  */
 #include "heap.h"
 

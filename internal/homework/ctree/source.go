@@ -8,7 +8,7 @@ import (
 	"modernc.org/cc/v4"
 )
 
-// expansions is the maximum number of tokens to which the macros of a source may expand.
+// expansions limits how many tokens the macros of a source may produce.
 const expansions = 20_000_000
 
 // A Function is a function that a source defines.

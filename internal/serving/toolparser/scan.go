@@ -61,14 +61,14 @@ const (
 
 func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\n' || b == '\r' }
 
-// spaceBefore returns where the characters of the set at the end of text begin. The set is space or lineBreaks.
+// spaceBefore returns the length of text without the characters of the set at its end. The set is space or lineBreaks.
 func (o *output) spaceBefore(text []byte, set string) int {
 	n := len(bytes.TrimRight(text, set))
 	o.looked += len(text) - n + 1
 	return n
 }
 
-// spaceAfter returns where the characters of the set at the beginning of text end.
+// spaceAfter returns the number of characters of the set at the beginning of text.
 func (o *output) spaceAfter(text []byte, set string) int {
 	n := len(text) - len(bytes.TrimLeft(text, set))
 	o.looked += n + 1

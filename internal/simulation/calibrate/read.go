@@ -13,7 +13,7 @@ import (
 type Lengths struct{ Batch, Prompt, Output int }
 
 // Read reads points from a file; "-" is standard input. The file may be gzipped. Its first character and its
-// fields determine the format. If the file can be read and is not valid, the error wraps ErrInput and names the file.
+// fields determine the format. If the file can be read but is invalid, the error wraps ErrInput and names the file.
 func Read(path string, lengths Lengths) ([]Point, error) {
 	var text []byte
 	var err error

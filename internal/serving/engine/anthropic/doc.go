@@ -2,6 +2,7 @@
 // OpenAI's. It translates a request to a chat of package openai. It translates the answer to a message or, if
 // the client wants a stream, to the events of a message.
 //
-// It refuses requests that a chat cannot express. Examples are requests with documents or tools of Anthropic's
-// servers. Blocks may only be text, images, thinking, tool_use and tool_result. The error names the reason.
+// It refuses requests that a chat cannot express, such as those with documents or with tools that Anthropic's servers
+// run. The error names the reason. Blocks have the types text, thinking, tool_use and tool_result, and image if the
+// server leaves images out.
 package anthropic

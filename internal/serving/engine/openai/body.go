@@ -119,7 +119,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, h *share) (piec
 	return pieces, n, err
 }
 
-// countValues returns an error for a body with too many values, or with values that are nested too deep. The values of
+// countValues returns an error for a body that has too many values or tokens, or nests too deep. The values of
 // tokenFields are tokens.
 func (s *Server) countValues(data []byte, tokenFields []string) error {
 	tokens, others, deepest := values(data, tokenFields)

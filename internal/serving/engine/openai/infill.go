@@ -29,7 +29,7 @@ type extra struct {
 	Text     string `json:"text"`
 }
 
-// infillFields are what editors send besides: limits of time, and how llama.cpp's server samples and uses its slots.
+// infillFields has the fields of llama.cpp's /infill that editors send and that are ignored here.
 var infillFields = Fields{Harmless: []string{"t_max_prompt_ms", "t_max_predict_ms", "n_indent", "samplers"}}
 
 // filled is the answer of /infill, or an event of its stream.

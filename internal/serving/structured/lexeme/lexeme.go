@@ -198,8 +198,8 @@ func (l *Lexeme) Identity(state int32) Identity {
 	return Identity{l.key, l.states[state]}
 }
 
-// Alike returns a state after which the same tokens can follow as after the given state. For most states of the lexemes
-// that LimitedText makes it is one of few; for others it is the state itself.
+// Alike returns a state in which the same tokens can follow as in the given state. LimitedText makes lexemes with many
+// such states; Alike returns the same state for most of them. For all other lexemes, it returns the given state.
 func (l *Lexeme) Alike(state int32) int32 {
 	s := l.states[state]
 	if l.alike == nil || s.phase != inText {

@@ -163,7 +163,7 @@ func Special(name string) *Lexeme { return newLexeme("special "+name, literal(Sp
 // Literal returns the lexeme of one text, which must not be empty.
 func Literal(text string) *Lexeme { return newLexeme("literal "+text, literal(text)) }
 
-// literal accepts one list of bytes. State.pos counts the bytes so far.
+// literal accepts one sequence of bytes. State.pos is the number of bytes so far.
 type literal string
 
 func (t literal) step(s State, b byte) (State, bool) {

@@ -131,7 +131,7 @@ func (p *player) chunk(address, size uint64) []byte {
 
 // maxEdges limits the time that a call needs to check the fill bytes behind the allocations. All are checked after
 // llm_destroy and after a step of many calls. After another call, only those at the last maxEdges addresses of
-// heap.ordered are checked, which are the newest.
+// heap.ordered are checked, which are usually the newest.
 const maxEdges = 1 << 15
 
 // edges checks the fill bytes after the end of each live allocation, or only of the newest ones (maxEdges). It
