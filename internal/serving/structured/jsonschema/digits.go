@@ -39,8 +39,8 @@ func (n *numbers) automaton(budget *meter.Meter) (*automaton.DFA, error) {
 	return automaton.Explore([]rune(alphabet), digits{}, m.step, m.accept, budget)
 }
 
-// remainders returns how many remainders the whole numbers have for all steps together: the least common multiple of
-// the moduli. The automaton has at least a state for each.
+// remainders returns the least common multiple of the moduli of all steps: the number of combinations of remainders that
+// whole numbers have. The automaton that Explore makes has at least a state for each of them, whatever the bounds are.
 func (m *digitMachine) remainders() int {
 	all := int64(1) // at most maxModulus to the power of maxMultiples, which is below 2^58
 	for _, step := range m.steps {
