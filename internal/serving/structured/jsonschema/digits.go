@@ -39,10 +39,10 @@ func (n *numbers) automaton(budget *meter.Meter) (*automaton.DFA, error) {
 	return automaton.Explore([]rune(alphabet), digits{}, m.step, m.accept, budget)
 }
 
-// remainders returns the least common multiple of the moduli of all steps: the number of combinations of remainders that
-// whole numbers have. The automaton that Explore makes has at least a state for each of them, whatever the bounds are.
+// remainders returns how many combinations of remainders whole numbers that are not beyond a limit have. The automaton
+// that Explore makes has at least a state for each of them.
 func (m *digitMachine) remainders() int {
-	all := int64(1) // at most maxModulus to the power of maxMultiples, which is below 2^58
+	all := int64(1) // the least common multiple of the moduli: at most maxModulus to the power of maxMultiples, which is below 2^58
 	for _, step := range m.steps {
 		a, b := all, step.modulus
 		for b != 0 {
@@ -50,7 +50,7 @@ func (m *digitMachine) remainders() int {
 		}
 		all *= step.modulus / a
 	}
-	return int(all)
+	return int(min(all, 1+max(m.reach(false), m.reach(true))))
 }
 
 // constants returns how the numbers of a list are written.
@@ -111,12 +111,6 @@ type exponent struct {
 	value int16
 }
 
-// comparison compares the digits read with those of a bound.
-type comparison struct {
-	order int8
-	place int16 // digits read, before or after the point; it stops after the last digit of the bound
-}
-
 // remainder is the state of a division by a step of multipleOf: its value so far, and the number of decimals read.
 // Decimals after the last one of the step are not counted.
 type remainder struct {
@@ -137,12 +131,6 @@ type digitMachine struct {
 	exponents bool  // numbers may have an exponent
 	signs     bool  // only the sign of the number matters, because each bound is 0
 	largest   int16 // is larger than the absolute exponent of each bound, with one digit before the point
-}
-
-type bound struct {
-	whole, fraction string
-	decimal
-	relation relation
 }
 
 type modulus struct {
@@ -199,7 +187,8 @@ func (m *digitMachine) step(s digits, r rune) (digits, bool) {
 	case r == '+' || s.phase == zero:
 		return s, false
 	}
-	return m.readDigit(s, int(r-'0')), true
+	s = m.readDigit(s, int(r-'0'))
+	return s, !m.beyond(s)
 }
 
 // readDigit reads a digit of the mantissa.
@@ -272,45 +261,6 @@ func (m *digitMachine) readExponent(s digits, r rune) (digits, bool) {
 	return s, true
 }
 
-// read compares the next digit.
-func (c *comparison) read(bound string, d int, decimal bool) {
-	i := int(c.place)
-	switch {
-	case i < len(bound):
-		c.place++
-		if c.order == 0 {
-			c.order = int8(cmp.Compare(d, int(bound[i]-'0')))
-		}
-		if decimal && c.order != 0 {
-			c.place = int16(len(bound)) // the other digits make no difference
-		}
-	case !decimal:
-		c.place = int16(len(bound) + 1)
-		c.order = 1
-	case c.order == 0 && d > 0:
-		c.order = 1
-	}
-}
-
-// whole returns the order of the digits before the point.
-func (c comparison) whole(b bound) int8 {
-	switch {
-	case int(c.place) < len(b.whole):
-		return -1
-	case int(c.place) > len(b.whole):
-		return 1
-	}
-	return c.order
-}
-
-// decimals returns the order after all decimals, which read has compared with those of a bound.
-func (c comparison) decimals(bound string) int8 {
-	if c.order == 0 && int(c.place) < len(bound) { // the bound's other decimals do not all equal 0
-		return -1
-	}
-	return c.order
-}
-
 func (r *remainder) read(m modulus, d int, decimal bool) {
 	if decimal {
 		if int(r.places) == m.places {
@@ -348,43 +298,4 @@ func (m *digitMachine) accept(s digits) int32 {
 		}
 	}
 	return 0
-}
-
-// order compares the number with bound i.
-func (m *digitMachine) order(s digits, i int, b bound) int {
-	var order int // of the absolute values
-	switch {
-	case s.phase == exponentDigits:
-		order = s.scientificOrder(i, b)
-	case s.phase == fraction:
-		order = int(s.limits[i].decimals(b.fraction))
-	default:
-		order = int(comparison{order: s.limits[i].whole(b)}.decimals(b.fraction))
-	}
-	switch {
-	case s.minus && b.sign() > 0:
-		return -1
-	case !s.minus && b.sign() < 0:
-		return 1
-	case s.minus:
-		return -order
-	}
-	return order
-}
-
-// scientificOrder compares the absolute value of a number that has an exponent with that of bound i.
-func (s *digits) scientificOrder(i int, b bound) int {
-	switch {
-	case !s.nonzero && b.sign() == 0:
-		return 0
-	case !s.nonzero:
-		return -1
-	case b.sign() == 0:
-		return 1
-	}
-	exponent := int(s.exponent.value)
-	if s.exponent.minus {
-		exponent = -exponent
-	}
-	return cmp.Or(cmp.Compare(exponent, b.exponent-1), int(s.mantissa[i].order))
 }

@@ -119,6 +119,9 @@ func TestTooManyRemaindersAreRefusedAtOnce(t *testing.T) {
 		`{"type":"integer","allOf":[{"multipleOf":19997},{"multipleOf":19993},{"multipleOf":19991}]}`,
 		`{"type":"number","allOf":[{"multipleOf":0.19997},{"multipleOf":19993}],"minimum":3}`,
 		`{"type":"integer","allOf":[{"not":{"multipleOf":19997}},{"not":{"multipleOf":19993}}]}`,
+		`{"type":"integer","allOf":[{"multipleOf":997},{"multipleOf":1009}],"maximum":100}`,
+		`{"type":"integer","allOf":[{"multipleOf":997},{"multipleOf":1009}],"minimum":-1000000,"maximum":100}`,
+		`{"type":"number","allOf":[{"multipleOf":0.997},{"multipleOf":0.1009}],"minimum":0,"maximum":100000000}`,
 	} {
 		spent, bytes, err := compileWithin(schema, compileWork)
 		require.ErrorIs(t, err, meter.ErrTooLarge, schema)
@@ -128,6 +131,29 @@ func TestTooManyRemaindersAreRefusedAtOnce(t *testing.T) {
 	}
 	_, _, err := compileWithin(`{"type":"integer","allOf":[{"multipleOf":120},{"multipleOf":180},{"multipleOf":240},{"multipleOf":360}]}`, compileWork)
 	require.NoError(t, err)
+}
+
+// Ensure that remainders which no number within the bounds has take no work.
+func TestBoundsLimitRemainders(t *testing.T) {
+	for _, bounds := range []string{
+		`"minimum":0,"maximum":100`, `"exclusiveMinimum":-100.5,"exclusiveMaximum":100`, `"minimum":-100,"maximum":-1`,
+		`"minimum":1,"maximum":100`,
+	} {
+		for _, steps := range []string{`{"multipleOf":997},{"multipleOf":1009}`, `{"not":{"multipleOf":19997}},{"not":{"multipleOf":19993}}`} {
+			schema := `{"type":"integer","allOf":[` + steps + `],` + bounds + `}`
+			spent, _, err := compileWithin(schema, compileWork)
+			var unsupported *Unsupported
+			if err != nil {
+				require.ErrorAs(t, err, &unsupported, schema)
+				require.Contains(t, unsupported.Reason, "no value", schema)
+			}
+			require.Less(t, spent, 100_000, schema)
+		}
+	}
+	allows := numbersOf(t, `{"type":"integer","allOf":[{"multipleOf":997},{"not":{"multipleOf":1009}}],"not":{"const":997},"minimum":-997,"maximum":2000}`)
+	for text, want := range map[string]bool{"997": false, "-997": true, "1994": true, "0": false, "-1994": false, "2991": false, "19940": false} {
+		require.Equal(t, want, allows(text), text)
+	}
 }
 
 // Ensure that an error for too much work names the innermost keyword whose value is large.
