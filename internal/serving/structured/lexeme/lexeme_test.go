@@ -57,6 +57,7 @@ func TestWhiteSpaceIsLimited(t *testing.T) {
 			text := space + `"a"`
 			if l == name {
 				text += space + ":"
+				require.Equal(t, want, match(l, `"a"`+space+":") != None, "%q before the colon", space)
 			}
 			require.Equal(t, want, match(l, text) != None, "%q", text)
 		}
