@@ -184,3 +184,29 @@ func TestAServerAnswersOverTLS(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 400, r.StatusCode, fmt.Sprint("without TLS: ", text(t, r)))
 }
+
+// Ensure that a certificate is read again after its key was missing for a while.
+func TestACertificateIsReadAgainAfterItsKeyWasMissing(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	cert, key, away := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "away.pem")
+	newCert, newKey := filepath.Join(dir, "new cert.pem"), filepath.Join(dir, "new key.pem")
+	writeCertificate(t, cert, key, 1, now)
+	writeCertificate(t, newCert, newKey, 2, now.Add(time.Hour))
+	c, err := (&tlsOptions{cert, key}).open()
+	require.NoError(t, err)
+	serial := func() int64 {
+		pair, err := c.get(nil)
+		require.NoError(t, err)
+		parsed, err := x509.ParseCertificate(pair.Certificate[0])
+		require.NoError(t, err)
+		return parsed.SerialNumber.Int64()
+	}
+	require.NoError(t, os.Rename(newKey, key))
+	require.EqualValues(t, 1, serial(), "the certificate is still the former one")
+	require.NoError(t, os.Rename(key, away))
+	require.NoError(t, os.Rename(newCert, cert))
+	require.EqualValues(t, 1, serial(), "the key is missing")
+	require.NoError(t, os.Rename(away, key))
+	require.EqualValues(t, 2, serial())
+	require.Empty(t, c.said, "the next error is written, also if it is the same")
+}

@@ -44,42 +44,45 @@ type certificate struct {
 	names [2]string
 
 	mu    sync.Mutex
-	files [2]os.FileInfo // as they were read last
+	files [2]os.FileInfo // those of pair
 	pair  tls.Certificate
-	said  string // the error that was written last
+	said  string // the error that was written last, if the last read failed
 }
 
-// read reads the files if they have changed. It returns an error if one of them is missing, or if files that were not
-// read before cannot be used.
+// read reads the files unless they are those of pair. After an error, the next call reads them again.
 func (c *certificate) read() error {
+	var files [2]os.FileInfo
 	changed := false
 	for i, name := range c.names {
 		info, err := os.Stat(name)
 		if err != nil {
 			return err
 		}
-		if old := c.files[i]; old == nil || !os.SameFile(old, info) || !old.ModTime().Equal(info.ModTime()) || old.Size() != info.Size() {
-			c.files[i], changed = info, true
-		}
+		old := c.files[i]
+		files[i], changed = info, changed || old == nil || !os.SameFile(old, info) || !old.ModTime().Equal(info.ModTime()) || old.Size() != info.Size()
 	}
 	if !changed {
 		return nil
 	}
 	pair, err := tls.LoadX509KeyPair(c.names[0], c.names[1])
-	if err == nil {
-		c.pair = pair
+	if err != nil {
+		return err
 	}
-	return err
+	c.files, c.pair = files, pair
+	return nil
 }
 
 // get returns the certificate for a new connection.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.read(); err != nil && err.Error() != c.said {
-		c.said = err.Error()
-		fmt.Fprintf(os.Stderr, "llmserve: the certificate cannot be read again, and the former one is used: %v\n", err)
+	said := ""
+	if err := c.read(); err != nil {
+		if said = err.Error(); said != c.said {
+			fmt.Fprintf(os.Stderr, "llmserve: the certificate cannot be read again, and the former one is used: %v\n", err)
+		}
 	}
+	c.said = said
 	pair := c.pair
 	return &pair, nil
 }
