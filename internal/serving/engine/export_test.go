@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"runtime"
 	"sync"
 	"time"
 
@@ -14,6 +15,19 @@ func SetAfter(f func(d time.Duration, g func()) (stop func() bool)) (restore fun
 	before := after
 	after = f
 	return func() { after = before }
+}
+
+// AwaitSleepers waits until n calls of Sleep wait for the engine to fall asleep.
+func AwaitSleepers(e *Engine, n int) {
+	for {
+		e.mu.Lock()
+		now := e.sleep.wanted
+		e.mu.Unlock()
+		if now == n {
+			return
+		}
+		runtime.Gosched()
+	}
 }
 
 // HandBuilt returns the hand-built model, which all tests share because engines only read it.

@@ -35,12 +35,16 @@ func (f *LoadError) Unwrap() error { return f.Cause }
 
 // A sleepState says whether the weights are loaded. The engine's lock protects it.
 type sleepState struct {
-	wanted  bool // the engine shall sleep when it has no requests
+	wanted  int  // calls of Sleep that wait until the engine falls asleep, which it does when it has no requests
 	wake    bool // the engine shall wake up without a request
 	asleep  bool // weights, keys and values are freed
 	loading bool
-	last    error         // of the last attempt to wake up, or to free the weights
-	changed chan struct{} // closed when asleep, loading or last has changed
+	changed chan struct{} // closed when a field from asleep on has changed
+
+	sleeps  int   // how often the engine has fallen asleep
+	unfreed error // why the last time not all was freed, or nil
+	loads   int   // attempts to load the weights again that have ended
+	failure error // of the last of these, or nil
 
 	stop   func() bool // ends the idle time; nil if it does not run
 	number int         // of the idle time
@@ -63,34 +67,53 @@ func (e *Engine) Asleep() (asleep, loading bool) {
 }
 
 // Sleep waits until the engine has no requests, and frees the weights, the keys and the values (vLLM's sleep). Tiers
-// stay. The next request, or WakeUp, loads the weights again. If ctx ends before, the engine does not sleep.
+// stay. The next request, or WakeUp, loads the weights again. If ctx ends before, the engine does not sleep. If not all
+// can be freed, Sleep returns the error, and the engine sleeps nevertheless.
 func (e *Engine) Sleep(ctx context.Context) error {
 	if e.config.Weights == nil {
 		return ErrNoSleep
 	}
-	return e.await(ctx, func(s *sleepState) { s.wanted, s.wake = !s.asleep || s.loading, false }, func(s *sleepState) (bool, error) { return s.asleep && !s.loading, nil },
-		func(s *sleepState) { s.wanted = false })
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := &e.sleep
+	before := s.sleeps
+	fallen := func() bool { return s.sleeps > before }
+	s.wanted++
+	err := e.await(ctx, func() bool { return fallen() || s.asleep && !s.loading })
+	if !fallen() {
+		s.wanted--
+	}
+	if err == nil {
+		err = s.unfreed
+	}
+	return err
 }
 
 // WakeUp loads the weights if the engine sleeps (vLLM's wake_up). It returns a LoadError if that fails.
 func (e *Engine) WakeUp(ctx context.Context) error {
-	return e.await(ctx, func(s *sleepState) { s.wanted, s.wake, s.last = false, s.asleep, nil }, func(s *sleepState) (bool, error) {
-		return !s.asleep || s.last != nil, s.last
-	}, func(*sleepState) {})
-}
-
-// await changes the state with begin, and waits until done returns true. If ctx ends before, it calls giveUp.
-func (e *Engine) await(ctx context.Context, begin func(*sleepState), done func(*sleepState) (bool, error), giveUp func(*sleepState)) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	begin(&e.sleep)
+	s := &e.sleep
+	if !s.asleep {
+		return nil
+	}
+	s.wake = true
+	before := s.loads
+	if err := e.await(ctx, func() bool { return s.loads > before }); err != nil {
+		return err
+	}
+	return s.failure
+}
+
+// await tells the loop that the state has changed, and waits until done returns true. The caller holds the engine's lock.
+func (e *Engine) await(ctx context.Context, done func() bool) error {
 	e.changed.Broadcast()
-	for {
-		if ok, err := done(&e.sleep); ok {
-			return err
-		}
-		if e.closed {
+	for !done() {
+		switch {
+		case e.closed:
 			return ErrClosed
+		case ctx.Err() != nil:
+			return ctx.Err()
 		}
 		changed := e.sleep.changed
 		e.mu.Unlock()
@@ -100,11 +123,8 @@ func (e *Engine) await(ctx context.Context, begin func(*sleepState), done func(*
 		case <-ctx.Done():
 		}
 		e.mu.Lock()
-		if ctx.Err() != nil {
-			giveUp(&e.sleep)
-			return ctx.Err()
-		}
 	}
+	return nil
 }
 
 // idle is called with the engine's lock while the engine has no requests. It lets the engine sleep if that is wanted, and
@@ -114,7 +134,7 @@ func (e *Engine) idle() (slept bool) {
 	switch {
 	case e.config.Weights == nil || s.asleep || e.closed || e.series > 0 || len(e.live) > 0:
 		return false
-	case s.wanted || s.due:
+	case s.wanted > 0 || s.due:
 		return e.fallAsleep()
 	case e.config.IdleUnload > 0 && s.stop == nil:
 		number := s.number
@@ -152,15 +172,13 @@ func (e *Engine) fallAsleep() bool {
 		return false
 	}
 	e.publish()
-	e.sleep.asleep, e.sleep.wanted = true, false
 	e.mu.Unlock()
 	err = errors.Join(e.workers.close(), e.config.Weights.Free())
 	e.workers = nil
 	e.mu.Lock()
-	if err != nil {
-		e.sleep.last = err
-	}
-	e.sleep.note()
+	s := &e.sleep
+	s.asleep, s.sleeps, s.unfreed, s.wanted = true, s.sleeps+1, err, 0
+	s.note()
 	return true
 }
 
@@ -179,11 +197,12 @@ func (e *Engine) awake() bool {
 	e.mu.Unlock()
 	all, err := e.load()
 	e.mu.Lock()
-	s.loading, s.wake = false, false
+	s.loading, s.wake, s.failure = false, false, nil
+	s.loads++
 	if err != nil {
-		s.last = &LoadError{err}
+		s.failure = &LoadError{err}
 		for _, q := range slices.Collect(maps.Values(e.live)) {
-			e.failAnswers(q.stream, s.last)
+			e.failAnswers(q.stream, s.failure)
 		}
 	} else {
 		e.workers, s.asleep = all, false

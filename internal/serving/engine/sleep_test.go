@@ -17,13 +17,18 @@ type shelf struct {
 	model       *model.Model
 	free, loads int
 	failure     error
+	unfreed     error         // of Free
+	freeing     func()        // Free calls it; may be nil
 	loading     chan struct{} // Load waits until it is closed; may be nil
 	begun       chan struct{}
 }
 
 func (s *shelf) Free() error {
 	s.free++
-	return nil
+	if s.freeing != nil {
+		s.freeing()
+	}
+	return s.unfreed
 }
 
 func (s *shelf) Load() ([]*model.Model, error) {
@@ -125,6 +130,43 @@ func TestALoadThatFailsIsTriedAgain(t *testing.T) {
 	require.Equal(t, before, read(t, submit(t, e, 5), 1))
 }
 
+// Ensure that Sleep returns although a request wakes the engine up at once, and that one that gives up takes nothing from
+// another.
+func TestSleepReturnsIfARequestWakesTheEngineUpAtOnce(t *testing.T) {
+	e, weights := startSleeper(t, nil)
+	series, err := e.Series() // during which the engine does not sleep
+	require.NoError(t, err)
+	gone, leave := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting *engine.Stream
+	weights.freeing = func() { waiting = submit(t, e, 5) }
+	left, slept := make(chan error, 1), make(chan error, 1)
+	go func() { left <- e.Sleep(gone) }()
+	go func() { slept <- e.Sleep(ctx) }()
+	engine.AwaitSleepers(e, 2)
+	leave()
+	require.ErrorIs(t, <-left, context.Canceled)
+	require.NoError(t, e.WakeUp(t.Context()), "it is still awake")
+	series.End()
+	engine.AwaitSleepers(e, 0)
+	require.NoError(t, read(t, waiting, 1)[0].err)
+	cancel()
+	require.NoError(t, <-slept)
+	require.Equal(t, []int{1, 1}, []int{weights.free, weights.loads})
+}
+
+func TestSleepSaysThatTheWeightsCouldNotBeFreed(t *testing.T) {
+	e, weights := startSleeper(t, nil)
+	before := read(t, submit(t, e, 5), 1)
+	weights.unfreed = errors.New("no munmap")
+	for range 2 { // also while it sleeps
+		require.ErrorIs(t, e.Sleep(t.Context()), weights.unfreed)
+	}
+	require.Equal(t, before, read(t, submit(t, e, 5), 1))
+	weights.unfreed = nil
+	require.NoError(t, e.Sleep(t.Context()))
+}
+
 // Ensure that an idle time lets the engine sleep, and that a request begins a new one.
 func TestAnIdleEngineSleeps(t *testing.T) {
 	timers := make(chan func(), 10)
@@ -146,8 +188,12 @@ func TestAnIdleEngineSleeps(t *testing.T) {
 	require.NoError(t, e.Sleep(t.Context()))
 	require.Equal(t, 1, weights.free)
 	require.Equal(t, before, read(t, submit(t, e, 5), 1))
+	freed := make(chan struct{})
+	weights.freeing = func() { close(freed) }
 	(<-timers)()
-	require.Eventually(t, func() bool { asleep, _ := e.Asleep(); return asleep }, 5*time.Minute, time.Millisecond)
+	<-freed
+	require.NoError(t, e.Sleep(t.Context()))
+	require.Equal(t, 2, weights.free)
 }
 
 func TestAnEngineWithoutAWeightStoreDoesNotSleep(t *testing.T) {
