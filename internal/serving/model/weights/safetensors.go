@@ -167,8 +167,8 @@ func (t *Tensors) parseSafetensors(file []byte) error {
 		if err := json.Unmarshal(raw, &e); err != nil {
 			return damaged("tensor %q: %w", name, err)
 		}
-		if t.byName[name] != nil {
-			return damaged("tensor %q is in two files", name)
+		if _, other := t.others[name]; other || t.byName[name] != nil {
+			return damaged("tensor %q is in two files", shortened(name))
 		}
 		if err := t.enter(name, e, data); err != nil {
 			return err

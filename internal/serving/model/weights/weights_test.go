@@ -51,6 +51,20 @@ func TestShardsAreReadAsOne(t *testing.T) {
 	require.NoError(t, w.Close())
 }
 
+func TestATensorInTwoFilesIsRefused(t *testing.T) {
+	floats := weightfile.F32("x", []float32{1}, 1)
+	words := weightfile.Tensor{Name: "x", DType: "I32", Shape: []int{1, 1}, Data: make([]byte, 4)}
+	for _, pair := range [][2]weightfile.Tensor{{floats, floats}, {words, words}, {floats, words}, {words, floats}} {
+		dir := t.TempDir()
+		write(t, dir, "a.safetensors", weightfile.Safetensors(pair[0]))
+		write(t, dir, "b.safetensors", weightfile.Safetensors(pair[1]))
+		write(t, dir, "model.safetensors.index.json", []byte(`{"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}`))
+		_, err := OpenSafetensors(dir)
+		require.ErrorIs(t, err, ErrFormat, "%s and %s", pair[0].DType, pair[1].DType)
+		require.ErrorContains(t, err, `tensor "x" is in two files`)
+	}
+}
+
 func TestSafetensorsThatLieAreRefused(t *testing.T) {
 	file := func(size uint64, header string, data int) []byte {
 		b := binary.LittleEndian.AppendUint64(nil, size)
