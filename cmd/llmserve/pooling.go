@@ -175,7 +175,7 @@ func ggufPooler(g *weights.GGUF, architecture string) (*pooler, error) {
 	return nil, fmt.Errorf("%s.pooling_type is %d; mean (1), last (3) and rank (4) are supported", architecture, kind)
 }
 
-// setPooling sets l.pooling from the flags and from what the files state.
+// setPooling sets l.pooling from the flags and from what the files state. The demo has no files.
 func (l *loaded) setPooling(o *modelOptions, stated *pooler, files *weights.Tensors, gguf bool) error {
 	f := &o.pooling
 	if stated != nil && stated.scores && (f.runner == "" || f.runner == "generate") {
@@ -197,6 +197,9 @@ func (l *loaded) setPooling(o *modelOptions, stated *pooler, files *weights.Tens
 	}
 	if !p.scores && f.overrides == "" {
 		return nil
+	}
+	if files == nil {
+		return errors.New("--hf-overrides: the demo has no files with an output matrix; give a model")
 	}
 	var labels []int32
 	for _, text := range slices.Backward(f.override.Labels) { // the first label is the one that a score is the probability of

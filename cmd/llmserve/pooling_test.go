@@ -258,6 +258,7 @@ func TestFlagsOfPoolingThatAreRefused(t *testing.T) {
 		{[]string{"demo", "--runner", "pooling", "--pooler-config", `{"pooling": "LAST"}`}, `--pooler-config: json: unknown field "pooling"`},
 		{[]string{"demo", "--pooler-config", `{"pooling_type": "LAST"}`}, "--pooler-config needs --runner pooling"},
 		{[]string{"demo", "--runner", "generate", "--pooler-config", `{}`}, "which --runner generate excludes"},
+		{[]string{"demo", "--hf-overrides", `{"classifier_from_token": ["a", "b"]}`}, "--hf-overrides: the demo has no files with an output matrix"},
 		{[]string{gguf}, "qwen3.pooling_type is 2; mean (1), last (3) and rank (4) are supported"},
 		{[]string{poolingGGUF(t, 4, nil), "--runner", "generate"}, "the model scores texts and generates none"},
 		{[]string{poolingGGUF(t, 4, nil)}, "no matrix that scores texts"},
