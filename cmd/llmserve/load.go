@@ -113,11 +113,14 @@ func (l *loaded) checkMemory(o *modelOptions, files *weights.Tensors) error {
 	if l.device != nil {
 		return l.check(o, l.device.WeightBytes(files))
 	}
-	need, kv := model.PackedBytes(files)/o.processes(), int(o.kvGB*(1<<30))/o.processes()
+	need, kv := (model.PackedBytes(files)+o.lora.bytes())/o.processes(), int(o.kvGB*(1<<30))/o.processes()
 	if have, ok := machine.AvailableMemory(); ok && need+kv > have {
-		return fmt.Errorf("the weights take about %d MB, keys and values %d MB, and %d MB of memory are available: give a "+
-			"smaller --kv-cache-gb, or a model with smaller weights",
-			need>>20, kv>>20, have>>20)
+		weights, less := "weights", ""
+		if len(o.lora.named) > 0 {
+			weights, less = "weights and the adapters", ", fewer adapters"
+		}
+		return fmt.Errorf("the %s take about %d MB, keys and values %d MB, and %d MB of memory are available: give a "+
+			"smaller --kv-cache-gb%s, or a model with smaller weights", weights, need>>20, kv>>20, have>>20, less)
 	}
 	return nil
 }

@@ -120,6 +120,15 @@ func parseModule(text string) (openai.Adapter, error) {
 	return a, nil
 }
 
+// bytes returns about how much memory the adapters will take.
+func (o *loraOptions) bytes() int {
+	n := 0
+	for _, named := range o.named {
+		n += lora.Size(named.Path)
+	}
+	return n
+}
+
 // open opens the adapters and reads their contents.
 func (o *loraOptions) open() error {
 	for i, named := range o.named {

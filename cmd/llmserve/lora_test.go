@@ -150,6 +150,16 @@ func TestAdaptersThatCannotBeServedAreRefused(t *testing.T) {
 	require.Contains(t, refusedHere(t, "demo", "a=b"), "demo takes no arguments", "without the flag")
 }
 
+// Ensure that the memory of adapters counts: files larger than any memory, with holes.
+func TestAdaptersThatDoNotFitIntoMemoryAreRefused(t *testing.T) {
+	folder, file := peftFolder(t, demoPair, 1), ggufAdapter(t, demoPair)
+	for adapter, tensors := range map[string]string{folder: filepath.Join(folder, "adapter_model.safetensors"), file: file} {
+		require.NoError(t, os.Truncate(tensors, 1<<42))
+		require.Regexp(t, `the weights and the adapters take about 41943\d\d MB, keys and values 204 MB, .*fewer adapters`,
+			refusedHere(t, tinyWith(t, nil), "--port", "0", "--kv-cache-gb", "0.2", "--lora-modules", "a="+adapter))
+	}
+}
+
 func TestModulesAreReadAsInVLLM(t *testing.T) {
 	for text, want := range map[string]openai.Adapter{
 		"a=b":                        {Name: "a", Path: "b"},
