@@ -61,12 +61,14 @@ func TestTheLibrariesExportThePublicNames(t *testing.T) {
 			want = append(want, name+"@@"+cmp.Or(l.versions[name], l.versions[""]))
 		}
 		require.ElementsMatch(t, want, symbols(t, "-D", "--defined-only", library(l.name+".so")))
-		require.ElementsMatch(t, l.public, symbols(t, "-g", "--defined-only", library(l.name+".a")))
+		if slices.Contains(libraries, "build/"+l.name+".a") {
+			require.ElementsMatch(t, l.public, symbols(t, "-g", "--defined-only", library(l.name+".a")))
+		}
 		require.Contains(t, succeed(t, t.TempDir(), nil, "readelf", "-d", library(l.name+".so")).stdout, "Library soname: ["+l.soname+"]")
 	}
 }
 
-// The code of the Go runtime is in one of these four files in each way of linking.
+// In each way of linking, the code of the Go runtime is in one of the libraries.
 func TestTheLibrariesHaveNoInstructionThatValgrindRefuses(t *testing.T) {
 	t.Parallel()
 	need(t, "objdump")
@@ -77,14 +79,14 @@ func TestTheLibrariesHaveNoInstructionThatValgrindRefuses(t *testing.T) {
 		"amd64": regexp.MustCompile(`\trdtscp`),
 		"arm64": regexp.MustCompile(`(?m)\tst\w+\t.*\[sp, #-(\d|\d\d|1\d\d|2[0-7]\d)\]$`),
 	}[runtime.GOARCH]
-	for _, name := range []string{"libllm_memory.so", "libllm_memory.a", "libllm_cache.so", "libllm_cache.a"} {
-		if encoded != "" && !strings.Contains(read(t, library(""), name), encoded) {
+	for _, name := range libraries {
+		if encoded != "" && !strings.Contains(read(t, root, name), encoded) {
 			continue
 		}
 		if runtime.GOARCH == "arm64" && filepath.Ext(name) == ".a" {
 			continue // the object in the archive begins with data (Makefile), so objdump takes Go's code for data
 		}
-		code := succeed(t, t.TempDir(), nil, "objdump", "-d", "--no-show-raw-insn", library(name)).stdout
+		code := succeed(t, t.TempDir(), nil, "objdump", "-d", "--no-show-raw-insn", filepath.Join(root, name)).stdout
 		require.True(t, strings.Contains(code, "Disassembly of section .text"), name)
 		require.Empty(t, refused.FindString(code), name)
 	}
