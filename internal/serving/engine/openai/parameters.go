@@ -88,7 +88,8 @@ func (t *tool) schema() *argumentSchema {
 	return s
 }
 
-// names returns the names of the properties, in the order of the schema, and then the other required names.
+// names returns the names of the properties, in the order of the schema, and then the other required names. Properties
+// that are no object have no names.
 func (s *argumentSchema) names(schema json.RawMessage) []string {
 	var ordered struct{ Properties json.RawMessage }
 	if json.Unmarshal(schema, &ordered) != nil {
@@ -103,7 +104,7 @@ func (s *argumentSchema) names(schema json.RawMessage) []string {
 		}
 	}
 	d := json.NewDecoder(bytes.NewReader(ordered.Properties))
-	if _, err := d.Token(); err == nil { // the brace
+	if brace, err := d.Token(); err == nil && brace == json.Delim('{') {
 		for d.More() {
 			name, err := d.Token()
 			var value json.RawMessage
