@@ -334,3 +334,10 @@ func TestCallsBecomeParts(t *testing.T) {
 		require.Equal(t, want, sent)
 	}
 }
+
+// Ensure that a client cannot make lines of the log long by what is left out.
+func TestTheWarningInALogIsShort(t *testing.T) {
+	r := &response{}
+	recordWarnings(r, []string{"a", strings.Repeat("x", 5000)})
+	require.Equal(t, "a "+strings.Repeat("x", 998)+"...", r.record.Warning)
+}

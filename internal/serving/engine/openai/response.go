@@ -105,10 +105,10 @@ func recordError(w http.ResponseWriter, e *apiError) {
 	}
 }
 
-// recordWarnings records what of the request the answer leaves out.
+// recordWarnings records what of the request the answer leaves out. It shortens a long text.
 func recordWarnings(w http.ResponseWriter, warnings []string) {
 	if res, ok := w.(*response); ok {
-		res.record.Warning = strings.Join(warnings, " ")
+		res.record.Warning = shown(strings.Join(warnings, " "))
 	}
 }
 

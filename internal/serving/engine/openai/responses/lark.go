@@ -10,16 +10,23 @@ import (
 // Limits of grammars. A rule that is used several times is written out each time.
 const (
 	maxLarkDepth = 50
-	maxLarkBytes = 1 << 20 // of the regular expressions of all rules of the grammars of a request
+	maxLarkBytes = 1 << 20 // of the grammars of a request and of the regular expressions of all their rules
 )
 
+var errLarkSize = fmt.Errorf("the grammars of the request and their regular expressions have more than %d bytes together", maxLarkBytes)
+
 // larkPattern returns a regular expression for the texts of a grammar in Lark's syntax, from its rule start. A grammar
-// whose rules refer to themselves has none. The bytes of the expressions of the rules are taken from left.
+// whose rules refer to themselves has none. The bytes of the grammar and of the expressions of the rules are taken from
+// left.
 func larkPattern(grammar string, left *int) (string, error) {
+	if *left -= len(grammar); *left < 0 {
+		return "", errLarkSize
+	}
 	g := lark{left: left, rules: map[string]string{"LF": `"\n"`, "CR": `"\r"`, "NEWLINE": `/(\r?\n)+/`, "WS": `/[ \t\f\r\n]+/`, "WS_INLINE": `/[ \t]+/`,
 		"DIGIT": `/[0-9]/`, "INT": `/[0-9]+/`, "LETTER": `/[a-zA-Z]/`, "WORD": `/[a-zA-Z]+/`}}
-	name := ""
-	for _, line := range strings.Split(grammar, "\n") {
+	name, lines := "", []string(nil) // of the last rule
+	end := func() { g.rules[name] = strings.Join(lines, " ") }
+	for line := range strings.SplitSeq(grammar, "\n") {
 		text := strings.TrimSpace(line)
 		switch head := larkHead.FindStringSubmatch(text); {
 		case text == "", strings.HasPrefix(text, "//"):
@@ -27,14 +34,15 @@ func larkPattern(grammar string, left *int) (string, error) {
 		case strings.HasPrefix(text, "%"):
 			return "", fmt.Errorf("%q is not supported", text)
 		case head != nil:
-			name = head[1]
-			g.rules[name] = text[len(head[0]):]
+			end()
+			name, lines = head[1], []string{text[len(head[0]):]}
 		case name != "" && strings.HasPrefix(text, "|"):
-			g.rules[name] += " " + text
+			lines = append(lines, text)
 		default:
 			return "", fmt.Errorf("the line %q is not a rule", text)
 		}
 	}
+	end()
 	if g.rules["start"] == "" {
 		return "", errors.New("there is no rule start")
 	}
@@ -74,7 +82,7 @@ func (g *lark) rule(name string, depth int) (string, error) {
 		}
 		out.WriteString(part)
 		if *g.left -= len(part) + 1; *g.left < 0 {
-			return "", fmt.Errorf("the grammars of the request have more than %d bytes as regular expressions", maxLarkBytes)
+			return "", errLarkSize
 		}
 	}
 	return "(?:" + out.String() + ")", nil

@@ -21,9 +21,15 @@ type clientTool struct {
 var hosted = []string{"web_search", "file_search", "computer", "mcp", "code_interpreter", "image_generation", "local_shell", "shell",
 	"apply_patch", "tool_search", "programmatic_tool_calling"}
 
-func isHosted(kind string) bool {
-	return slices.ContainsFunc(hosted, func(begin string) bool { return strings.HasPrefix(kind, begin) })
+// hostedBegin returns the element of hosted with which a type begins, or "".
+func hostedBegin(kind string) string {
+	if i := slices.IndexFunc(hosted, func(begin string) bool { return strings.HasPrefix(kind, begin) }); i >= 0 {
+		return hosted[i]
+	}
+	return ""
 }
+
+func isHosted(kind string) bool { return hostedBegin(kind) != "" }
 
 // fullName returns the name by which the model calls a tool of a namespace, as MCP's clients write it.
 func fullName(namespace, name string) string {
@@ -42,8 +48,8 @@ func (b *body) readTools(c *openai.Chat) error {
 		if err != nil {
 			return err
 		}
-		if isHosted(kind) && !slices.Contains(left, kind) {
-			left = append(left, kind)
+		if begin := hostedBegin(kind); begin != "" && !slices.Contains(left, begin) {
+			left = append(left, begin)
 		}
 	}
 	if left != nil {

@@ -2,7 +2,9 @@ package responses
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -138,7 +140,7 @@ func TestALarkGrammarBecomesARegularExpression(t *testing.T) {
 		"start: {":                                                       "is not supported",
 		"%declare A\nstart: A":                                           `"%declare A" is not supported`,
 		"x y":                                                            "is not a rule",
-		"start: a a a a a a a a a a a a a a a a\n" + strings.Join([]string{"a: b b b b b b b b b b b b b b b b", "b: c c c c c c c c", "c: d d d d d d d d", "d: e e e e e e e e", "e: \"abcdefgh\""}, "\n"): "more than 1048576 bytes as regular expressions",
+		"start: a a a a a a a a a a a a a a a a\n" + strings.Join([]string{"a: b b b b b b b b b b b b b b b b", "b: c c c c c c c c", "c: d d d d d d d d", "d: e e e e e e e e", "e: \"abcdefgh\""}, "\n"): "more than 1048576 bytes together",
 	} {
 		left := maxLarkBytes
 		pattern, err := larkPattern(grammar, &left)
@@ -153,8 +155,37 @@ func TestALarkGrammarBecomesARegularExpression(t *testing.T) {
 		}
 		require.False(t, fits.MatchString("a"))
 	}
+	left = maxLarkBytes
+	_, err = larkPattern("start: \"a\"\n"+strings.Repeat("|b\n", maxLarkBytes), &left)
+	require.ErrorContains(t, err, "more than 1048576 bytes together")
 	c, err := translated(`"input": "x", "tools": [{"type": "custom", "name": "c", "format": {"type": "grammar", "syntax": "lark", "definition": "start: \"(\" start"}}]`)
 	require.NoError(t, err)
 	require.Len(t, c.Warnings, 1)
 	require.Contains(t, c.Warnings[0], `The input of the tool "c" may not fit its grammar, which is not obeyed: the rule start refers to itself`)
+}
+
+// Ensure that what a grammar with many lines takes is proportional to its length.
+func TestManyLinesOfAGrammarAreReadOnce(t *testing.T) {
+	allocated := func(lines int) uint64 {
+		grammar, left := "start: \"a\"\n"+strings.Repeat("|/b/\n", lines), maxLarkBytes
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := larkPattern(grammar, &left)
+		runtime.ReadMemStats(&after)
+		require.NoError(t, err)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	const n = 4000
+	require.Less(t, allocated(4*n), 8*allocated(n))
+}
+
+// Ensure that a request with many types of tools that are left out has a short warning.
+func TestAWarningNamesAToolOnce(t *testing.T) {
+	var tools []string
+	for i := range 3000 {
+		tools = append(tools, fmt.Sprintf(`{"type": "web_search_%d"}`, i))
+	}
+	c, err := translated(`"input": "x", "tools": [` + strings.Join(tools, ", ") + `, {"type": "mcp"}]`)
+	require.NoError(t, err)
+	require.Equal(t, []string{"Tools that this server cannot run are left out: web_search, mcp."}, c.Warnings)
 }
