@@ -41,6 +41,7 @@ type loaded struct {
 	plan   engine.Config // without the model; check sets it
 
 	fingerprint func() (string, error) // reads all weights; nil for the demo
+	content     string                 // the fingerprint at the start, if there is a tier
 
 	ready func() bool // called when the engine exists; until then a signal ends the process
 }
@@ -233,6 +234,9 @@ func (l *loaded) loadWeights(o *modelOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, o.lora.close()) }()
+	if o.offload.used() || ranks != nil {
+		o.lora.contents = o.lora.fingerprints()
+	}
 	first, count := 0, o.workers
 	if ranks != nil {
 		first, count = ranks.Rank(), 1
@@ -363,7 +367,7 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 		l.files, err = weights.OpenGGUF(path)
 		return err
 	}
-	l.fingerprint = func() (string, error) { return g.Fingerprint(), nil }
+	l.fingerprint = func() (string, error) { return l.files.Fingerprint(), nil }
 	return l.checkMemory(o, g.Tensors)
 }
 
