@@ -114,7 +114,11 @@ func (l *loaded) checkMemory(o *modelOptions, files *weights.Tensors) error {
 	if l.device != nil {
 		return l.check(o, l.device.WeightBytes(files))
 	}
-	need, kv := (model.PackedBytes(files)+o.lora.bytes())/o.processes(), int(o.kvGB*(1<<30))/o.processes()
+	adapters, err := o.lora.bytes()
+	if err != nil {
+		return err
+	}
+	need, kv := (model.PackedBytes(files)+adapters)/o.processes(), int(o.kvGB*(1<<30))/o.processes()
 	if have, ok := machine.AvailableMemory(); ok && need+kv > have {
 		weights, less := "weights", ""
 		if len(o.lora.named) > 0 {

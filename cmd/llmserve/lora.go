@@ -120,13 +120,15 @@ func parseModule(text string) (openai.Adapter, error) {
 	return a, nil
 }
 
-// bytes returns about how much memory the adapters will take.
-func (o *loraOptions) bytes() int {
-	n := 0
-	for _, named := range o.named {
-		n += lora.Size(named.Path)
+// bytes estimates the memory of the adapters.
+func (o *loraOptions) bytes() (n int, err error) {
+	if err := o.open(); err != nil {
+		return 0, err
 	}
-	return n
+	for _, a := range o.adapters {
+		n += model.AdapterBytes(a)
+	}
+	return n, o.close()
 }
 
 // open opens the adapters.
