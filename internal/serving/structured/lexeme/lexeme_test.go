@@ -66,7 +66,7 @@ func TestWhiteSpaceIsLimited(t *testing.T) {
 
 // Ensure that a lexeme keeps a limited number of rows, and finds the same states after it has removed some.
 func TestKeptRowsHaveALimit(t *testing.T) {
-	const longest = 5 * maxRows / 2
+	const longest = 7 * maxRows / 4
 	l := Length(longest, longest, 16)
 	kept := func() (n int) {
 		for _, r := range l.rows {
