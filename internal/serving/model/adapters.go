@@ -180,6 +180,8 @@ func (l *loader) unchangeable(name string) string {
 	switch {
 	case strings.HasSuffix(name, l.names.embed) || strings.HasSuffix(name, l.names.head):
 		return "and adapters of embeddings and of the output matrix are not supported"
+	case l.config.Latent != nil && (has("kv_b_proj") || has("attn_kv_b") || has("attn_k_b") || has("attn_v_b")):
+		return "and adapters of the matrix that makes keys and values from latent ones are not supported"
 	case l.config.Experts != nil && (has("expert") || has("_exps") || has("shexp") || has("mlp.") || has("moe.") || has("ffn_")):
 		return "and adapters of experts and routers are not supported"
 	}

@@ -64,6 +64,21 @@ func (l *loader) layer(i int) (layer layer) {
 	if c.NormPlace != NormBefore {
 		layer.attnPost, layer.mlpPost = l.norm(named(n.attnPost)), l.norm(named(n.mlpPost))
 	}
+	if c.Latent != nil {
+		l.latent(&layer, named)
+	} else {
+		l.attention(&layer, named)
+	}
+	if c.mixture(i) {
+		l.mixture(&layer, i)
+	} else {
+		layer.mlp = l.mlp(mlpShape{1, 0, c.IntermediateSize, c.MLPBias, true}, named(n.gate), named(n.upProj), named(n.downProj))
+	}
+	return layer
+}
+
+func (l *loader) attention(layer *layer, named func(name string) string) {
+	c, n := l.config, l.names
 	query, kv := c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
 	layer.qNorm, layer.kNorm = l.qkNorm(named(n.qNorm), query), l.qkNorm(named(n.kNorm), kv)
 	if c.Sinks {
@@ -77,12 +92,6 @@ func (l *loader) layer(i int) (layer layer) {
 	}
 	layer.qkv = l.linear(s, qkv...)
 	layer.out = l.rowParallel(shape{inputs: query, outputs: []int{c.HiddenSize}, bias: c.OutBias, adapts: true}, named(n.out))
-	if c.mixture(i) {
-		l.mixture(&layer, i)
-	} else {
-		layer.mlp = l.mlp(mlpShape{1, 0, c.IntermediateSize, c.MLPBias, true}, named(n.gate), named(n.upProj), named(n.downProj))
-	}
-	return layer
 }
 
 // tensorName formats name with the numbers of a layer and an expert. It returns "" if name is "".
