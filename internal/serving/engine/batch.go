@@ -62,7 +62,7 @@ func (e *Engine) layOut(s *step, b *model.Blocks, group int) {
 			b.BlockTables = append(b.BlockTables, 0)
 		}
 		if invariants.Enabled {
-			size := e.config.BlockSize
+			size := e.config.groups[group].BlockSize
 			s.input.fresh = append(s.input.fresh, table[min(len(table), (r.computed+size-1)/size):]...)
 		}
 	}

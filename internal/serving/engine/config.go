@@ -164,6 +164,9 @@ func (c *Config) defaults(m *model.Config) error {
 // store returns the configuration of each worker's store. One block of the store is the scheduler's null block and has
 // no contents.
 func (c *Config) store(m *model.Config, workers int) (kvstore.Config, error) {
+	if err := c.fitState(m); err != nil {
+		return kvstore.Config{}, err
+	}
 	k := kvstore.Config{Shape: m.KVShapeOf(model.Part{Size: workers}, c.BlockSize, c.KVCacheDType), Layers: m.NumLayers}
 	if c.Device != nil {
 		var err error
@@ -199,11 +202,16 @@ func (c *Config) store(m *model.Config, workers int) (kvstore.Config, error) {
 func (c *Config) share(m *model.Config, page int, bytes int64) (*memplan.Plan, error) {
 	layers, numbers := make([]memplan.Layer, m.NumLayers), make([]int, m.NumLayers)
 	for i := range layers {
+		numbers[i] = i
+		if m.Recurrent(i) {
+			layers[i] = memplan.Layer{Group: c.stateGroup(), StateBytes: m.StateBytes()}
+			continue
+		}
 		group := kvcache.Group{Kind: kvcache.Full, BlockSize: c.BlockSize}
 		if w := m.Window(i); w > 0 && w < c.MaxModelLen {
 			group.Kind, group.Window = kvcache.SlidingWindow, w
 		}
-		layers[i], numbers[i] = memplan.Layer{Group: group, Page: page}, i
+		layers[i] = memplan.Layer{Group: group, Page: page}
 	}
 	plans, err := memplan.Make(layers, []memplan.Worker{{Bytes: int(bytes), Layers: numbers}}, memplan.Options{})
 	if err != nil {
@@ -214,7 +222,7 @@ func (c *Config) share(m *model.Config, page int, bytes int64) (*memplan.Plan, e
 	for g, group := range plan.Groups {
 		c.groups = append(c.groups, group.Group)
 		for _, l := range group.Layers {
-			c.places[l].Group = g
+			c.places[l].Group, c.places[l].BlockSize = g, group.BlockSize
 		}
 	}
 	for t, tensor := range plan.Tensors {
@@ -223,9 +231,39 @@ func (c *Config) share(m *model.Config, page int, bytes int64) (*memplan.Plan, e
 		}
 	}
 	if len(c.groups) > 1 && c.Offload != nil {
-		return nil, fmt.Errorf("%w: some layers of the model have a window and others have none; blocks of such models cannot be kept outside the process", ErrConfig)
+		return nil, fmt.Errorf("%w: some layers of the model have a window or a state and others have none; blocks of such models cannot be kept outside the process", ErrConfig)
 	}
 	return plan, nil
+}
+
+// fitState increases the size of blocks, so that a block of keys and values has space for a state (vLLM
+// changes block_size in the same way).
+func (c *Config) fitState(m *model.Config) error {
+	state := m.StateBytes()
+	if state == 0 {
+		return nil
+	}
+	if c.NumSpeculativeTokens > 0 {
+		return fmt.Errorf("%w: %d speculative tokens for a model whose layers have states; a state cannot go back if a draft is rejected",
+			ErrConfig, c.NumSpeculativeTokens)
+	}
+	k := m.KVShapeOf(model.Part{}, c.BlockSize, c.KVCacheDType)
+	block := k.BlockBytes()
+	c.BlockSize *= (state + block - 1) / block
+	if c.BlockSize > attention.MaxBlockSize {
+		return fmt.Errorf("%w: a state takes %d bytes, as much as the keys and values of %d tokens; a block has at most %d",
+			ErrConfig, state, c.BlockSize, attention.MaxBlockSize)
+	}
+	return nil
+}
+
+// stateGroup returns the group of a layer with states, in vLLM's mamba_cache_mode "align", or "none" without prefix
+// caching.
+func (c *Config) stateGroup() kvcache.Group {
+	if c.NoPrefixCaching {
+		return kvcache.Group{Kind: kvcache.Mamba, BlockSize: c.MaxModelLen}
+	}
+	return kvcache.Group{Kind: kvcache.Mamba, BlockSize: c.BlockSize, Align: true}
 }
 
 // inFlight returns the largest number of tokens in the steps that are in flight, and the largest number of these steps.

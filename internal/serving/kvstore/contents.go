@@ -1,6 +1,8 @@
 package kvstore
 
 import (
+	"unsafe"
+
 	"llmmemory/internal/invariants"
 	"llmmemory/internal/serving/attention"
 )
@@ -53,12 +55,20 @@ func fill(piece []byte) {
 func pieces(c *attention.Cache, id int32) (p [4][]byte) {
 	block := func(memory []byte, size int) []byte { return memory[int(id)*size:][:size] }
 	p[0] = block(c.Key, c.BlockStride)
-	if c.Layout == attention.LayoutTile || c.Latent > 0 {
-		return p // values and scales lie between the keys, or values are parts of keys
+	if c.Layout == attention.LayoutTile {
+		return p // values and scales lie between the keys
 	}
 	p[1] = block(c.Value, c.BlockStride)
 	if c.DType == attention.Int8 {
 		p[2], p[3] = block(c.KeyScales, c.ScaleBlockStride), block(c.ValueScales, c.ScaleBlockStride)
 	}
 	return p
+}
+
+// State returns the device block of a layer as the memory of a state (vLLM's Mamba state). The layout must be
+// LayoutTile, in which the bytes of a block are contiguous. The memory is valid until Close.
+func (s *Store) State(layer int, block int32) []float32 {
+	c := &s.device.layers[layer]
+	page := c.Key[int(block)*c.BlockStride:][:c.BlockStride]
+	return unsafe.Slice((*float32)(unsafe.Pointer(&page[0])), len(page)/4)
 }

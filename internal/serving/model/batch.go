@@ -36,6 +36,10 @@ type Placeholder struct {
 
 // Blocks says where the keys and values of a group of layers are. The block table of sequence s is
 // BlockTables[s*TableStride:(s+1)*TableStride]; unused entries are ignored.
+//
+// In a group of states, the state after the token at position p is in entry p / block size. It is kept if this token is
+// the last one of the block or of the batch. If the entry is the null block, 0, the state is not kept. The entries of
+// the first state that the batch reads and of the last one that it writes must not be null.
 type Blocks struct {
 	Slots        []int64 // for each token, block × block size + place in the block, or -1 to drop its keys and values
 	BlockTables  []int32
@@ -50,9 +54,12 @@ func (b *Batch) blocks(group int) *Blocks {
 	return &b.Others[group-1]
 }
 
-// A Place says where the keys and values of a layer are. Group is the group of its blocks, and Layer its layer in the
-// store. Layers of different groups may use the same layer of the store.
-type Place struct{ Group, Layer int }
+// A Place says where the keys and values, or the states, of a layer are. Group is the group of its blocks, and Layer its
+// layer in the store. Layers of different groups may use the same layer of the store.
+type Place struct {
+	Group, Layer int
+	BlockSize    int // tokens of a block of states, after which a state is kept; 0 means those of the store
+}
 
 // Check returns an error if the lengths of the batch's lists, its tokens or its positions do not fit each other or model
 // m. It does not check slots, block tables and the numbers of adapters. groups is the number of groups of the model's

@@ -80,23 +80,16 @@ type published struct {
 	SparseStep         int   `json:"decoder_sparse_step"`
 	DenseLayers        []int `json:"mlp_only_layers"`
 
-	// DeepSeek
-	QueryRank     *int    `json:"q_lora_rank"`
-	KVRank        int     `json:"kv_lora_rank"`
-	NopeDim       int     `json:"qk_nope_head_dim"`
-	RopeDim       int     `json:"qk_rope_head_dim"`
-	ValueDim      int     `json:"v_head_dim"`
-	Interleaved   *bool   `json:"rope_interleave"`
-	RoutedExperts *int    `json:"n_routed_experts"`
-	SharedExperts *int    `json:"n_shared_experts"`
-	RoutedScale   float64 `json:"routed_scaling_factor"`
-	FirstDense    int     `json:"first_k_dense_replace"`
-	MixtureEvery  int     `json:"moe_layer_freq"`
-	Groups        *int    `json:"n_group"`
-	ChosenGroups  *int    `json:"topk_group"`
-	DraftLayers   int     `json:"num_nextn_predict_layers"`
-	ChoiceMethod  string  `json:"topk_method"`
-	Scoring       string  `json:"scoring_func"`
+	// LFM2
+	NormEps        float64  `json:"norm_eps"`
+	TieEmbedding   *bool    `json:"tie_embedding"`
+	AttentionAt    []int    `json:"full_attn_idxs"`
+	ConvTokens     *int     `json:"conv_L_cache"`
+	ConvBias       bool     `json:"conv_bias"`
+	BlockFF        int      `json:"block_ff_dim"`
+	BlockMultiple  *int     `json:"block_multiple_of"`
+	BlockFFFactor  *float64 `json:"block_ffn_dim_multiplier"`
+	BlockFFAdjusts *bool    `json:"block_auto_adjust_ff_dim"`
 
 	SwigluLimit *float64 `json:"swiglu_limit"`
 	SwigluAlpha *float64 `json:"swiglu_alpha"`
@@ -290,7 +283,6 @@ func (p *published) config(f *family) (*Config, error) {
 	}
 	c.Family, c.VocabSize = p.ModelType, p.VocabSize
 	c.HiddenSize, c.NumLayers, c.NumHeads, c.NumKVHeads = p.Hidden, p.Layers, p.Heads, cmp.Or(p.KVHeads, p.Heads)
-	c.DraftLayers = p.DraftLayers
 	c.IntermediateSize, c.MaxModelLen = p.Intermediate, cmp.Or(p.MaxPositions, 2048)
 	if c.HeadDim = cmp.Or(p.HeadDim, f.folder.headDim); c.HeadDim == 0 && p.Heads > 0 {
 		c.HeadDim = p.Hidden / p.Heads
@@ -315,6 +307,7 @@ func (p *published) config(f *family) (*Config, error) {
 			return nil, err
 		}
 	}
+	c.dropUnusedRecurrence()
 	return c, nil
 }
 

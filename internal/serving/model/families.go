@@ -57,7 +57,6 @@ type inGGUF struct {
 	longFactors  bool   // the tensors ropeShort and ropeLong are used
 	longScaled   bool   // they must be present if cosines are scaled without YaRN
 	expertSize   string // the key of Experts.IntermediateSize
-	routed       bool   // experts have DeepSeek's keys
 
 	names  func(n *names) // changes the names of GGUF's tensors
 	finish func(c *Config, k *ggufKeys)
@@ -92,8 +91,7 @@ var families = []*family{
 		folder: inFolder{name: "smollm3", theta: 2000000, tied: true},
 		gguf:   inGGUF{architecture: "smollm3", interleaved: true},
 	},
-	&gpt2, &opt, &granite, &gemma2, &gemma3, &mixtral, &qwen2Mixture, &qwen3Mixture, &gptOSS,
-	&deepSeekV2, &deepSeekV3, &kimiK2,
+	&gpt2, &opt, &lfm2, &granite, &gemma2, &gemma3, &mixtral, &qwen2Mixture, &qwen3Mixture, &gptOSS,
 }
 
 func familyOf(matches func(f *family) bool) *family {
@@ -110,6 +108,10 @@ func (f *family) config() *Config {
 	if c.Experts != nil {
 		e := *c.Experts
 		c.Experts = &e
+	}
+	if c.Recurrence != nil {
+		r := *c.Recurrence
+		c.Recurrence = &r
 	}
 	return &c
 }

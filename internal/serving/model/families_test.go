@@ -90,6 +90,10 @@ func families() []family {
 
 func (f *family) tensors() map[string][]int {
 	r, all := &f.ref, map[string][]int{}
+	if r.hybrid != nil {
+		f.hybridTensors(all)
+		return all
+	}
 	switch r.family {
 	case "gpt2":
 		all["transformer.wte.weight"], all["transformer.wpe.weight"] = []int{r.vocab, r.hidden}, []int{length, r.hidden}
@@ -167,11 +171,6 @@ func (f *family) llamaTensors(all map[string][]int) {
 			norm(all, prefix+"self_attn.q_norm", r.heads*r.dim, false)
 			norm(all, prefix+"self_attn.k_norm", r.kvHeads*r.dim, false)
 		}
-		if p.latent != nil {
-			f.latentTensors(all, prefix)
-			f.feedForwardTensors(all, prefix, l)
-			continue
-		}
 		bias := r.bias || strings.HasPrefix(r.family, "qwen2")
 		if r.family == "phi3" {
 			matrix(all, prefix+"self_attn.qkv_proj", (r.heads+2*r.kvHeads)*r.dim, r.hidden, false)
@@ -181,20 +180,15 @@ func (f *family) llamaTensors(all map[string][]int) {
 			matrix(all, prefix+"self_attn.v_proj", r.kvHeads*r.dim, r.hidden, bias)
 		}
 		matrix(all, prefix+"self_attn.o_proj", r.hidden, r.heads*r.dim, r.bias)
-		f.feedForwardTensors(all, prefix, l)
-	}
-}
-
-func (f *family) feedForwardTensors(all map[string][]int, prefix string, l int) {
-	r := &f.ref
-	switch {
-	case r.shape.experts > 0 && (r.shape.dense == nil || !r.shape.dense(l)):
-		f.mixtureTensors(all, prefix)
-	case r.family == "phi3":
-		matrix(all, prefix+"mlp.gate_up_proj", 2*r.inter, r.hidden, false)
-		matrix(all, prefix+"mlp.down_proj", r.hidden, r.inter, false)
-	default:
-		mlpTensors(all, r.hidden, r.inter, prefix+"mlp.gate_proj", prefix+"mlp.up_proj", prefix+"mlp.down_proj")
+		switch {
+		case p.experts > 0:
+			f.mixtureTensors(all, prefix)
+		case r.family == "phi3":
+			matrix(all, prefix+"mlp.gate_up_proj", 2*r.inter, r.hidden, false)
+			matrix(all, prefix+"mlp.down_proj", r.hidden, r.inter, false)
+		default:
+			mlpTensors(all, r.hidden, r.inter, prefix+"mlp.gate_proj", prefix+"mlp.up_proj", prefix+"mlp.down_proj")
+		}
 	}
 }
 
@@ -220,14 +214,7 @@ func (f *family) mixtureTensors(all map[string][]int, prefix string) {
 		name := prefix + fmt.Sprintf(p.expertNames, e)
 		mlpTensors(all, r.hidden, p.expertInter, name+p.expertMLP[0], name+p.expertMLP[1], name+p.expertMLP[2])
 	}
-	if p.routing != nil {
-		if p.routing.correction {
-			all[prefix+"mlp.gate.e_score_correction_bias"] = []int{p.experts}
-		}
-		if shared := prefix + p.routing.shared; p.routing.shared != "" {
-			mlpTensors(all, r.hidden, p.sharedInter, shared+".gate_proj", shared+".up_proj", shared+".down_proj")
-		}
-	} else if p.sharedInter > 0 {
+	if p.sharedInter > 0 {
 		shared := prefix + "mlp.shared_expert"
 		matrix(all, shared+"_gate", 1, r.hidden, false)
 		mlpTensors(all, r.hidden, p.sharedInter, shared+".gate_proj", shared+".up_proj", shared+".down_proj")
@@ -308,11 +295,11 @@ func benchOfPart(t testing.TB, m *model.Model, pool *parallel.Pool, group model.
 }
 
 func TestLogitsAndStatesAreThoseOfTheReference(t *testing.T) {
-	for _, f := range families() {
+	for _, f := range append(families(), hybridFamilies()...) {
 		t.Run(f.name, func(t *testing.T) {
 			b := newBench(t, f.write(t), 2)
 			tokens := randomTokens(1, 60)
-			logits := b.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})[0]
+			logits := b.step(t, part{tokens: tokens, table: randomTable(1, 1, 8)})[0]
 			for i, token := range tokens {
 				for j, want := range f.ref.next(token) {
 					require.InDelta(t, want, logits[i][j], 2e-4, "position %d, logit %d", i, j)
@@ -326,13 +313,13 @@ func TestLogitsAndStatesAreThoseOfTheReference(t *testing.T) {
 }
 
 func TestLogitsAndStatesDependOnTheSequenceAlone(t *testing.T) {
-	for _, f := range families() {
+	for _, f := range append(families(), hybridFamilies()...) {
 		t.Run(f.name, func(t *testing.T) {
 			dir := f.write(t)
 			one, three := newBench(t, dir, 1), newBench(t, dir, 3)
 			three.runner.SetMLPRows(7)
 			tokens, other := randomTokens(1, 60), randomTokens(2, 60)
-			want := one.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})[0]
+			want := one.step(t, part{tokens: tokens, table: randomTable(1, 1, 8)})[0]
 			table, otherTable := randomTable(3, 10, 20), randomTable(4, 40, 20)
 			rnd := rand.New(rand.NewPCG(8, 8))
 			for pos := 0; pos < len(tokens); {

@@ -64,10 +64,10 @@ func (l *loader) layer(i int) (layer layer) {
 	if c.NormPlace != NormBefore {
 		layer.attnPost, layer.mlpPost = l.norm(named(n.attnPost)), l.norm(named(n.mlpPost))
 	}
-	if c.Latent != nil {
-		l.latent(&layer, named)
+	if c.Recurrent(i) {
+		layer.recurrent = l.recurrent(i)
 	} else {
-		l.attention(&layer, named)
+		l.attention(&layer, i)
 	}
 	if c.mixture(i) {
 		l.mixture(&layer, i)
@@ -77,8 +77,9 @@ func (l *loader) layer(i int) (layer layer) {
 	return layer
 }
 
-func (l *loader) attention(layer *layer, named func(name string) string) {
+func (l *loader) attention(layer *layer, i int) {
 	c, n := l.config, l.names
+	named := func(name string) string { return tensorName(name, i) }
 	query, kv := c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
 	layer.qNorm, layer.kNorm = l.qkNorm(named(n.qNorm), query), l.qkNorm(named(n.kNorm), kv)
 	if c.Sinks {

@@ -27,6 +27,8 @@ type reference struct {
 	keys, values                [][][]float64                        // layer, token
 	adapter                     map[string]adapterMatrices           // by the name of a matrix
 	state                       []float64                            // of the last token, after the last norm
+	position                    int                                  // tokens before the next one
+	hybrid                      *hybrid                              // of models with states, else nil
 }
 
 type layerShape struct {
@@ -38,9 +40,6 @@ type layerShape struct {
 	normalize                                                 bool
 	expertNames, router                                       string // in a layer
 	expertMLP                                                 [3]string
-	latent                                                    *latentShape         // nil: none
-	routing                                                   *routerShape         // nil: a softmax over all experts
-	dense                                                     func(layer int) bool // layers without experts; nil: none
 }
 
 // times returns the product of x and a matrix of the shape [out, in] (in GPT-2 [in, out]), plus the bias if there is
@@ -138,9 +137,13 @@ func (r *reference) rope(x []float64, position int, theta float64, scaled bool) 
 
 func (r *reference) next(token int32) []float64 {
 	if r.keys == nil {
-		r.keys, r.values = make([][][]float64, r.layers), make([][][]float64, r.layers)
+		r.keys, r.values, r.position = make([][][]float64, r.layers), make([][][]float64, r.layers), 0
+		if r.hybrid != nil {
+			r.hybrid.inputs = make([][][]float64, r.layers)
+		}
 	}
-	position := len(r.keys[0])
+	position := r.position
+	r.position++
 	embed := map[string]string{"gpt2": "transformer.wte", "opt": "model.decoder.embed_tokens"}[r.family]
 	if embed == "" {
 		embed = "model.embed_tokens"
@@ -159,10 +162,12 @@ func (r *reference) next(token int32) []float64 {
 		}
 	}
 	for l := range r.layers {
-		switch r.family {
-		case "gpt2":
+		switch {
+		case r.hybrid != nil:
+			x = r.hybridLayer(l, x, position)
+		case r.family == "gpt2":
 			x = r.gpt2Layer(l, x)
-		case "opt":
+		case r.family == "opt":
 			x = r.optLayer(l, x)
 		default:
 			x = r.llamaLayer(l, x, position)
@@ -171,6 +176,9 @@ func (r *reference) next(token int32) []float64 {
 	final := map[string]string{"gpt2": "transformer.ln_f", "opt": "model.decoder.final_layer_norm"}[r.family]
 	if final == "" {
 		final = "model.norm"
+	}
+	if r.hybrid != nil {
+		final = r.hybrid.norm
 	}
 	head := "lm_head"
 	if r.w["lm_head.weight"] == nil {
@@ -236,12 +244,15 @@ func plus(a, b []float64) []float64 {
 	return sum
 }
 
-// attention returns the inputs of the last matrix of attention.
-func (r *reference) attention(l int, n []float64, position int) []float64 {
+func (r *reference) llamaLayer(l int, x []float64, position int) []float64 {
 	named := func(name string) string { return fmt.Sprintf("model.layers.%d.%s", l, name) }
 	p := &r.shape
-	if p.latent != nil {
-		return r.latentAttention(l, n, position)
+	n, second, secondPost := x, "post_attention_layernorm", "post_feedforward_layernorm"
+	if p.postNorm && p.preNorm {
+		second = "pre_feedforward_layernorm"
+	}
+	if !p.postNorm || p.preNorm {
+		n = r.norm(named("input_layernorm"), x)
 	}
 	var q, k, v []float64
 	if query, kv := r.heads*r.dim, r.kvHeads*r.dim; r.w[named("self_attn.qkv_proj.weight")] != nil {
@@ -269,19 +280,6 @@ func (r *reference) attention(l int, n []float64, position int) []float64 {
 		r.rope(q, position, theta, scaled)
 		r.rope(k, position, theta, scaled)
 	}
-	return r.attend(l, q, k, v)
-}
-
-func (r *reference) llamaLayer(l int, x []float64, position int) []float64 {
-	named := func(name string) string { return fmt.Sprintf("model.layers.%d.%s", l, name) }
-	p := &r.shape
-	n, second, secondPost := x, "post_attention_layernorm", "post_feedforward_layernorm"
-	if p.postNorm && p.preNorm {
-		second = "pre_feedforward_layernorm"
-	}
-	if !p.postNorm || p.preNorm {
-		n = r.norm(named("input_layernorm"), x)
-	}
 	add := func(x, y []float64, norm string) []float64 {
 		if p.postNorm {
 			y = r.norm(named(norm), y)
@@ -293,12 +291,12 @@ func (r *reference) llamaLayer(l int, x []float64, position int) []float64 {
 		}
 		return plus(x, y)
 	}
-	x = add(x, r.times(named("self_attn.o_proj"), r.attention(l, n, position), r.hidden), "post_attention_layernorm")
+	x = add(x, r.times(named("self_attn.o_proj"), r.attend(l, q, k, v), r.hidden), "post_attention_layernorm")
 	n = x
 	if !p.postNorm || p.preNorm {
 		n = r.norm(named(second), x)
 	}
-	if p.experts > 0 && (p.dense == nil || !p.dense(l)) {
+	if p.experts > 0 {
 		return plus(x, r.mixture(l, n))
 	}
 	return add(x, r.mlp(n, r.inter, named("mlp.gate_proj"), named("mlp.up_proj"), named("mlp.down_proj")), secondPost)
@@ -333,9 +331,6 @@ func (r *reference) mixture(l int, x []float64) []float64 {
 	p, sum, taken := &r.shape, 0.0, 0.0
 	prefix := fmt.Sprintf("model.layers.%d.", l)
 	probability := r.times(prefix+p.router, x, p.experts)
-	if p.routing != nil {
-		return r.routedMixture(l, x, probability)
-	}
 	order := make([]int, p.experts)
 	for i := range order {
 		order[i] = i

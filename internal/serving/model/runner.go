@@ -22,6 +22,7 @@ type Runner struct {
 	groups  int
 	pool    *parallel.Pool
 	attend  *attention.Runner
+	scan    scan
 	scratch []*matrix.Scratch
 
 	x, normed, qkv, attended, sums, gateUp, act, logits, part []float32
@@ -30,8 +31,9 @@ type Runner struct {
 	maxMLPRows int // limit of the rows of gateUp and act
 	upWidth    int // widths of gateUp and act, the largest of all layers
 	actWidth   int
+	inWidth    int // widths of the projections of a layer with a state, or 0
+	innerWidth int
 	routing    routing
-	latent     latentMemory
 
 	angles map[*Rope]*rotary
 
@@ -62,10 +64,6 @@ func (m *Model) KVShape(blockSize int, dtype attention.DType) attention.Shape {
 
 // KVShapeOf returns the shape of the keys and values of one layer in part p of the model.
 func (c *Config) KVShapeOf(p Part, blockSize int, dtype attention.DType) attention.Shape {
-	if a := c.Latent; a != nil {
-		return attention.Shape{BlockSize: blockSize, NumKVHeads: 1, HeadSize: a.keySize(), Latent: a.KVRank, DType: dtype,
-			Layout: attention.LayoutFlash}
-	}
 	return attention.Shape{BlockSize: blockSize, NumKVHeads: c.local(p).NumKVHeads, HeadSize: c.HeadDim, DType: dtype}
 }
 
@@ -85,10 +83,12 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group,
 			return nil, badBatch("a layer in group %d, and layer %d of a store of %d", p.Group, p.Layer, s.Layers)
 		}
 	}
-	want := m.KVShapeOf(m.part, s.BlockSize, s.DType)
-	if len(places) != m.NumLayers || s.NumKVHeads != want.NumKVHeads || s.HeadSize != want.HeadSize || s.Latent != want.Latent {
+	if len(places) != m.NumLayers || s.NumKVHeads != local.NumKVHeads || s.HeadSize != m.HeadDim {
 		return nil, badBatch("a store of %d layers of %d heads of %d for a model of %d layers of %d heads of %d", s.Layers,
-			s.NumKVHeads, s.HeadSize, m.NumLayers, want.NumKVHeads, want.HeadSize)
+			s.NumKVHeads, s.HeadSize, m.NumLayers, local.NumKVHeads, m.HeadDim)
+	}
+	if n := m.StateBytes(); n > s.Shape.BlockBytes() {
+		return nil, badBatch("a store with blocks of %d bytes in a layer for states of %d", s.Shape.BlockBytes(), n)
 	}
 	if m.part.size() == 1 {
 		group = nil
@@ -109,6 +109,9 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group,
 			}
 		}
 		l := &m.layers[i]
+		if x := l.recurrent; x != nil {
+			r.inWidth, r.innerWidth = x.input.out, x.output.parts[0].In
+		}
 		widest(&l.mlp)
 		if l.experts != nil {
 			widest(&l.experts.all[0])
@@ -138,15 +141,15 @@ func (r *Runner) Forward(b *Batch) error {
 		return err
 	}
 	m, n := r.model, len(b.Tokens)
-	qkv, _, out := r.widths()
+	query, width := r.local.NumHeads*m.HeadDim, (r.local.NumHeads+2*r.local.NumKVHeads)*m.HeadDim
 	r.x, r.normed = grow(r.x, n*m.HiddenSize), grow(r.normed, n*m.HiddenSize)
-	r.qkv, r.attended = grow(r.qkv, n*qkv), grow(r.attended, n*out)
+	r.qkv, r.attended = grow(r.qkv, n*max(width, r.inWidth)), grow(r.attended, n*max(query, r.innerWidth))
 	r.sums = grow(r.sums, n*m.HiddenSize)
 	r.gateUp, r.act = grow(r.gateUp, r.mlpRows(n)*r.upWidth), grow(r.act, r.mlpRows(n)*r.actWidth)
 	if err := r.adaptation.begin(b); err != nil {
 		return err
 	}
-	r.prepare(b)
+	r.prepare(b, query, width)
 	r.embed(b)
 	for i := range m.layers {
 		if err := r.layer(i, b); err != nil {
@@ -156,9 +159,8 @@ func (r *Runner) Forward(b *Batch) error {
 	return nil
 }
 
-func (r *Runner) prepare(b *Batch) {
+func (r *Runner) prepare(b *Batch, query, width int) {
 	m := r.model
-	width, query, out := r.widths()
 	kv := r.local.NumKVHeads * m.HeadDim
 	r.tokens = kvstore.Tokens{
 		Key:   attention.Float32s(r.qkv[query:], width),
@@ -169,11 +171,8 @@ func (r *Runner) prepare(b *Batch) {
 		a.rotation.Positions, a.rotation.Cos, a.rotation.Sin = b.Positions, a.cos, a.sin
 	}
 	r.batch = attention.Batch{
-		NumHeads: r.local.NumHeads, Query: attention.Float32s(r.qkv, width), Out: attention.Float32s(r.attended, out),
+		NumHeads: r.local.NumHeads, Query: attention.Float32s(r.qkv, width), Out: attention.Float32s(r.attended, query),
 		QueryStart: b.QueryStart, SeqLens: b.SeqLens, Scale: m.AttentionFactor(), SoftCap: float32(m.AttentionCap),
-	}
-	if m.Latent != nil {
-		r.prepareLatent(len(b.Tokens))
 	}
 }
 
@@ -202,9 +201,23 @@ func (r *Runner) embed(b *Batch) {
 }
 
 func (r *Runner) layer(i int, b *Batch) error {
+	n := len(b.Tokens)
+	l := &r.model.layers[i]
+	r.adaptation.choose(0, n)
+	first := r.attention
+	if l.recurrent != nil {
+		first = r.recur
+	}
+	if err := first(i, b); err != nil {
+		return err
+	}
+	return r.feedForward(l, n)
+}
+
+// attention computes the attention of a layer, up to and including its projection to the residual stream.
+func (r *Runner) attention(i int, b *Batch) error {
 	m, n := r.model, len(b.Tokens)
 	l := &m.layers[i]
-	r.adaptation.choose(0, n)
 	r.multiply(&l.qkv, r.qkv, r.normalized(&l.attnNorm, n), n)
 	if m.QKNorm == WidthNorm {
 		if err := r.sumSquares(n); err != nil {
@@ -213,13 +226,10 @@ func (r *Runner) layer(i int, b *Batch) error {
 	}
 	angles := r.angles[m.RopeOf(i)]
 	r.tokens.Rotation = nil
-	switch {
-	case m.Latent != nil:
-		r.latentQueries(l, b, angles)
-	case angles != nil:
+	if angles != nil {
 		r.tokens.Rotation = &angles.rotation
-		fallthrough
-	case m.QKNorm != NoQKNorm:
+	}
+	if angles != nil || m.QKNorm != NoQKNorm {
 		r.each(n, rowJob{op: opRotate, layer: l, positions: b.Positions, angles: angles})
 	}
 	place := r.places[i]
@@ -233,12 +243,12 @@ func (r *Runner) layer(i int, b *Batch) error {
 	if err := r.attend.Forward(r.store.Layer(place.Layer), &r.batch); err != nil {
 		return err
 	}
-	if m.Latent != nil {
-		r.latentValues(l, n)
-	}
-	if err := r.addProduct(&l.out, &l.attnPost, r.x, r.attended, n); err != nil {
-		return err
-	}
+	return r.addProduct(&l.out, &l.attnPost, r.x, r.attended, n)
+}
+
+// feedForward computes the MLP or the experts of a layer.
+func (r *Runner) feedForward(l *layer, n int) error {
+	m := r.model
 	normed := r.normalized(&l.mlpNorm, n)
 	for start := 0; start < n; {
 		rows := r.mlpRows(n - start)

@@ -176,5 +176,29 @@ func decodeBF16AVX2(dst *float32, w *byte, k uintptr)
 func siluMulAVX512(dst *float32, gate *float32, factor *float32, n uintptr)
 
 //go:noescape
+func updateStateAVX512x4(out *float32, state *float32, value *float32, key *float32, query *float32, rows uintptr, stride uintptr, decay float32)
+
+//go:noescape
+func readStateAVX512x4(out *float32, state *float32, key *float32, rows uintptr, stride uintptr)
+
+//go:noescape
+func updateStateAVX512x1(out *float32, state *float32, value *float32, key *float32, query *float32, rows uintptr, stride uintptr, decay float32)
+
+//go:noescape
+func readStateAVX512x1(out *float32, state *float32, key *float32, rows uintptr, stride uintptr)
+
+//go:noescape
+func updateStateAVX2x4(out *float32, state *float32, value *float32, key *float32, query *float32, rows uintptr, stride uintptr, decay float32)
+
+//go:noescape
+func readStateAVX2x4(out *float32, state *float32, key *float32, rows uintptr, stride uintptr)
+
+//go:noescape
+func updateStateAVX2x1(out *float32, state *float32, value *float32, key *float32, query *float32, rows uintptr, stride uintptr, decay float32)
+
+//go:noescape
+func readStateAVX2x1(out *float32, state *float32, key *float32, rows uintptr, stride uintptr)
+
+//go:noescape
 func expAVX512(x *float32, n uintptr, top float32, scale float32)
 func largestAVX512(x *float32, n uintptr) float32

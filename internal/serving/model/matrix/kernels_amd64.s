@@ -16887,6 +16887,270 @@ step:
 	VZEROUPPER
 	RET
 
+// func updateStateAVX512x4(out *float32, state *float32, value *float32, key *float32, query *float32, rows uintptr, stride uintptr, decay float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·updateStateAVX512x4(SB), NOSPLIT, $0-60
+	MOVQ         out+0(FP), AX
+	MOVQ         state+8(FP), CX
+	MOVQ         value+16(FP), DX
+	MOVQ         key+24(FP), BX
+	MOVQ         query+32(FP), SI
+	MOVQ         rows+40(FP), DI
+	MOVQ         stride+48(FP), R8
+	VBROADCASTSS decay+56(FP), Z0
+	VXORPS       Z1, Z1, Z1
+	VMOVUPS      (DX), Z5
+	VXORPS       Z2, Z2, Z2
+	VMOVUPS      64(DX), Z6
+	VXORPS       Z3, Z3, Z3
+	VMOVUPS      128(DX), Z7
+	VXORPS       Z4, Z4, Z4
+	VMOVUPS      192(DX), Z8
+
+row:
+	VBROADCASTSS (BX), Z9
+	VBROADCASTSS (SI), Z10
+	VMULPS       (CX), Z0, Z11
+	VFMADD231PS  Z9, Z5, Z11
+	VMOVUPS      Z11, (CX)
+	VFMADD231PS  Z10, Z11, Z1
+	VMULPS       64(CX), Z0, Z11
+	VFMADD231PS  Z9, Z6, Z11
+	VMOVUPS      Z11, 64(CX)
+	VFMADD231PS  Z10, Z11, Z2
+	VMULPS       128(CX), Z0, Z11
+	VFMADD231PS  Z9, Z7, Z11
+	VMOVUPS      Z11, 128(CX)
+	VFMADD231PS  Z10, Z11, Z3
+	VMULPS       192(CX), Z0, Z11
+	VFMADD231PS  Z9, Z8, Z11
+	VMOVUPS      Z11, 192(CX)
+	VFMADD231PS  Z10, Z11, Z4
+	ADDQ         R8, CX
+	ADDQ         $0x00000004, BX
+	ADDQ         $0x00000004, SI
+	SUBQ         $0x00000001, DI
+	JNZ          row
+	VMOVUPS      Z1, (AX)
+	VMOVUPS      Z2, 64(AX)
+	VMOVUPS      Z3, 128(AX)
+	VMOVUPS      Z4, 192(AX)
+	VZEROUPPER
+	RET
+
+// func readStateAVX512x4(out *float32, state *float32, key *float32, rows uintptr, stride uintptr)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·readStateAVX512x4(SB), NOSPLIT, $0-40
+	MOVQ   out+0(FP), AX
+	MOVQ   state+8(FP), CX
+	MOVQ   key+16(FP), DX
+	MOVQ   rows+24(FP), BX
+	MOVQ   stride+32(FP), SI
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+
+row:
+	VBROADCASTSS (DX), Z4
+	VFMADD231PS  (CX), Z4, Z0
+	VFMADD231PS  64(CX), Z4, Z1
+	VFMADD231PS  128(CX), Z4, Z2
+	VFMADD231PS  192(CX), Z4, Z3
+	ADDQ         SI, CX
+	ADDQ         $0x00000004, DX
+	SUBQ         $0x00000001, BX
+	JNZ          row
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      Z1, 64(AX)
+	VMOVUPS      Z2, 128(AX)
+	VMOVUPS      Z3, 192(AX)
+	VZEROUPPER
+	RET
+
+// func updateStateAVX512x1(out *float32, state *float32, value *float32, key *float32, query *float32, rows uintptr, stride uintptr, decay float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·updateStateAVX512x1(SB), NOSPLIT, $0-60
+	MOVQ         out+0(FP), AX
+	MOVQ         state+8(FP), CX
+	MOVQ         value+16(FP), DX
+	MOVQ         key+24(FP), BX
+	MOVQ         query+32(FP), SI
+	MOVQ         rows+40(FP), DI
+	MOVQ         stride+48(FP), R8
+	VBROADCASTSS decay+56(FP), Z0
+	VXORPS       Z1, Z1, Z1
+	VMOVUPS      (DX), Z2
+
+row:
+	VBROADCASTSS (BX), Z3
+	VBROADCASTSS (SI), Z4
+	VMULPS       (CX), Z0, Z5
+	VFMADD231PS  Z3, Z2, Z5
+	VMOVUPS      Z5, (CX)
+	VFMADD231PS  Z4, Z5, Z1
+	ADDQ         R8, CX
+	ADDQ         $0x00000004, BX
+	ADDQ         $0x00000004, SI
+	SUBQ         $0x00000001, DI
+	JNZ          row
+	VMOVUPS      Z1, (AX)
+	VZEROUPPER
+	RET
+
+// func readStateAVX512x1(out *float32, state *float32, key *float32, rows uintptr, stride uintptr)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·readStateAVX512x1(SB), NOSPLIT, $0-40
+	MOVQ   out+0(FP), AX
+	MOVQ   state+8(FP), CX
+	MOVQ   key+16(FP), DX
+	MOVQ   rows+24(FP), BX
+	MOVQ   stride+32(FP), SI
+	VXORPS Z0, Z0, Z0
+
+row:
+	VBROADCASTSS (DX), Z1
+	VFMADD231PS  (CX), Z1, Z0
+	ADDQ         SI, CX
+	ADDQ         $0x00000004, DX
+	SUBQ         $0x00000001, BX
+	JNZ          row
+	VMOVUPS      Z0, (AX)
+	VZEROUPPER
+	RET
+
+// func updateStateAVX2x4(out *float32, state *float32, value *float32, key *float32, query *float32, rows uintptr, stride uintptr, decay float32)
+// Requires: AVX, FMA3
+TEXT ·updateStateAVX2x4(SB), NOSPLIT, $0-60
+	MOVQ         out+0(FP), AX
+	MOVQ         state+8(FP), CX
+	MOVQ         value+16(FP), DX
+	MOVQ         key+24(FP), BX
+	MOVQ         query+32(FP), SI
+	MOVQ         rows+40(FP), DI
+	MOVQ         stride+48(FP), R8
+	VBROADCASTSS decay+56(FP), Y0
+	VXORPS       Y1, Y1, Y1
+	VMOVUPS      (DX), Y5
+	VXORPS       Y2, Y2, Y2
+	VMOVUPS      32(DX), Y6
+	VXORPS       Y3, Y3, Y3
+	VMOVUPS      64(DX), Y7
+	VXORPS       Y4, Y4, Y4
+	VMOVUPS      96(DX), Y8
+
+row:
+	VBROADCASTSS (BX), Y9
+	VBROADCASTSS (SI), Y10
+	VMULPS       (CX), Y0, Y11
+	VFMADD231PS  Y9, Y5, Y11
+	VMOVUPS      Y11, (CX)
+	VFMADD231PS  Y10, Y11, Y1
+	VMULPS       32(CX), Y0, Y11
+	VFMADD231PS  Y9, Y6, Y11
+	VMOVUPS      Y11, 32(CX)
+	VFMADD231PS  Y10, Y11, Y2
+	VMULPS       64(CX), Y0, Y11
+	VFMADD231PS  Y9, Y7, Y11
+	VMOVUPS      Y11, 64(CX)
+	VFMADD231PS  Y10, Y11, Y3
+	VMULPS       96(CX), Y0, Y11
+	VFMADD231PS  Y9, Y8, Y11
+	VMOVUPS      Y11, 96(CX)
+	VFMADD231PS  Y10, Y11, Y4
+	ADDQ         R8, CX
+	ADDQ         $0x00000004, BX
+	ADDQ         $0x00000004, SI
+	SUBQ         $0x00000001, DI
+	JNZ          row
+	VMOVUPS      Y1, (AX)
+	VMOVUPS      Y2, 32(AX)
+	VMOVUPS      Y3, 64(AX)
+	VMOVUPS      Y4, 96(AX)
+	VZEROUPPER
+	RET
+
+// func readStateAVX2x4(out *float32, state *float32, key *float32, rows uintptr, stride uintptr)
+// Requires: AVX, FMA3
+TEXT ·readStateAVX2x4(SB), NOSPLIT, $0-40
+	MOVQ   out+0(FP), AX
+	MOVQ   state+8(FP), CX
+	MOVQ   key+16(FP), DX
+	MOVQ   rows+24(FP), BX
+	MOVQ   stride+32(FP), SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+row:
+	VBROADCASTSS (DX), Y4
+	VFMADD231PS  (CX), Y4, Y0
+	VFMADD231PS  32(CX), Y4, Y1
+	VFMADD231PS  64(CX), Y4, Y2
+	VFMADD231PS  96(CX), Y4, Y3
+	ADDQ         SI, CX
+	ADDQ         $0x00000004, DX
+	SUBQ         $0x00000001, BX
+	JNZ          row
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	VZEROUPPER
+	RET
+
+// func updateStateAVX2x1(out *float32, state *float32, value *float32, key *float32, query *float32, rows uintptr, stride uintptr, decay float32)
+// Requires: AVX, FMA3
+TEXT ·updateStateAVX2x1(SB), NOSPLIT, $0-60
+	MOVQ         out+0(FP), AX
+	MOVQ         state+8(FP), CX
+	MOVQ         value+16(FP), DX
+	MOVQ         key+24(FP), BX
+	MOVQ         query+32(FP), SI
+	MOVQ         rows+40(FP), DI
+	MOVQ         stride+48(FP), R8
+	VBROADCASTSS decay+56(FP), Y0
+	VXORPS       Y1, Y1, Y1
+	VMOVUPS      (DX), Y2
+
+row:
+	VBROADCASTSS (BX), Y3
+	VBROADCASTSS (SI), Y4
+	VMULPS       (CX), Y0, Y5
+	VFMADD231PS  Y3, Y2, Y5
+	VMOVUPS      Y5, (CX)
+	VFMADD231PS  Y4, Y5, Y1
+	ADDQ         R8, CX
+	ADDQ         $0x00000004, BX
+	ADDQ         $0x00000004, SI
+	SUBQ         $0x00000001, DI
+	JNZ          row
+	VMOVUPS      Y1, (AX)
+	VZEROUPPER
+	RET
+
+// func readStateAVX2x1(out *float32, state *float32, key *float32, rows uintptr, stride uintptr)
+// Requires: AVX, FMA3
+TEXT ·readStateAVX2x1(SB), NOSPLIT, $0-40
+	MOVQ   out+0(FP), AX
+	MOVQ   state+8(FP), CX
+	MOVQ   key+16(FP), DX
+	MOVQ   rows+24(FP), BX
+	MOVQ   stride+32(FP), SI
+	VXORPS Y0, Y0, Y0
+
+row:
+	VBROADCASTSS (DX), Y1
+	VFMADD231PS  (CX), Y1, Y0
+	ADDQ         SI, CX
+	ADDQ         $0x00000004, DX
+	SUBQ         $0x00000001, BX
+	JNZ          row
+	VMOVUPS      Y0, (AX)
+	VZEROUPPER
+	RET
+
 // func expAVX512(x *float32, n uintptr, top float32, scale float32)
 // Requires: AVX, AVX512F
 TEXT ·expAVX512(SB), NOSPLIT, $0-24

@@ -2,7 +2,6 @@ package responses
 
 import (
 	"encoding/json"
-	"slices"
 	"sync"
 	"time"
 
@@ -119,7 +118,6 @@ func (m *memory) expire() {
 
 func (m *memory) removeOldest(h *history) {
 	e := h.entries[0]
-	h.entries[0] = nil // the array would keep it otherwise
 	h.entries = h.entries[1:]
 	h.bytes, m.bytes = h.bytes-e.bytes, m.bytes-e.bytes
 	delete(h.responses, e.id)
@@ -142,22 +140,22 @@ func (m *memory) item(client int, id string) json.RawMessage {
 }
 
 // conversation returns the items of a response and of those before it, the oldest first. ok is false if one of them is
-// not kept.
-func (m *memory) conversation(client int, id string) (items []json.RawMessage, ok bool) {
+// not kept, or if those after the oldest take more than maxBytes bytes.
+func (m *memory) conversation(client int, id string, maxBytes int) (items []json.RawMessage, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
 	h := m.clients[client]
 	var entries []*entry
-	for id != "" {
-		if h == nil || h.responses[id] == nil {
+	for bytes := 0; id != ""; {
+		if h == nil || h.responses[id] == nil || bytes > maxBytes {
 			return nil, false
 		}
 		e := h.responses[id]
-		entries, id = append(entries, e), e.previous
+		entries, bytes, id = append(entries, e), bytes+e.bytes, e.previous
 	}
-	for _, e := range slices.Backward(entries) {
-		items = append(items, e.items...)
+	for i := len(entries) - 1; i >= 0; i-- {
+		items = append(items, entries[i].items...)
 	}
 	return items, true
 }
@@ -169,7 +167,7 @@ const notKept = "which this server does not have: it keeps the last responses in
 // replaced by the items. All items together have at most maxBytes bytes.
 func (b *body) recall(m *memory, client, maxBytes int) error {
 	if b.Previous != "" {
-		items, ok := m.conversation(client, b.Previous)
+		items, ok := m.conversation(client, b.Previous, maxBytes)
 		if !ok {
 			return openai.Invalid("previous_response_id", "previous_response_id is %q, "+notKept+".", b.Previous)
 		}
@@ -181,10 +179,7 @@ func (b *body) recall(m *memory, client, maxBytes int) error {
 	}
 	size := 0
 	for _, item := range b.earlier {
-		if size += len(item); size > maxBytes {
-			return openai.Invalid("previous_response_id", "The response %q and those before it have more than %d bytes, the server's limit "+
-				"(--max-body); send a shorter conversation in input.", b.Previous, maxBytes)
-		}
+		size += len(item)
 	}
 	for i, raw := range b.given {
 		var it struct{ Type, Role, ID string }
@@ -194,8 +189,7 @@ func (b *body) recall(m *memory, client, maxBytes int) error {
 			}
 		}
 		if size += len(b.given[i]); size > maxBytes {
-			return openai.Invalid("input", "The input, with the items to which it refers and the responses before it, has more than %d "+
-				"bytes, the server's limit (--max-body); send fewer items.", maxBytes)
+			return openai.Invalid("input", "The items to which input refers have more than %d bytes, the server's limit (--max-body).", maxBytes)
 		}
 	}
 	return nil

@@ -2,11 +2,9 @@ package jinja
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -142,16 +140,13 @@ func FromJSON(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	v, err := decode(d, maxNesting)
-	if err == nil {
-		if _, err = d.Token(); errors.Is(err, io.EOF) {
-			return v, nil
-		}
-		err = cmp.Or(err, errors.New("there is more after it"))
-	}
-	if errors.Is(err, errNested) {
+	switch {
+	case errors.Is(err, errNested):
 		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("a value is not JSON: %w", err)
 	}
-	return nil, fmt.Errorf("a value is not JSON: %w", err)
+	return v, nil
 }
 
 var errNested = fmt.Errorf("a value has lists and objects that are nested more than %d deep", maxNesting)

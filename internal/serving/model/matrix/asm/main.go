@@ -89,6 +89,7 @@ func kernels() {
 	decodeHalf(avx2, f16)
 	decodeHalf(avx2, bf16)
 	siluMul512()
+	recurrences()
 	exp512()
 	largest512()
 }
