@@ -88,16 +88,21 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 		c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 240, 31*8*2*2*4*8*4
 		c.MaxNumBatchedTokens, c.MaxNumSeqs = 24, 20
 	}
-	for _, setting := range []struct {
+	for _, setting := range level.First(3, []struct {
 		name    string
 		start   startFunc
 		workers int
 		change  func(*engine.Config)
 	}{
-		{"roomy", startWorkers, 1, nil},
 		{"cramped", startWorkers, 1, cramped},
-		{"four workers, cramped", startWorkers, 4, cramped},
 		{"two processes, cramped", startProcesses, 2, cramped},
+		{"speculating, cramped", startWorkers, 1, func(c *engine.Config) {
+			cramped(c)
+			c.NumSpeculativeTokens, c.MaxNumBatchedTokens = 4, 30
+			c.MaxModelLen, c.KVCacheBytes = 244, 36*8*2*2*4*8*4
+		}},
+		{"roomy", startWorkers, 1, nil},
+		{"four workers, cramped", startWorkers, 4, cramped},
 		{"an adapter at a time, cramped", startWorkers, 1, func(c *engine.Config) {
 			cramped(c)
 			c.MaxLoRAs = 1
@@ -106,15 +111,7 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 			cramped(c)
 			c.NoAsyncScheduling = true
 		}},
-		{"speculating, cramped", startWorkers, 1, func(c *engine.Config) {
-			cramped(c)
-			c.NumSpeculativeTokens, c.MaxNumBatchedTokens = 4, 30
-			c.MaxModelLen, c.KVCacheBytes = 244, 36*8*2*2*4*8*4
-		}},
-	} {
-		if testing.Short() && !strings.Contains(setting.name, "cramped") {
-			continue
-		}
+	}) {
 		t.Run(setting.name, func(t *testing.T) {
 			e := setting.start(t, setting.workers, setting.change, counts)
 			together := make([]string, n)
