@@ -41,6 +41,7 @@ type loaded struct {
 	plan   engine.Config // without the model; check sets it
 
 	fingerprint func() (string, error) // reads all weights; nil for the demo
+	content     string                 // the fingerprint at the start, if there is a tier
 
 	ready func() bool // called when the engine exists; until then a signal ends the process
 }
@@ -113,7 +114,11 @@ func (l *loaded) checkMemory(o *modelOptions, files *weights.Tensors) error {
 	if l.device != nil {
 		return l.check(o, l.device.WeightBytes(files))
 	}
-	need, kv := (model.PackedBytes(files)+o.lora.bytes())/o.processes(), int(o.kvGB*(1<<30))/o.processes()
+	adapters, err := o.lora.bytes()
+	if err != nil {
+		return err
+	}
+	need, kv := (model.PackedBytes(files)+adapters)/o.processes(), int(o.kvGB*(1<<30))/o.processes()
 	if have, ok := machine.AvailableMemory(); ok && need+kv > have {
 		weights, less := "weights", ""
 		if len(o.lora.named) > 0 {
@@ -233,6 +238,9 @@ func (l *loaded) loadWeights(o *modelOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, o.lora.close()) }()
+	if o.offload.used() || ranks != nil {
+		o.lora.contents = o.lora.fingerprints()
+	}
 	first, count := 0, o.workers
 	if ranks != nil {
 		first, count = ranks.Rank(), 1
@@ -363,7 +371,7 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 		l.files, err = weights.OpenGGUF(path)
 		return err
 	}
-	l.fingerprint = func() (string, error) { return g.Fingerprint(), nil }
+	l.fingerprint = func() (string, error) { return l.files.Fingerprint(), nil }
 	return l.checkMemory(o, g.Tensors)
 }
 

@@ -25,7 +25,7 @@ type loraOptions struct {
 	given    *pflag.FlagSet
 	named    []openai.Adapter
 	adapters []*lora.Adapter // open until the model is loaded
-	contents []string        // their fingerprints
+	contents []string        // their fingerprints at the start, if a tier or other processes need them
 }
 
 func (o *loraOptions) flags(f *pflag.FlagSet) {
@@ -120,26 +120,35 @@ func parseModule(text string) (openai.Adapter, error) {
 	return a, nil
 }
 
-// bytes returns about how much memory the adapters will take.
-func (o *loraOptions) bytes() int {
-	n := 0
-	for _, named := range o.named {
-		n += lora.Size(named.Path)
+// bytes estimates the memory of the adapters.
+func (o *loraOptions) bytes() (n int, err error) {
+	if err := o.open(); err != nil {
+		return 0, err
 	}
-	return n
+	for _, a := range o.adapters {
+		n += model.AdapterBytes(a)
+	}
+	return n, o.close()
 }
 
-// open opens the adapters and reads their contents.
+// open opens the adapters.
 func (o *loraOptions) open() error {
-	for i, named := range o.named {
+	for _, named := range o.named {
 		a, err := lora.Open(named.Path, o.maxRank)
 		if err != nil {
 			return errors.Join(fmt.Errorf("--lora-modules %s: %w", named.Name, err), o.close())
 		}
-		o.adapters = append(o.adapters[:i], a)
-		o.contents = append(o.contents[:i], a.Fingerprint())
+		o.adapters = append(o.adapters, a)
 	}
 	return nil
+}
+
+// fingerprints reads the contents of the open adapters.
+func (o *loraOptions) fingerprints() (all []string) {
+	for _, a := range o.adapters {
+		all = append(all, a.Fingerprint())
+	}
+	return all
 }
 
 // close closes the files of the adapters.

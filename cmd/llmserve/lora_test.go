@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -150,14 +151,18 @@ func TestAdaptersThatCannotBeServedAreRefused(t *testing.T) {
 	require.Contains(t, refusedHere(t, "demo", "a=b"), "demo takes no arguments", "without the flag")
 }
 
-// Ensure that the memory of adapters counts: files larger than any memory, with holes.
+// Ensure that the memory of adapters counts, with a file larger than any memory that is one hole. Its rank of 4 becomes
+// the 64 rows of a panel.
 func TestAdaptersThatDoNotFitIntoMemoryAreRefused(t *testing.T) {
-	folder, file := peftFolder(t, demoPair, 1), ggufAdapter(t, demoPair)
-	for adapter, tensors := range map[string]string{folder: filepath.Join(folder, "adapter_model.safetensors"), file: file} {
-		require.NoError(t, os.Truncate(tensors, 1<<42))
-		require.Regexp(t, `the weights and the adapters take about 41943\d\d MB, keys and values 204 MB, .*fewer adapters`,
-			refusedHere(t, tinyWith(t, nil), "--port", "0", "--kv-cache-gb", "0.2", "--lora-modules", "a="+adapter))
-	}
+	dir := peftFolder(t, demoPair, 1)
+	const inputs = 1 << 34
+	header := fmt.Sprintf(`{"m.lora_A.weight": {"dtype": "F32", "shape": [4, %d], "data_offsets": [0, %d]},
+		"m.lora_B.weight": {"dtype": "F32", "shape": [1, 4], "data_offsets": [0, 16]}}`, inputs, 16*inputs)
+	path := filepath.Join(dir, "adapter_model.safetensors")
+	require.NoError(t, os.WriteFile(path, append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...), 0o644))
+	require.NoError(t, os.Truncate(path, int64(8+len(header)+16*inputs)))
+	require.Regexp(t, `the weights and the adapters take about 41943\d\d MB, keys and values 204 MB, .*fewer adapters`,
+		refusedHere(t, tinyWith(t, nil), "--port", "0", "--kv-cache-gb", "0.2", "--lora-modules", "a="+dir))
 }
 
 func TestModulesAreReadAsInVLLM(t *testing.T) {

@@ -150,6 +150,7 @@ func (l *loaded) space(o *modelOptions) (kvoffload.Space, error) {
 	if err != nil {
 		return kvoffload.Space{}, err
 	}
+	l.content = content
 	c := l.plan
 	c.Offload = &kvoffload.Config{}
 	if _, err := c.Check(l.config, o.workers); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 
 	"llmmemory/internal/serving/model"
 )
@@ -42,6 +43,9 @@ func (s *weightStore) Load() (models []*model.Model, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.o.lora.close()) }()
+	if err := s.checkFiles(); err != nil {
+		return nil, err
+	}
 	for i := range s.l.workers {
 		w := &s.l.workers[i]
 		m, err := s.l.part(w.Pool, model.Part{Rank: i, Size: s.o.workers}, s.o.lora.option()...)
@@ -52,4 +56,21 @@ func (s *weightStore) Load() (models []*model.Model, err error) {
 		models = append(models, m)
 	}
 	return models, nil
+}
+
+// checkFiles returns an error if there is a tier and the contents of the open files are not those from which its blocks
+// were computed.
+func (s *weightStore) checkFiles() error {
+	if !s.o.offload.used() {
+		return nil
+	}
+	content, _, err := s.l.identity()
+	if err != nil {
+		return err
+	}
+	if content != s.l.content || !slices.Equal(s.o.lora.fingerprints(), s.o.lora.contents) {
+		return errors.New("the files of the model or of an adapter have changed, and --kv-offload-dir or --kv-offload-url has blocks of the " +
+			"former ones; start the server again")
+	}
+	return nil
 }

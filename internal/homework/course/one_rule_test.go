@@ -29,8 +29,7 @@ const (
 )
 
 var oneRules = []oneRule{
-	// The tests of the package once missed each of the following changes. The first was missed even by the other
-	// tests of make test.
+	// The tests of the package once missed each of the following changes.
 	{"a run that just fits is refused", "batch.go", "len(data) > maxRecords-position", "len(data) >= maxRecords-position", boundary},
 	{"the last entry of an L2 table is not copied", "append.go", "old != block.None {", "old != block.None && logical%L2Size != L2Size-1 {", everyCopy},
 	{"256 blocks are refused at creation", "sequence.go", "need > MaxLogicalBlocks", "need >= MaxLogicalBlocks", boundary},
@@ -80,8 +79,8 @@ var oneRules = []oneRule{
 	{"run: the second block begins late", "batch.go", "\t\toffset = 0\n", "\t\toffset = 1\n", shortUses},
 }
 
-// Ensure that a test fails for each broken rule. make test breaks the first rule only. For the others it checks that
-// the text to replace still exists.
+// Ensure that a test fails for each broken rule. make test-long breaks the first rule only. For the others it checks
+// that the text to replace still exists.
 func TestTheExhaustiveTestsCatchEveryBrokenRule(t *testing.T) {
 	level.SkipNormal(t)
 	for i, rule := range oneRules {

@@ -24,7 +24,7 @@ const (
 // (SlidingWindow). The keys and values of all these tokens must have been written.
 type Batch struct {
 	NumHeads   int    // query heads: a multiple of the KV heads
-	Query, Out Tensor // [query tokens, NumHeads, head size]; may be the same memory
+	Query, Out Tensor // [query tokens, NumHeads, head size]; may be the same memory. Of a latent head, Out has the first elements
 
 	QueryStart []int32 // vLLM's query_start_loc: sequences + 1 entries, the first is 0
 	SeqLens    []int32

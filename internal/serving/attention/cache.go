@@ -22,6 +22,7 @@ var ErrOverlap = errors.New("memory overlaps")
 // Limits of a shape. They keep every product of sizes far from overflow.
 const (
 	MaxHeadSize  = 256
+	MaxKeySize   = 576 // of a head with latent values
 	MaxBlockSize = 1 << 16
 	MaxHeads     = 1 << 12
 )
@@ -33,6 +34,19 @@ type Shape struct {
 	HeadSize   int // elements; 8 to 256, a multiple of 8
 	DType      DType
 	Layout     Layout
+
+	// Latent is not 0 if only keys are stored (MLA, multi-head latent attention). The value of a token is then the first
+	// Latent elements of its key, a multiple of 8. There is one KV head with HeadSize up to 576, in LayoutFlash, and the
+	// type is not Int8.
+	Latent int
+}
+
+// ValueSize returns the number of elements of a value.
+func (s *Shape) ValueSize() int {
+	if s.Latent > 0 {
+		return s.Latent
+	}
+	return s.HeadSize
 }
 
 // A Cache describes the blocks of one layer in the caller's memory. Strides are in bytes.
@@ -61,6 +75,8 @@ func (s *Shape) Check() error {
 		return badArgument("blocks of %d tokens; 1 to %d are possible", s.BlockSize, MaxBlockSize)
 	case s.NumKVHeads < 1 || s.NumKVHeads > MaxHeads:
 		return badArgument("%d KV heads; 1 to %d are possible", s.NumKVHeads, MaxHeads)
+	case s.Latent != 0:
+		return s.checkLatent()
 	case s.HeadSize < 8 || s.HeadSize > MaxHeadSize || s.HeadSize%8 != 0:
 		return badArgument("heads of %d elements; multiples of 8 up to %d are possible", s.HeadSize, MaxHeadSize)
 	case s.DType >= dtypes:
@@ -70,6 +86,21 @@ func (s *Shape) Check() error {
 	case s.Layout == LayoutVLLM && s.HeadSize%(16/s.DType.Size()) != 0:
 		return badArgument("vLLM's layout takes vectors of 16 bytes, which do not divide heads of %d %v", s.HeadSize,
 			s.DType)
+	}
+	return nil
+}
+
+func (s *Shape) checkLatent() error {
+	switch {
+	case s.HeadSize < 8 || s.HeadSize > MaxKeySize || s.HeadSize%8 != 0:
+		return badArgument("latent keys of %d elements; multiples of 8 up to %d are possible", s.HeadSize, MaxKeySize)
+	case s.Latent < 8 || s.Latent > s.HeadSize || s.Latent%8 != 0:
+		return badArgument("values that are %d elements of keys of %d; multiples of 8 up to %d are possible", s.Latent, s.HeadSize,
+			s.HeadSize)
+	case s.NumKVHeads != 1 || s.Layout != LayoutFlash:
+		return badArgument("%d latent heads in layout %v; one head in layout %v is possible", s.NumKVHeads, s.Layout, LayoutFlash)
+	case s.DType >= Int8:
+		return badArgument("latent keys of type %v; f32, f16, bf16 and the 8-bit floats are possible", s.DType)
 	}
 	return nil
 }
@@ -183,6 +214,9 @@ func disjoint(a, n, b, m, row, span, pitch int) bool {
 // CheckApart returns an error if keys share memory with values, or scales of keys with scales of values. Call it only
 // after CheckStrides has succeeded.
 func (c *Cache) CheckApart() error {
+	if c.Latent != 0 {
+		return nil // values are parts of keys
+	}
 	heads, span := c.NumKVHeads, c.headSpan()
 	if c.Layout == LayoutFlash { // treat the heads of a block as one piece
 		heads, span = 1, span+(heads-1)*c.HeadStride
@@ -228,9 +262,13 @@ func (c *Cache) overlapping(a, b []byte, block, head, heads, span int) bool {
 	return false
 }
 
-// Factors returns the numbers by which stored keys and stored values are multiplied: KeyScale and ValueScale, or 1.
+// Factors returns the numbers by which stored keys and stored values are multiplied: KeyScale and ValueScale, or 1. For
+// latent values, both are KeyScale.
 func (c *Cache) Factors() (key, value float32) {
 	key, value = c.KeyScale, c.ValueScale
+	if c.Latent > 0 {
+		value = key
+	}
 	if key == 0 || c.DType == Int8 {
 		key = 1
 	}

@@ -15,7 +15,7 @@ func Convert(target, source *Cache) error {
 		return err
 	}
 	if target.NumBlocks < source.NumBlocks || target.BlockSize != source.BlockSize ||
-		target.NumKVHeads != source.NumKVHeads || target.HeadSize != source.HeadSize {
+		target.NumKVHeads != source.NumKVHeads || target.HeadSize != source.HeadSize || target.Latent != source.Latent {
 		return badArgument("%d blocks of %d tokens and %d heads of %d elements do not fit into %d blocks of %d and %d of "+
 			"%d", source.NumBlocks, source.BlockSize, source.NumKVHeads, source.HeadSize, target.NumBlocks,
 			target.BlockSize, target.NumKVHeads, target.HeadSize)

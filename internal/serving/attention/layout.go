@@ -82,8 +82,11 @@ func (c *Cache) headSpan() int {
 	return elements * c.DType.Size()
 }
 
-// BlockBytes returns the bytes of a block in one layer: keys, values and, with Int8, scales.
+// BlockBytes returns the bytes of a block in one layer: keys, values unless they are latent and, with Int8, scales.
 func (s *Shape) BlockBytes() int {
+	if s.Latent > 0 {
+		return s.BlockSize * s.HeadSize * s.DType.Size()
+	}
 	n := 2 * s.BlockSize * s.NumKVHeads * s.HeadSize * s.DType.Size()
 	if s.DType == Int8 {
 		n += 2 * 4 * s.BlockSize * s.NumKVHeads
@@ -125,6 +128,10 @@ func (c *Cache) split(memory []byte) {
 	c.BlockStride, c.HeadStride = part, part/c.NumKVHeads
 	if c.Layout == LayoutFlash {
 		c.HeadStride = c.HeadSize * c.DType.Size()
+	}
+	if c.Latent > 0 {
+		c.Key, c.Value = memory[:part*c.NumBlocks], memory[:part*c.NumBlocks]
+		return
 	}
 	c.Key, c.Value = memory[:part*c.NumBlocks], memory[part*c.NumBlocks:2*part*c.NumBlocks]
 	if c.DType == Int8 {

@@ -80,7 +80,7 @@ func (r *Runner) reduce(w *scratch, red *reduction) {
 }
 
 func (r *Runner) finish(w *scratch) {
-	record, size := recordSize(r.cache), r.cache.HeadSize
+	record, size := recordSize(r.cache), r.cache.ValueSize()
 	_, factor := r.cache.Factors()
 	for i := range w.rows {
 		state := w.state[i*record:][:record]
@@ -93,6 +93,6 @@ func (r *Runner) finish(w *scratch) {
 		for j := range o {
 			o[j] *= scale
 		}
-		r.batch.Out.Store(o, w.rows[i].token, w.rows[i].head*size)
+		r.batch.Out.Store(o, w.rows[i].token, w.rows[i].head*r.cache.HeadSize)
 	}
 }

@@ -68,7 +68,7 @@ func (r *Runner) panelScores(w *scratch, r0, r1, tile0, tile1 int) {
 }
 
 func (r *Runner) panelValues(w *scratch, r0, r1, part, start, end int) {
-	size, record := r.cache.HeadSize, recordSize(r.cache)
+	size, record := r.cache.ValueSize(), recordSize(r.cache)
 	if !w.finite {
 		for i := r0; i < r1; i++ {
 			r.addAttended(w, &w.rows[i], w.scores[(i-r0)*scoreStride:], part, w.part[i*record+recordHead:][:padded(size)])

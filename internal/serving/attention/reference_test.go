@@ -190,11 +190,13 @@ func (p *problem) attended(seq, query, head int) (logits []float64, values [][]f
 			ks = float64(c.Scales(c.KeyScales, block, kvHead)[offset])
 			vs = float64(c.Scales(c.ValueScales, block, kvHead)[offset])
 		}
-		dot, products, v := 0.0, 0.0, make([]float64, c.HeadSize)
+		dot, products, v := 0.0, 0.0, make([]float64, c.ValueSize())
 		for i := range c.HeadSize {
 			x := float64(q[i]) * float64(c.DType.Load(unsafe.Pointer(&c.Key[c.KeyOffset(block, kvHead, offset, i)]))) * ks
 			dot += x
 			products += math.Abs(x)
+		}
+		for i := range v {
 			v[i] = float64(c.DType.Load(unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, offset, i)]))) * vs
 		}
 		s := dot * float64(b.Scale)
@@ -239,7 +241,7 @@ func (p *problem) reference(seq, query, head int) (out, size []float64) {
 		largest = math.Max(largest, float64(b.Sinks[head]))
 		sum = math.Exp(float64(b.Sinks[head]) - largest)
 	}
-	out, size = make([]float64, c.HeadSize), make([]float64, c.HeadSize)
+	out, size = make([]float64, c.ValueSize()), make([]float64, c.ValueSize())
 	for i, s := range logits {
 		if math.IsInf(s, -1) {
 			continue

@@ -112,15 +112,15 @@ func (r *Runner) attend(w *scratch, it *item, part int) {
 
 // recordSize returns the number of floats of a record. A record is the result of a row over some tokens: the largest
 // logit m, the sum of the weights l, and the output o. m and l are the first two floats. o begins at recordHead, so
-// that the o of two records share no cache line. The size of o is the head size, rounded up to a multiple of 64,
+// that the o of two records share no cache line. The size of o is that of a value, rounded up to a multiple of 64,
 // because the kernels write up to 64 floats at a time.
-func recordSize(c *Cache) int { return recordHead + (c.HeadSize+63)&^63 }
+func recordSize(c *Cache) int { return recordHead + (c.ValueSize()+63)&^63 }
 
 const recordHead = 16
 
-// padded returns the number of floats that a value takes in scratch memory: headSize, rounded up to a multiple of
+// padded returns the number of floats that a value takes in scratch memory: its size, rounded up to a multiple of
 // chunk.
-func padded(headSize int) int { return (headSize + chunk - 1) / chunk * chunk }
+func padded(valueSize int) int { return (valueSize + chunk - 1) / chunk * chunk }
 
 // grow returns a slice of n elements, whose contents are undefined. It uses the memory of s if that is large enough.
 func grow[E any](s []E, n int) []E { return slices.Grow(s[:0], n)[:n] }

@@ -34,6 +34,7 @@ type scratch struct {
 	finite     bool                              // no value is NaN or infinite
 	start, end int                               // tokens of the partition to which some row attends
 	row        [TileTokens * MaxHeadSize]float32 // a temporary copy
+	latent     []float32                         // [TileTokens][head size] of latent keys
 
 	// tiles has the addresses of the partition's tiles: first the tiles of keys, then, from index firstValue on, the
 	// tiles of values, then the next tiles of keys, which the kernels prefetch. tileScores needs an even number of

@@ -11,8 +11,12 @@ import (
 func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 	c := r.cache
 	w.keys = grow(w.keys, partitionSize*c.HeadSize)
-	w.values = grow(w.values, partitionSize*padded(c.HeadSize))
+	w.values = grow(w.values, partitionSize*padded(c.ValueSize()))
 	w.finite = true
+	if c.Latent > 0 {
+		r.unpackLatent(w, seq, part)
+		return
+	}
 	whole := tiled(c) && r.kernels.tileRows() > 0
 	for t := w.start &^ 15; t < w.end; t += 16 {
 		start, end := max(t, w.start), min(t+16, w.end)

@@ -3,6 +3,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"unsafe"
 
@@ -30,6 +31,8 @@ type Driver struct {
 // Open loads the driver and initializes it. The parameter library is the file name of the driver. On Linux, the file
 // name of NVIDIA's driver is the constant Library.
 func Open(library string) (*Driver, error) {
+	runtime.LockOSThread() // dlerror returns the last error of its thread
+	defer runtime.UnlockOSThread()
 	handle, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil && !strings.HasPrefix(err.Error(), library+": cannot open shared object file: No such file") {
 		return nil, fmt.Errorf("%w: %s was found, but cannot be loaded: install NVIDIA's driver again (%v)", ErrNoDriver, library, err)

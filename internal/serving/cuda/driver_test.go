@@ -4,8 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/testkit/cudatest"
@@ -69,4 +71,18 @@ func TestAMachineThatCannotRunKernelsIsRefused(t *testing.T) {
 	_, err = cuda.Open("libnot-there.so.1")
 	require.ErrorIs(t, err, cuda.ErrNoDriver)
 	require.ErrorContains(t, err, "no NVIDIA driver: cannot load libnot-there.so.1: install NVIDIA's driver")
+}
+
+// Ensure that the error of a library that is missing is found when goroutines change their threads.
+func TestAMissingDriverIsNamedOnEachThread(t *testing.T) {
+	var group sync.WaitGroup
+	for range 32 {
+		group.Go(func() {
+			for range 100 {
+				_, err := cuda.Open("libnot-there.so.1")
+				assert.ErrorContains(t, err, "no NVIDIA driver: cannot load libnot-there.so.1")
+			}
+		})
+	}
+	group.Wait()
 }

@@ -3,12 +3,21 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
+	kvevents "llmmemory/internal/scheduling/vllm/v1/pool"
 	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/pooling"
+	"llmmemory/internal/serving/kvoffload"
 	"llmmemory/internal/serving/model"
 )
 
@@ -82,6 +91,88 @@ func TestAnAnswerAfterSleepIsTheSame(t *testing.T) {
 	asleep, _ := e.Asleep()
 	require.False(t, asleep)
 	require.Equal(t, 3, weights.loads)
+}
+
+// A drawer is a tier in memory.
+type drawer struct {
+	mu     sync.Mutex
+	blocks map[blockhash.Hash][]byte
+}
+
+func (d *drawer) Count(_ context.Context, blocks []blockhash.Hash) (n int, _ error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for n < len(blocks) && d.blocks[blocks[n]] != nil {
+		n++
+	}
+	return n, nil
+}
+
+func (d *drawer) Load(_ context.Context, blocks []blockhash.Hash, dst [][]byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, b := range blocks {
+		copy(dst[i], d.blocks[b])
+	}
+	return len(blocks), nil
+}
+
+func (d *drawer) Store(_ context.Context, b blockhash.Hash, m kvoffload.Memory) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.blocks[b] = slices.Clone(m.Block())
+	return nil
+}
+
+func (d *drawer) Close() error { return nil }
+
+// clears is an EventPublisher that counts how often the prefix cache was cleared.
+type clears int
+
+func (*clears) SetGroups([]kvcache.Group) {}
+
+func (c *clears) Publish(_ time.Time, events *kvevents.Events) error {
+	for i := range events.List {
+		if events.List[i].Kind == kvevents.Cleared {
+			*c++
+		}
+	}
+	return nil
+}
+
+// Ensure that after a sleep answers and vectors of each adapter are the same, their blocks are loaded from a tier, and
+// events have said that the prefix cache is empty.
+func TestAnEngineThatHasSleptFindsTheBlocksOfEachAdapterInATier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // in which time stands still, so that a load is never too slow
+		var cleared clears
+		e := startWorkers(t, 1, func(c *engine.Config) {
+			c.Weights, c.KVEvents, c.Hash = &shelf{model: c.Model}, &cleared, blockhash.CBOR("0")
+			c.Offload = &kvoffload.Config{Tier: &drawer{blocks: map[blockhash.Hash][]byte{}}, Stores: true, Loads: true}
+		}, nil)
+		prompt := strings.Repeat(story, 3)
+		results := func() (all []any, cached []int) {
+			for adapter := range 3 {
+				r := request(prompt, 4)
+				r.Adapter = adapter
+				s, err := e.Submit(r)
+				require.NoError(t, err)
+				all, cached = append(all, read(t, s, 1)), append(cached, s.CachedTokens())
+				r.Prompt, r.Pooling = tokens("Other words. "+prompt), pooling.Last
+				s, err = e.Submit(r)
+				require.NoError(t, err)
+				all, cached = append(all, pooled(t, s)), append(cached, s.CachedTokens())
+			}
+			synctest.Wait() // blocks are stored
+			return all, cached
+		}
+		want, cached := results()
+		require.Equal(t, make([]int, 6), cached)
+		require.NoError(t, e.Sleep(t.Context()))
+		require.EqualValues(t, 1, cleared)
+		got, cached := results()
+		require.Equal(t, want, got)
+		require.Equal(t, []int{144, 144, 144, 144, 144, 144}, cached, "whole blocks of the 147 and 160 tokens, the last of which is computed")
+	})
 }
 
 // Ensure that requests that run or wait when the engine shall sleep are answered first, and those that come while the

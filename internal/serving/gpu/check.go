@@ -29,6 +29,8 @@ var functions = map[model.Activation]kernels.Function{
 func Check(c *model.Config) error {
 	_, known := functions[c.Activation]
 	switch {
+	case c.Latent != nil:
+		return unsupported("latent attention (MLA) runs on the CPU only")
 	case c.Recurrence != nil:
 		return unsupported("models of the family %s have layers with states, which run on the CPU only", c.Family)
 	case c.Experts != nil:

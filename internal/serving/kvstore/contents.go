@@ -55,8 +55,8 @@ func fill(piece []byte) {
 func pieces(c *attention.Cache, id int32) (p [4][]byte) {
 	block := func(memory []byte, size int) []byte { return memory[int(id)*size:][:size] }
 	p[0] = block(c.Key, c.BlockStride)
-	if c.Layout == attention.LayoutTile {
-		return p // values and scales lie between the keys
+	if c.Layout == attention.LayoutTile || c.Latent > 0 {
+		return p // values and scales lie between the keys, or values are parts of keys
 	}
 	p[1] = block(c.Value, c.BlockStride)
 	if c.DType == attention.Int8 {

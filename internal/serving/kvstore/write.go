@@ -10,7 +10,7 @@ import (
 
 // Tokens are keys and values to write.
 type Tokens struct {
-	Key, Value attention.Tensor // [tokens, KV heads, head size]
+	Key, Value attention.Tensor // [tokens, KV heads, head size]; Value is ignored if values are latent
 	Slots      []int64          // for each token, block × block size + offset in the block, or -1 to skip it
 	Rotation   *Rotation        // applied to the keys before they are written, unless nil
 }
@@ -36,6 +36,7 @@ type Writer struct {
 	cache      *attention.Cache
 	slots      []int64
 	key, value side
+	keysOnly   bool // values are parts of keys
 	parts      int  // tasks into which the heads are divided
 	bypass     bool // bypass the processor's caches
 }
@@ -77,7 +78,11 @@ func (w *Writer) Write(c *attention.Cache, t *Tokens) error {
 	w.cache, w.slots = c, t.Slots
 	w.key = side{tensor: &t.Key, data: c.Key, scales: c.KeyScales, factor: c.KeyScale, rotation: t.Rotation}
 	w.value = side{tensor: &t.Value, data: c.Value, scales: c.ValueScales, factor: c.ValueScale, values: true}
-	for _, x := range []*side{&w.key, &w.value} {
+	sides := []*side{&w.key, &w.value}
+	if w.keysOnly = c.Latent > 0; w.keysOnly {
+		sides = sides[:1]
+	}
+	for _, x := range sides {
 		x.asIs = x.rotation == nil && x.tensor.DType == c.DType && (x.factor == 0 || x.factor == 1)
 		x.contiguous = c.HeadSize
 		switch {
@@ -102,10 +107,12 @@ func (t *Tokens) check(c *attention.Cache) error {
 	if err := t.Key.Check("keys", n, width); err != nil {
 		return err
 	}
-	if err := t.Value.Check("values", n, width); err != nil {
-		return err
+	if c.Latent == 0 {
+		if err := t.Value.Check("values", n, width); err != nil {
+			return err
+		}
 	}
-	if c.Overlaps(&t.Key) || c.Overlaps(&t.Value) {
+	if c.Overlaps(&t.Key) || c.Latent == 0 && c.Overlaps(&t.Value) {
 		return fmt.Errorf("%w: %w: keys or values to be written overlap with the blocks", attention.ErrArgument,
 			attention.ErrOverlap)
 	}
@@ -150,7 +157,9 @@ func (w *Writer) Do(worker, part int) {
 		for head := h0; head < h1 && w.slots[i] >= 0; head++ {
 			if n == 1 {
 				w.put(s, &w.key, head, i, block, offset)
-				w.put(s, &w.value, head, i, block, offset)
+				if !w.keysOnly {
+					w.put(s, &w.value, head, i, block, offset)
+				}
 			} else {
 				w.putTile(s, head, i, block, offset)
 			}

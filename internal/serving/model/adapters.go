@@ -21,6 +21,18 @@ func WithAdapters(adapters ...*lora.Adapter) Option {
 // Adapters returns the number of adapters that were loaded with the model.
 func (m *Model) Adapters() int { return m.adapters }
 
+// AdapterBytes estimates the size of an adapter's packed matrices. Those of a model that is divided into Parts are larger
+// in total, because each Part has A or B of a module whole.
+func AdapterBytes(a *lora.Adapter) int {
+	bytes := 0
+	for _, m := range a.Modules {
+		for _, t := range []*weights.Tensor{m.A, m.B} {
+			bytes += matrix.Size(floats(t), (t.Rows+matrix.Panel-1)/matrix.Panel*matrix.Panel, t.Cols, 0)
+		}
+	}
+	return bytes
+}
+
 // A delta is what an adapter adds to the products with a linear.
 type delta struct {
 	a       *matrix.Matrix // A of all modules, one below the other
@@ -168,6 +180,8 @@ func (l *loader) unchangeable(name string) string {
 	switch {
 	case strings.HasSuffix(name, l.names.embed) || strings.HasSuffix(name, l.names.head):
 		return "and adapters of embeddings and of the output matrix are not supported"
+	case l.config.Latent != nil && (has("kv_b_proj") || has("attn_kv_b") || has("attn_k_b") || has("attn_v_b")):
+		return "and adapters of the matrix that makes keys and values from latent ones are not supported"
 	case l.config.Experts != nil && (has("expert") || has("_exps") || has("shexp") || has("mlp.") || has("moe.") || has("ffn_")):
 		return "and adapters of experts and routers are not supported"
 	}

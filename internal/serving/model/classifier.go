@@ -10,11 +10,6 @@ import (
 // ForSequenceClassification.
 var classifiers = []string{"cls.output.weight", "score.weight"}
 
-// HasClassifier reports whether files have a matrix that scores texts.
-func HasClassifier(files *weights.Tensors) bool {
-	return files.Get(classifiers[0]) != nil || files.Get(classifiers[1]) != nil
-}
-
 // Classifier returns the rows of the matrix with which a reranker scores a text, each of HiddenSize elements. It is the
 // files' own matrix. If they have none, its rows are those of tokens in the output matrix (vLLM's
 // classifier_from_token).

@@ -3,6 +3,8 @@ package model
 import (
 	"errors"
 	"math"
+
+	"llmmemory/internal/serving/attention"
 )
 
 // Norm is the kind of normalization of activations.
@@ -48,6 +50,7 @@ type Config struct {
 	VocabSize        int
 	HiddenSize       int
 	NumLayers        int
+	DraftLayers      int // layers after these that only propose drafts (multi-token prediction); they are not used
 	NumHeads         int
 	NumKVHeads       int
 	HeadDim          int
@@ -61,6 +64,7 @@ type Config struct {
 	QKNorm     QKNorm
 	Activation Activation
 	Experts    *Experts // nil if no layer has experts
+	Latent     *Latent  // nil if heads have keys and values of their own
 
 	Recurrence *Recurrence // nil if all layers have attention
 
@@ -90,13 +94,50 @@ type Config struct {
 // and a token is computed by the PerToken experts with the largest logits.
 type Experts struct {
 	Count, PerToken  int
-	IntermediateSize int  // of each expert
-	SharedSize       int  // IntermediateSize of an expert that all tokens use, or 0
-	SharedGate       bool // the output of the shared expert is multiplied by a sigmoid (Qwen2)
-	Normalize        bool // weights are a softmax over the logits of the chosen experts, not over all logits
+	IntermediateSize int     // of each expert
+	SharedSize       int     // IntermediateSize of an expert that all tokens use, or 0
+	SharedGate       bool    // the output of the shared expert is multiplied by a sigmoid (Qwen2)
+	Sigmoid          bool    // an expert's weight is the sigmoid of its logit; otherwise, of a softmax over all logits
+	Correction       bool    // numbers are added to the sigmoids to choose experts, but not to weights (DeepSeek V3)
+	Groups, Chosen   int     // if Groups > 1, the experts of a token are in Chosen of Groups groups of consecutive experts
+	Normalize        bool    // weights are divided by the sum of the weights of the chosen experts
+	Scale            float64 // factor of the weights; 0 means 1
 	Bias             bool
 	RouterBias       bool
 	Dense            []bool // layers with an MLP; if nil, all have experts
+}
+
+// Latent describes multi-head latent attention (MLA). The cache has one key of a token for all heads: KVRank elements,
+// from which the keys and values of all heads are made, and RopeDim rotated elements. HeadDim is NopeDim + RopeDim, and
+// NumKVHeads is 1.
+type Latent struct {
+	QueryRank int // q_lora_rank; 0 if queries are not made from a smaller vector
+	KVRank    int // kv_lora_rank
+	NopeDim   int // qk_nope_head_dim: elements of a query that are not rotated
+	RopeDim   int // qk_rope_head_dim: rotated elements of a query
+	ValueDim  int // v_head_dim
+}
+
+// keySize returns the number of elements of a key in the cache.
+func (a *Latent) keySize() int { return a.KVRank + a.RopeDim }
+
+func (a *Latent) check(c *Config) error {
+	switch {
+	case a.QueryRank < 0 || a.QueryRank > 1<<16:
+		return refused("q_lora_rank is %d", a.QueryRank)
+	case a.NopeDim < 1 || a.RopeDim < 2 || a.NopeDim+a.RopeDim != c.HeadDim || c.NumKVHeads != 1:
+		return refused("qk_nope_head_dim is %d and qk_rope_head_dim %d", a.NopeDim, a.RopeDim)
+	case a.ValueDim < 1 || a.ValueDim > 1<<16:
+		return refused("v_head_dim is %d", a.ValueDim)
+	case a.KVRank < 8 || a.KVRank%8 != 0 || a.keySize()%8 != 0 || a.keySize() > attention.MaxKeySize:
+		return refused("kv_lora_rank is %d and qk_rope_head_dim %d; multiples of 8 with a sum of at most %d are supported", a.KVRank,
+			a.RopeDim, attention.MaxKeySize)
+	case c.Rope == nil || c.LocalRope != nil || c.Rope.Rotated(c.HeadDim) != a.RopeDim:
+		return refused("latent attention without its rotation")
+	case c.Sinks || c.QKVBias || c.OutBias || c.QKNorm != NoQKNorm || c.SlidingWindow > 0:
+		return refused("latent attention with biases, sinks, norms of heads or a window is not supported")
+	}
+	return nil
 }
 
 // Gated reports whether the activation multiplies two halves of a row.
@@ -179,6 +220,11 @@ func (c *Config) check() error {
 			return refused("eos_token_id is %d; the vocabulary has %d tokens", id, c.VocabSize)
 		}
 	}
+	if c.Latent != nil {
+		if err := c.Latent.check(c); err != nil {
+			return err
+		}
+	}
 	for _, r := range []*Rope{c.Rope, c.LocalRope} {
 		if r != nil {
 			if err := r.check(c.HeadDim); err != nil {
@@ -206,6 +252,15 @@ func (c *Config) checkLayers() error {
 		return refused("experts of %d and %d columns", e.IntermediateSize, e.SharedSize)
 	case c.Experts != nil && !c.Gated():
 		return refused("experts without a gate")
+	case !(e.Scale >= 0 && e.Scale <= 1<<24):
+		return refused("the weights of experts are multiplied by %v", e.Scale)
+	case e.Correction && !e.Sigmoid:
+		return refused("corrections of a choice of experts by a softmax")
+	case e.Groups > 1:
+		if size := e.Count / e.Groups; e.Groups > maxGroups || size*e.Groups != e.Count || e.Correction && size < 2 || e.Chosen < 1 || e.Chosen > e.Groups ||
+			e.Chosen*size < e.PerToken {
+			return refused("%d of %d experts for each token, in %d of %d groups", e.PerToken, e.Count, e.Chosen, e.Groups)
+		}
 	}
 	return nil
 }

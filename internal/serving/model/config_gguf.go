@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -33,6 +34,7 @@ type ggufKeys struct {
 	family string
 	meta   map[string]weights.Value
 	read   []string
+	has    func(tensor string) bool
 	err    error
 }
 
@@ -135,7 +137,7 @@ func ConfigFromGGUF(g *weights.GGUF) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &ggufKeys{family: f.gguf.architecture, meta: g.Meta}
+	k := &ggufKeys{family: f.gguf.architecture, meta: g.Meta, has: func(tensor string) bool { return g.Get(tensor) != nil }}
 	c, err := f.fromGGUF(k, g)
 	if err == nil {
 		err = k.check()
@@ -176,6 +178,10 @@ func (f *family) fromGGUF(k *ggufKeys, g *weights.GGUF) (*Config, error) {
 	c.Family = f.gguf.architecture
 	c.NumHeads = k.int(k.need("attention.head_count"), 0)
 	c.HiddenSize, c.NumLayers = k.int(k.need("embedding_length"), 0), k.int(k.need("block_count"), 0)
+	if f.gguf.routed {
+		c.DraftLayers = k.int("nextn_predict_layers", 0)
+		c.NumLayers -= c.DraftLayers
+	}
 	if c.Recurrence != nil {
 		k.layersWithKeys(c)
 	} else {
@@ -186,14 +192,10 @@ func (f *family) fromGGUF(k *ggufKeys, g *weights.GGUF) (*Config, error) {
 	if k.err != nil {
 		return nil, k.err
 	}
-	if c.NumHeads > 0 {
-		c.HeadDim = c.HiddenSize / c.NumHeads
+	if err := c.headsFromGGUF(k); err != nil {
+		return nil, err
 	}
-	c.HeadDim = k.int("attention.key_length", c.HeadDim)
-	if v := k.int("attention.value_length", c.HeadDim); v != c.HeadDim {
-		return nil, refused("values of %d elements beside keys of %d", v, c.HeadDim)
-	}
-	hasTensor := func(tensor string) bool { return g.Get("blk.0."+tensor) != nil }
+	hasTensor := func(tensor string) bool { return k.has("blk.0." + tensor) }
 	c.QKVBias = c.QKVBias || slices.ContainsFunc([]string{"attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias"}, hasTensor)
 	c.OutBias = c.OutBias || hasTensor("attn_output.bias")
 	c.MLPBias = slices.ContainsFunc([]string{"ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"}, hasTensor)
@@ -210,6 +212,28 @@ func (f *family) fromGGUF(k *ggufKeys, g *weights.GGUF) (*Config, error) {
 	f.layersFromGGUF(c, k)
 	c.dropUnusedRecurrence()
 	return c, nil
+}
+
+// headsFromGGUF reads the sizes of heads. Files with latent attention have those of the cache's keys and values in
+// key_length and value_length; older files have those of the heads.
+func (c *Config) headsFromGGUF(k *ggufKeys) error {
+	if c.NumHeads > 0 {
+		c.HeadDim = c.HiddenSize / c.NumHeads
+	}
+	c.HeadDim = k.int("attention.key_length", c.HeadDim)
+	value := k.int("attention.value_length", c.HeadDim)
+	if c.Latent == nil {
+		if value != c.HeadDim {
+			return refused("values of %d elements beside keys of %d", value, c.HeadDim)
+		}
+		return nil
+	}
+	c.HeadDim = k.int("attention.key_length_mla", c.HeadDim)
+	a := &Latent{QueryRank: k.int("attention.q_lora_rank", 0), KVRank: k.int(k.need("attention.kv_lora_rank"), 0),
+		RopeDim: k.int(k.need("rope.dimension_count"), 0), ValueDim: k.int("attention.value_length_mla", value)}
+	a.NopeDim = c.HeadDim - a.RopeDim
+	c.Latent, c.NumKVHeads = a, 1
+	return k.err
 }
 
 func (f *family) layersFromGGUF(c *Config, k *ggufKeys) {
@@ -254,7 +278,36 @@ func (f *family) expertsFromGGUF(c *Config, k *ggufKeys) {
 	if e.IntermediateSize == 0 && e.PerToken > 0 {
 		e.IntermediateSize = c.IntermediateSize / e.PerToken
 	}
+	if f.gguf.routed {
+		e.routedFromGGUF(c.NumLayers, k)
+		return
+	}
 	c.IntermediateSize = e.IntermediateSize // no layer has a dense MLP
+}
+
+// routedFromGGUF reads how experts are chosen in DeepSeek and GLM. Files that do not say so have a softmax, or sigmoids
+// if they have a correction, as in llama.cpp.
+func (e *Experts) routedFromGGUF(layers int, k *ggufKeys) {
+	first := k.int("leading_dense_block_count", 0)
+	e.SharedSize = k.int("expert_shared_count", 0) * e.IntermediateSize
+	e.Scale, e.Normalize = k.float("expert_weights_scale", 0), k.float("expert_weights_norm", 0) != 0
+	e.Groups, e.Chosen = k.int("expert_group_count", 0), k.int("expert_group_used_count", 0)
+	e.Correction = k.has(fmt.Sprintf("blk.%d.exp_probs_b.bias", first))
+	const none, softmax, sigmoid = 0, 1, 2
+	switch function := k.int("expert_gating_func", none); function {
+	case none:
+		e.Sigmoid = e.Correction
+	case softmax, sigmoid:
+		e.Sigmoid = function == sigmoid
+	default:
+		k.refuse("expert_gating_func", "1 (softmax) or 2 (sigmoid)")
+	}
+	if first > 0 {
+		e.Dense = make([]bool, max(0, min(layers, 1<<24)))
+		for i := range e.Dense {
+			e.Dense[i] = i < first
+		}
+	}
 }
 
 // Tensors with factors of frequencies: Llama 3.1's, and those of longrope.
@@ -284,7 +337,8 @@ func (f *family) ropeFromGGUF(c *Config, k *ggufKeys, g *weights.GGUF) error {
 	case "none", "longrope":
 	case "yarn":
 		factor = max(factor, 1)
-		r.Yarn = &Yarn{Factor: factor, OriginalLength: float64(original), BetaFast: 32, BetaSlow: 1}
+		r.Yarn = &Yarn{Factor: factor, OriginalLength: float64(original), BetaFast: k.float("rope.scaling.yarn_beta_fast", 32),
+			BetaSlow: k.float("rope.scaling.yarn_beta_slow", 1)}
 		r.Attention = yarnAttention(factor, 1) * cmp.Or(r.Attention, 1)
 	default:
 		return refused("rope scaling of type %q; linear, yarn and longrope are supported", kind)

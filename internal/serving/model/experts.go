@@ -1,14 +1,16 @@
 package model
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
 )
 
 type experts struct {
-	router       linear // a logit for each expert
-	sharedRouter linear // a logit for the shared expert; empty if the expert has no gate
+	router       linear    // a logit for each expert
+	correction   []float32 // see Experts.Correction; nil without
+	sharedRouter linear    // a logit for the shared expert; empty if the expert has no gate
 	all          []mlp
 }
 
@@ -17,6 +19,9 @@ func (l *loader) mixture(dst *layer, i int) {
 	named := func(name string) string { return tensorName(name, i) }
 	x := &experts{router: l.linear(shape{inputs: c.HiddenSize, outputs: []int{e.Count}, bias: e.RouterBias}, named(n.router))}
 	dst.experts = x
+	if e.Correction {
+		x.correction = l.vector(named(n.correction), e.Count)
+	}
 	if e.SharedSize > 0 {
 		dst.mlp = l.mlp(mlpShape{experts: 1, inter: e.SharedSize}, named(n.sharedGate), named(n.sharedUp), named(n.sharedDown))
 	}
@@ -37,6 +42,7 @@ func (l *loader) mixture(dst *layer, i int) {
 // together.
 type routing struct {
 	logits  []float32 // [rows][experts]
+	scores  []float32 // [rows][experts]: experts are chosen by them
 	chosen  []int32   // [rows][experts per token]: the experts of a row
 	weights []float32 // their weights
 	indices []int32   // their indices in the order of experts
@@ -51,34 +57,91 @@ type routing struct {
 	shared []float32 // results of the shared expert
 }
 
-// choose sets a row's experts and their weights. It takes the experts with the largest logits; if logits are equal, it
-// prefers the expert with the smaller number.
-func (g *routing) choose(e *Experts, row int) {
-	logits := g.logits[row*e.Count:][:e.Count]
-	top, sum := float64(slices.Max(logits)), 0.0
-	for _, v := range logits {
-		sum += math.Exp(float64(v) - top)
+// choose sets a row's experts and their weights. It takes the experts with the largest scores; if scores are equal, it
+// prefers the expert with the smaller number. Scores are logits or, with Sigmoid, sigmoids plus the correction.
+func (g *routing) choose(e *Experts, correction []float32, row int) {
+	logits, scores := g.logits[row*e.Count:][:e.Count], g.scores[row*e.Count:][:e.Count]
+	copy(scores, logits)
+	weight := func(logit float32) float64 { return 1 / (1 + math.Exp(-float64(logit))) }
+	if e.Sigmoid {
+		for i, v := range logits {
+			scores[i] = float32(weight(v))
+		}
+		for i, v := range correction {
+			scores[i] += v
+		}
+	} else {
+		top, sum := float64(slices.Max(logits)), 0.0
+		for _, v := range logits {
+			sum += math.Exp(float64(v) - top)
+		}
+		weight = func(logit float32) float64 { return math.Exp(float64(logit)-top) / sum }
+	}
+	if e.Groups > 1 {
+		e.chooseGroups(scores)
 	}
 	chosen, weights := g.chosen[row*e.PerToken:][:e.PerToken], g.weights[row*e.PerToken:][:e.PerToken]
 	taken := 0.0
 	for k := range chosen {
-		best := 0
-		for i, v := range logits {
-			if v > logits[best] {
-				best = i
-			}
-		}
-		p := math.Exp(float64(logits[best])-top) / sum
+		best := largestOf(scores)
+		p := weight(logits[best])
 		chosen[k], weights[k] = int32(best), float32(p)
 		taken += p
-		logits[best] = float32(math.Inf(-1))
+		scores[best] = float32(math.Inf(-1))
 	}
-	if e.Normalize {
-		for k, w := range weights {
-			weights[k] = float32(float64(w) / taken)
+	if !e.Normalize {
+		taken = 1
+	}
+	for k, w := range weights {
+		weights[k] = float32(float64(w) / (taken + 1e-20) * cmp.Or(e.Scale, 1)) // 1e-20 as in vLLM, for sigmoids that are 0
+	}
+}
+
+func largestOf(scores []float32) (best int) {
+	for i, v := range scores {
+		if v > scores[best] {
+			best = i
+		}
+	}
+	return best
+}
+
+// chooseGroups sets the scores of all experts outside the best groups to -inf. The score of a group is the score of its
+// best expert or, with a correction, the sum of the scores of its best two (vLLM's grouped_topk).
+func (e *Experts) chooseGroups(scores []float32) {
+	size := e.Count / e.Groups
+	var all [maxGroups]float32
+	groups := all[:e.Groups]
+	for i := range groups {
+		first, second := float32(math.Inf(-1)), float32(math.Inf(-1))
+		for _, v := range scores[i*size:][:size] {
+			if v > first {
+				first, second = v, first
+			} else if v > second {
+				second = v
+			}
+		}
+		groups[i] = first
+		if e.Correction {
+			groups[i] += second
+		}
+	}
+	var kept [maxGroups]bool
+	for range e.Chosen {
+		best := largestOf(groups)
+		groups[best], kept[best] = float32(math.Inf(-1)), true
+	}
+	for i := range groups {
+		for k := range scores[i*size:][:size] {
+			if !kept[i] {
+				scores[i*size+k] = float32(math.Inf(-1))
+			}
 		}
 	}
 }
+
+// maxGroups is the largest number of groups of experts.
+const maxGroups = 64
 
 func (g *routing) order(e *Experts, rows int) {
 	g.starts = append(g.starts[:0], make([]int, e.Count+1)...)
@@ -104,11 +167,11 @@ func (g *routing) order(e *Experts, rows int) {
 func (r *Runner) mixture(l *layer, x []float32, rows int) error {
 	e, g, hidden := r.model.Experts, &r.routing, r.model.HiddenSize
 	n := rows * e.PerToken
-	g.logits, g.weights = grow(g.logits, rows*e.Count), grow(g.weights, n)
+	g.logits, g.scores, g.weights = grow(g.logits, rows*e.Count), grow(g.scores, rows*e.Count), grow(g.weights, n)
 	g.inputs, g.results = grow(g.inputs, rows*hidden), grow(g.results, n*hidden)
 	g.chosen, g.indices, g.rows = grow(g.chosen, n), grow(g.indices, n), grow(g.rows, n)
 	r.multiply(&l.experts.router, g.logits, x, rows)
-	r.each(rows, rowJob{op: opRoute})
+	r.each(rows, rowJob{op: opRoute, layer: l})
 	g.order(e, rows)
 	for i := range l.experts.all {
 		start, end := g.starts[i], g.starts[i+1]

@@ -57,6 +57,7 @@ type inGGUF struct {
 	longFactors  bool   // the tensors ropeShort and ropeLong are used
 	longScaled   bool   // they must be present if cosines are scaled without YaRN
 	expertSize   string // the key of Experts.IntermediateSize
+	routed       bool   // experts have DeepSeek's keys
 
 	names  func(n *names) // changes the names of GGUF's tensors
 	finish func(c *Config, k *ggufKeys)
@@ -92,6 +93,7 @@ var families = []*family{
 		gguf:   inGGUF{architecture: "smollm3", interleaved: true},
 	},
 	&gpt2, &opt, &lfm2, &granite, &gemma2, &gemma3, &mixtral, &qwen2Mixture, &qwen3Mixture, &gptOSS,
+	&deepSeekV2, &deepSeekV3, &kimiK2,
 }
 
 func familyOf(matches func(f *family) bool) *family {

@@ -171,6 +171,11 @@ func (f *family) llamaTensors(all map[string][]int) {
 			norm(all, prefix+"self_attn.q_norm", r.heads*r.dim, false)
 			norm(all, prefix+"self_attn.k_norm", r.kvHeads*r.dim, false)
 		}
+		if p.latent != nil {
+			f.latentTensors(all, prefix)
+			f.feedForwardTensors(all, prefix, l)
+			continue
+		}
 		bias := r.bias || strings.HasPrefix(r.family, "qwen2")
 		if r.family == "phi3" {
 			matrix(all, prefix+"self_attn.qkv_proj", (r.heads+2*r.kvHeads)*r.dim, r.hidden, false)
@@ -180,15 +185,20 @@ func (f *family) llamaTensors(all map[string][]int) {
 			matrix(all, prefix+"self_attn.v_proj", r.kvHeads*r.dim, r.hidden, bias)
 		}
 		matrix(all, prefix+"self_attn.o_proj", r.hidden, r.heads*r.dim, r.bias)
-		switch {
-		case p.experts > 0:
-			f.mixtureTensors(all, prefix)
-		case r.family == "phi3":
-			matrix(all, prefix+"mlp.gate_up_proj", 2*r.inter, r.hidden, false)
-			matrix(all, prefix+"mlp.down_proj", r.hidden, r.inter, false)
-		default:
-			mlpTensors(all, r.hidden, r.inter, prefix+"mlp.gate_proj", prefix+"mlp.up_proj", prefix+"mlp.down_proj")
-		}
+		f.feedForwardTensors(all, prefix, l)
+	}
+}
+
+func (f *family) feedForwardTensors(all map[string][]int, prefix string, l int) {
+	r := &f.ref
+	switch {
+	case r.shape.experts > 0 && (r.shape.dense == nil || !r.shape.dense(l)):
+		f.mixtureTensors(all, prefix)
+	case r.family == "phi3":
+		matrix(all, prefix+"mlp.gate_up_proj", 2*r.inter, r.hidden, false)
+		matrix(all, prefix+"mlp.down_proj", r.hidden, r.inter, false)
+	default:
+		mlpTensors(all, r.hidden, r.inter, prefix+"mlp.gate_proj", prefix+"mlp.up_proj", prefix+"mlp.down_proj")
 	}
 }
 
@@ -214,7 +224,14 @@ func (f *family) mixtureTensors(all map[string][]int, prefix string) {
 		name := prefix + fmt.Sprintf(p.expertNames, e)
 		mlpTensors(all, r.hidden, p.expertInter, name+p.expertMLP[0], name+p.expertMLP[1], name+p.expertMLP[2])
 	}
-	if p.sharedInter > 0 {
+	if p.routing != nil {
+		if p.routing.correction {
+			all[prefix+"mlp.gate.e_score_correction_bias"] = []int{p.experts}
+		}
+		if shared := prefix + p.routing.shared; p.routing.shared != "" {
+			mlpTensors(all, r.hidden, p.sharedInter, shared+".gate_proj", shared+".up_proj", shared+".down_proj")
+		}
+	} else if p.sharedInter > 0 {
 		shared := prefix + "mlp.shared_expert"
 		matrix(all, shared+"_gate", 1, r.hidden, false)
 		mlpTensors(all, r.hidden, p.sharedInter, shared+".gate_proj", shared+".up_proj", shared+".down_proj")

@@ -178,6 +178,8 @@ const (
 	opNorm     rowOp = iota // x to normed
 	opSquares               // sums the squares of queries and keys
 	opRotate                // normalizes queries and keys with QKNorm, and rotates queries
+	opLower                 // normalizes what queries are made from
+	opLatent                // prepares queries and keys of latent attention
 	opActivate              // gateUp to act
 	opRoute                 // logits of experts to chosen experts
 	opCombine               // results of experts to sums
@@ -220,10 +222,14 @@ func (j *rowJob) Do(_, i int) {
 			r.squareRow(row)
 		case opRotate:
 			r.rotateRow(j, row)
+		case opLower:
+			r.lowerRow(j.layer, row)
+		case opLatent:
+			r.latentRow(j, row)
 		case opActivate:
 			r.activateRow(row, j.width)
 		case opRoute:
-			r.routing.choose(r.model.Experts, row)
+			r.routing.choose(r.model.Experts, j.layer.experts.correction, row)
 		case opCombine:
 			r.combineRow(j.layer, row)
 		case opAdd:

@@ -64,10 +64,13 @@ func (l *loader) layer(i int) (layer layer) {
 	if c.NormPlace != NormBefore {
 		layer.attnPost, layer.mlpPost = l.norm(named(n.attnPost)), l.norm(named(n.mlpPost))
 	}
-	if c.Recurrent(i) {
+	switch {
+	case c.Recurrent(i):
 		layer.recurrent = l.recurrent(i)
-	} else {
-		l.attention(&layer, i)
+	case c.Latent != nil:
+		l.latent(&layer, named)
+	default:
+		l.attention(&layer, named)
 	}
 	if c.mixture(i) {
 		l.mixture(&layer, i)
@@ -77,9 +80,8 @@ func (l *loader) layer(i int) (layer layer) {
 	return layer
 }
 
-func (l *loader) attention(layer *layer, i int) {
+func (l *loader) attention(layer *layer, named func(name string) string) {
 	c, n := l.config, l.names
-	named := func(name string) string { return tensorName(name, i) }
 	query, kv := c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
 	layer.qNorm, layer.kNorm = l.qkNorm(named(n.qNorm), query), l.qkNorm(named(n.kNorm), kv)
 	if c.Sinks {

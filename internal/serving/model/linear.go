@@ -65,17 +65,25 @@ func (l *loader) packedType(t *weights.Tensor, inputs int) matrix.Type {
 	return t.Packed()
 }
 
-// A transposed is a source whose rows are the columns of a tensor. It reads the tensor when its first row is read.
+// A transposed is a source whose rows are the columns of some rows of a tensor. It reads the tensor when its first row
+// is read.
 type transposed struct {
 	tensor *weights.Tensor
+	rows   span
 	once   sync.Once
 	values []float32
 }
 
 func (t *transposed) Row(i int, dst []float32) {
-	t.once.Do(func() { t.values = t.tensor.Vector() })
-	for k := range t.tensor.Rows {
-		dst[k] = t.values[k*t.tensor.Cols+i]
+	cols := t.tensor.Cols
+	t.once.Do(func() {
+		t.values = make([]float32, t.rows.len()*cols)
+		for k := range t.rows.len() {
+			t.tensor.Row(t.rows.start+k, t.values[k*cols:])
+		}
+	})
+	for k := range t.rows.len() {
+		dst[k] = t.values[k*cols+i]
 	}
 }
 
@@ -184,7 +192,7 @@ func (l *loader) linear(s shape, tensors ...string) (lin linear) {
 		c := &cut{source: t, rows: rows, width: s.inputs, cols: s.cols, block: t.Block()}
 		if l.names.transposed {
 			c.block = 0
-			c.source = &transposed{tensor: t}
+			c.source = &transposed{tensor: t, rows: span{0, t.Rows}}
 		}
 		if s.paired > 0 {
 			c.source = paired{t, s.paired}

@@ -2,8 +2,6 @@ package model
 
 import (
 	"errors"
-	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -30,7 +28,7 @@ type Model struct {
 }
 
 // Unused returns the sorted names of the vectors and matrices of floats in a folder that the model does not use. It
-// leaves out frequencies, masks, scales, biases of 0, tensors for images, an output matrix beside tied embeddings, and
+// leaves out frequencies, masks, scales, biases of 0, tensors for images and drafts, an output matrix beside tied embeddings, and
 // with ForPooling the matrix that Classifier reads.
 func (m *Model) Unused() []string { return m.unused }
 
@@ -41,6 +39,7 @@ type layer struct {
 	qkv                linear
 	qNorm, kNorm       []float32
 	sinks              []float32
+	latent             *latent // nil without latent attention
 	out                linear
 	mlpNorm, mlpPost   norm
 	mlp                mlp      // beside experts, the shared expert, empty if there is none
@@ -63,6 +62,9 @@ func (m *Model) eachLinear(f func(*linear)) {
 		} else {
 			f(&l.qkv)
 			f(&l.out)
+			if l.latent != nil {
+				l.latent.eachLinear(f)
+			}
 		}
 		f(&l.mlp.upProj)
 		f(&l.mlp.downProj)
@@ -310,46 +312,6 @@ func (l *loader) tensor(name string) *weights.Tensor {
 	}
 	l.fail("the tensor %q is missing", name)
 	return nil
-}
-
-// allUsed returns an error if a tensor of a GGUF file was not used, because llama.cpp may use it.
-func (l *loader) allUsed() error {
-	l.used[ropeFactors] = l.config.Rope.Factors != nil // read by ropeFromGGUF
-	l.used[ropeShort], l.used[ropeLong] = l.config.Rope.Long != nil, l.config.Rope.Long != nil
-	for _, name := range l.files.Names() {
-		var layer int
-		if n, _ := fmt.Sscanf(name, "blk.%d.", &layer); n == 1 && layer >= l.config.NumLayers {
-			return refused("the file has tensors of layer %d; %s.block_count is %d", layer, l.config.Family,
-				l.config.NumLayers)
-		}
-		if !l.used[name] && !l.scores(name) {
-			return refused("the tensor %q is not supported in models of the architecture %q", name, l.config.Family)
-		}
-	}
-	return nil
-}
-
-// notReported matches the names of tensors that Model.Unused does not report. The tensors of frequencies and masks are
-// not needed, because this package computes these numbers. Scales are read with their weights or have no effect. The
-// other tensors process images.
-var notReported = regexp.MustCompile(
-	`(inv_freq|masked_bias|_scale|_scale_inv|\.scales)$|vision_tower\.|multi_modal_projector\.`)
-
-// unusedNames returns the names for Model.Unused. It returns an error if the bias of used weights is unused and not 0,
-// because such a bias would change the logits.
-func (l *loader) unusedNames() (names []string, err error) {
-	for _, name := range l.files.Names() {
-		base, bias := strings.CutSuffix(name, ".bias")
-		tied := l.config.TieEmbeddings && strings.HasSuffix(name, l.names.head+".weight")
-		switch {
-		case l.used[name] || tied || l.scores(name) || notReported.MatchString(name):
-		case !bias || !l.used[base+".weight"]:
-			names = append(names, name)
-		case slices.ContainsFunc(l.files.Get(name).Vector(), func(v float32) bool { return v != 0 }):
-			return nil, refused("the tensor %q is not 0; models of the type %q have no such bias", name, l.config.Family)
-		}
-	}
-	return names, nil
 }
 
 func (l *loader) matrix(name string, outputs, inputs int) *weights.Tensor {

@@ -87,14 +87,14 @@ func newerFamilies(llama makeFamily) []family {
 		"shared_expert_intermediate_size": 56, "norm_topk_prob": false}
 	normalized := maps.Clone(experts)
 	normalized["norm_topk_prob"] = true
-	return []family{
+	return append(latentFamilies(make), []family{
 		gemma2, gemma3, make("Phi-3", "phi3", 4, 2, 16, layerShape{}, nil), partial, longrope, yarn, olmo3, dynamic, granite,
 		make("SmolLM3", "smollm3", 4, 2, 16, layerShape{noRope: last(4)}, map[string]any{"num_hidden_layers": 4, "tie_word_embeddings": true}),
 		make("OLMo 2", "olmo2", 4, 4, 16, layerShape{postNorm: true, widthNorm: true}, nil),
 		make("Mixtral", "mixtral", 4, 2, 16, mixtral, map[string]any{"num_local_experts": 5, "num_experts_per_tok": 2}),
 		make("Qwen2-MoE", "qwen2_moe", 4, 2, 16, qwen2, experts),
 		make("Qwen3-MoE", "qwen3_moe", 4, 4, 16, qwen3, normalized), gptOSS,
-	}
+	}...)
 }
 
 func tinyReference(g *weights.GGUF, t *weightfile.Tiny) *reference {
@@ -142,6 +142,8 @@ func tinyReference(g *weights.GGUF, t *weightfile.Tiny) *reference {
 	case "gemma3":
 		*p = layerShape{embed: 8, postNorm: true, preNorm: true, gelu: true, full: last(3), headNorm: true, localTheta: 100}
 		r.scale = func(f float64) float64 { return f / 2 }
+	case "deepseek2", "deepseek2, V3":
+		tinyLatent(r, t.Name == "deepseek2, V3")
 	case "gpt-oss", "gpt-oss, MXFP4":
 		p.clamped, p.full = true, last(2)
 	}
@@ -161,7 +163,19 @@ func tinyWeights(g *weights.GGUF, arch string) map[string][]float32 {
 	if strings.HasPrefix(arch, "gemma") {
 		parts["ffn_norm"] = "pre_feedforward_layernorm"
 	}
+	if arch == "deepseek2" {
+		maps.Copy(parts, map[string]string{"attn_q_a": "self_attn.q_a_proj", "attn_q_a_norm": "self_attn.q_a_layernorm",
+			"attn_q_b": "self_attn.q_b_proj", "attn_kv_a_mqa": "self_attn.kv_a_proj_with_mqa", "attn_kv_a_norm": "self_attn.kv_a_layernorm",
+			"ffn_gate_shexp": "mlp.shared_experts.gate_proj", "ffn_up_shexp": "mlp.shared_experts.up_proj",
+			"ffn_down_shexp": "mlp.shared_experts.down_proj"})
+	}
 	for l := range weightfile.TinyLayers {
+		if arch == "deepseek2" {
+			w[fmt.Sprintf("model.layers.%d.self_attn.kv_b_proj.weight", l)] = joined(g, l)
+			if bias := g.Get(fmt.Sprintf("blk.%d.exp_probs_b.bias", l)); bias != nil {
+				w[fmt.Sprintf("model.layers.%d.mlp.gate.e_score_correction_bias", l)] = bias.Vector()
+			}
+		}
 		for _, kind := range []string{".weight", ".bias"} {
 			for source, target := range parts {
 				if t := g.Get(fmt.Sprintf("blk.%d.%s%s", l, source, kind)); t != nil {
@@ -173,8 +187,9 @@ func tinyWeights(g *weights.GGUF, arch string) map[string][]float32 {
 				if t == nil {
 					continue
 				}
-				for e, all := 0, t.Vector(); e < weightfile.TinyExperts; e++ {
-					n := len(all) / weightfile.TinyExperts
+				count, _ := g.Meta[arch+".expert_count"].Int()
+				for e, all := 0, t.Vector(); e < int(count); e++ {
+					n := len(all) / int(count)
 					w[fmt.Sprintf("model.layers.%d.mlp.experts.%d.%s_proj%s", l, e, name, kind)] = all[e*n : (e+1)*n]
 				}
 			}

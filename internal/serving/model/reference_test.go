@@ -40,6 +40,9 @@ type layerShape struct {
 	normalize                                                 bool
 	expertNames, router                                       string // in a layer
 	expertMLP                                                 [3]string
+	latent                                                    *latentShape         // nil: none
+	routing                                                   *routerShape         // nil: a softmax over all experts
+	dense                                                     func(layer int) bool // layers without experts; nil: none
 }
 
 // times returns the product of x and a matrix of the shape [out, in] (in GPT-2 [in, out]), plus the bias if there is
@@ -73,20 +76,6 @@ func (r *reference) times(name string, x []float64, outputs int) []float64 {
 		y[o] += float64(b)
 	}
 	r.adapter[name].add(y, x)
-	return y
-}
-
-// rounded returns x, rounded in blocks of 32 values. The largest magnitude of a block, divided by 127, is the step of
-// the block. Each value is rounded to a whole multiple of the step.
-func rounded(x []float64) []float64 {
-	y := make([]float64, len(x))
-	for i := range x {
-		step := 0.0
-		for _, v := range x[i/32*32:][:32] {
-			step = max(step, math.Abs(v)/127)
-		}
-		y[i] = math.RoundToEven(x[i]/step) * step
-	}
 	return y
 }
 
@@ -244,15 +233,12 @@ func plus(a, b []float64) []float64 {
 	return sum
 }
 
-func (r *reference) llamaLayer(l int, x []float64, position int) []float64 {
+// attention returns the inputs of the last matrix of attention.
+func (r *reference) attention(l int, n []float64, position int) []float64 {
 	named := func(name string) string { return fmt.Sprintf("model.layers.%d.%s", l, name) }
 	p := &r.shape
-	n, second, secondPost := x, "post_attention_layernorm", "post_feedforward_layernorm"
-	if p.postNorm && p.preNorm {
-		second = "pre_feedforward_layernorm"
-	}
-	if !p.postNorm || p.preNorm {
-		n = r.norm(named("input_layernorm"), x)
+	if p.latent != nil {
+		return r.latentAttention(l, n, position)
 	}
 	var q, k, v []float64
 	if query, kv := r.heads*r.dim, r.kvHeads*r.dim; r.w[named("self_attn.qkv_proj.weight")] != nil {
@@ -280,6 +266,19 @@ func (r *reference) llamaLayer(l int, x []float64, position int) []float64 {
 		r.rope(q, position, theta, scaled)
 		r.rope(k, position, theta, scaled)
 	}
+	return r.attend(l, q, k, v)
+}
+
+func (r *reference) llamaLayer(l int, x []float64, position int) []float64 {
+	named := func(name string) string { return fmt.Sprintf("model.layers.%d.%s", l, name) }
+	p := &r.shape
+	n, second, secondPost := x, "post_attention_layernorm", "post_feedforward_layernorm"
+	if p.postNorm && p.preNorm {
+		second = "pre_feedforward_layernorm"
+	}
+	if !p.postNorm || p.preNorm {
+		n = r.norm(named("input_layernorm"), x)
+	}
 	add := func(x, y []float64, norm string) []float64 {
 		if p.postNorm {
 			y = r.norm(named(norm), y)
@@ -291,12 +290,12 @@ func (r *reference) llamaLayer(l int, x []float64, position int) []float64 {
 		}
 		return plus(x, y)
 	}
-	x = add(x, r.times(named("self_attn.o_proj"), r.attend(l, q, k, v), r.hidden), "post_attention_layernorm")
+	x = add(x, r.times(named("self_attn.o_proj"), r.attention(l, n, position), r.hidden), "post_attention_layernorm")
 	n = x
 	if !p.postNorm || p.preNorm {
 		n = r.norm(named(second), x)
 	}
-	if p.experts > 0 {
+	if p.experts > 0 && (p.dense == nil || !p.dense(l)) {
 		return plus(x, r.mixture(l, n))
 	}
 	return add(x, r.mlp(n, r.inter, named("mlp.gate_proj"), named("mlp.up_proj"), named("mlp.down_proj")), secondPost)
@@ -331,6 +330,9 @@ func (r *reference) mixture(l int, x []float64) []float64 {
 	p, sum, taken := &r.shape, 0.0, 0.0
 	prefix := fmt.Sprintf("model.layers.%d.", l)
 	probability := r.times(prefix+p.router, x, p.experts)
+	if p.routing != nil {
+		return r.routedMixture(l, x, probability)
+	}
 	order := make([]int, p.experts)
 	for i := range order {
 		order[i] = i

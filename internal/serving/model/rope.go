@@ -60,7 +60,7 @@ func (r *Rope) check(headDim int) error {
 		return refused("cosines are multiplied by %v", r.Attention)
 	case !(r.Theta > 0) || math.IsInf(r.Theta, 0):
 		return refused("rope_theta is %v", r.Theta)
-	case y != nil && !(y.Factor >= 1 && y.OriginalLength > 0 && y.BetaSlow > 0 && y.BetaFast > y.BetaSlow && r.Theta > 1):
+	case y != nil && !(y.Factor >= 1 && y.OriginalLength > 0 && y.BetaSlow > 0 && y.BetaFast >= y.BetaSlow && r.Theta > 1):
 		return refused("yarn rope scaling with %+v", *y)
 	case long != nil && (len(long.Short) != size/2 || len(long.Long) != size/2 || long.OriginalLength < 1):
 		return refused("longrope scaling with %d and %d factors for %d frequencies, original length %d", len(long.Short),

@@ -34,6 +34,7 @@ type Runner struct {
 	inWidth    int // widths of the projections of a layer with a state, or 0
 	innerWidth int
 	routing    routing
+	latent     latentMemory
 
 	angles map[*Rope]*rotary
 
@@ -64,6 +65,10 @@ func (m *Model) KVShape(blockSize int, dtype attention.DType) attention.Shape {
 
 // KVShapeOf returns the shape of the keys and values of one layer in part p of the model.
 func (c *Config) KVShapeOf(p Part, blockSize int, dtype attention.DType) attention.Shape {
+	if a := c.Latent; a != nil {
+		return attention.Shape{BlockSize: blockSize, NumKVHeads: 1, HeadSize: a.keySize(), Latent: a.KVRank, DType: dtype,
+			Layout: attention.LayoutFlash}
+	}
 	return attention.Shape{BlockSize: blockSize, NumKVHeads: c.local(p).NumKVHeads, HeadSize: c.HeadDim, DType: dtype}
 }
 
@@ -83,9 +88,10 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group,
 			return nil, badBatch("a layer in group %d, and layer %d of a store of %d", p.Group, p.Layer, s.Layers)
 		}
 	}
-	if len(places) != m.NumLayers || s.NumKVHeads != local.NumKVHeads || s.HeadSize != m.HeadDim {
+	want := m.KVShapeOf(m.part, s.BlockSize, s.DType)
+	if len(places) != m.NumLayers || s.NumKVHeads != want.NumKVHeads || s.HeadSize != want.HeadSize || s.Latent != want.Latent {
 		return nil, badBatch("a store of %d layers of %d heads of %d for a model of %d layers of %d heads of %d", s.Layers,
-			s.NumKVHeads, s.HeadSize, m.NumLayers, local.NumKVHeads, m.HeadDim)
+			s.NumKVHeads, s.HeadSize, m.NumLayers, want.NumKVHeads, want.HeadSize)
 	}
 	if n := m.StateBytes(); n > s.Shape.BlockBytes() {
 		return nil, badBatch("a store with blocks of %d bytes in a layer for states of %d", s.Shape.BlockBytes(), n)
@@ -141,15 +147,15 @@ func (r *Runner) Forward(b *Batch) error {
 		return err
 	}
 	m, n := r.model, len(b.Tokens)
-	query, width := r.local.NumHeads*m.HeadDim, (r.local.NumHeads+2*r.local.NumKVHeads)*m.HeadDim
+	qkv, _, out := r.widths()
 	r.x, r.normed = grow(r.x, n*m.HiddenSize), grow(r.normed, n*m.HiddenSize)
-	r.qkv, r.attended = grow(r.qkv, n*max(width, r.inWidth)), grow(r.attended, n*max(query, r.innerWidth))
+	r.qkv, r.attended = grow(r.qkv, n*max(qkv, r.inWidth)), grow(r.attended, n*max(out, r.innerWidth))
 	r.sums = grow(r.sums, n*m.HiddenSize)
 	r.gateUp, r.act = grow(r.gateUp, r.mlpRows(n)*r.upWidth), grow(r.act, r.mlpRows(n)*r.actWidth)
 	if err := r.adaptation.begin(b); err != nil {
 		return err
 	}
-	r.prepare(b, query, width)
+	r.prepare(b)
 	r.embed(b)
 	for i := range m.layers {
 		if err := r.layer(i, b); err != nil {
@@ -159,8 +165,9 @@ func (r *Runner) Forward(b *Batch) error {
 	return nil
 }
 
-func (r *Runner) prepare(b *Batch, query, width int) {
+func (r *Runner) prepare(b *Batch) {
 	m := r.model
+	width, query, out := r.widths()
 	kv := r.local.NumKVHeads * m.HeadDim
 	r.tokens = kvstore.Tokens{
 		Key:   attention.Float32s(r.qkv[query:], width),
@@ -171,8 +178,11 @@ func (r *Runner) prepare(b *Batch, query, width int) {
 		a.rotation.Positions, a.rotation.Cos, a.rotation.Sin = b.Positions, a.cos, a.sin
 	}
 	r.batch = attention.Batch{
-		NumHeads: r.local.NumHeads, Query: attention.Float32s(r.qkv, width), Out: attention.Float32s(r.attended, query),
+		NumHeads: r.local.NumHeads, Query: attention.Float32s(r.qkv, width), Out: attention.Float32s(r.attended, out),
 		QueryStart: b.QueryStart, SeqLens: b.SeqLens, Scale: m.AttentionFactor(), SoftCap: float32(m.AttentionCap),
+	}
+	if m.Latent != nil {
+		r.prepareLatent(len(b.Tokens))
 	}
 }
 
@@ -226,10 +236,13 @@ func (r *Runner) attention(i int, b *Batch) error {
 	}
 	angles := r.angles[m.RopeOf(i)]
 	r.tokens.Rotation = nil
-	if angles != nil {
+	switch {
+	case m.Latent != nil:
+		r.latentQueries(l, b, angles)
+	case angles != nil:
 		r.tokens.Rotation = &angles.rotation
-	}
-	if angles != nil || m.QKNorm != NoQKNorm {
+		fallthrough
+	case m.QKNorm != NoQKNorm:
 		r.each(n, rowJob{op: opRotate, layer: l, positions: b.Positions, angles: angles})
 	}
 	place := r.places[i]
@@ -242,6 +255,9 @@ func (r *Runner) attention(i int, b *Batch) error {
 	r.batch.CommonPrefix, r.batch.SlidingWindow, r.batch.Sinks = blocks.CommonPrefix, m.Window(i), l.sinks
 	if err := r.attend.Forward(r.store.Layer(place.Layer), &r.batch); err != nil {
 		return err
+	}
+	if m.Latent != nil {
+		r.latentValues(l, n)
 	}
 	return r.addProduct(&l.out, &l.attnPost, r.x, r.attended, n)
 }

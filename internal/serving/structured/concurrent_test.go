@@ -52,7 +52,8 @@ func TestMatchersRunAtOnce(t *testing.T) {
 	group.Wait()
 }
 
-// Ensure that a constraint keeps at most a limited number of masks. Masks stay correct after it has dropped some.
+// Ensure that a constraint keeps at most a limited number of masks, and always the last one. Masks stay correct after it
+// has dropped some.
 func TestKeptMasksHaveALimit(t *testing.T) {
 	v := smallVocabulary(t, []byte("abc"))
 	c := compiled(t, v, Form{JSONSchema: json.RawMessage(`{"type":"array","items":{"type":"string","maxLength":3000}}`)})
@@ -63,7 +64,10 @@ func TestKeptMasksHaveALimit(t *testing.T) {
 	}
 	mask, fresh := make([]uint64, v.Words()), make([]uint64, v.Words())
 	for i := range 3000 {
-		m.Mask(mask)
+		require.NoError(t, m.Mask(mask))
+		last := m.current().Memo
+		require.NoError(t, m.Mask(mask))
+		require.Same(t, last, m.current().Memo, i)
 		require.LessOrEqual(t, c.masks, v.maxMasks())
 		require.LessOrEqual(t, len(c.cache), v.maxMasks())
 		if i < 2900 { // the same, as the end is far

@@ -93,10 +93,15 @@ type stateWork struct {
 
 // mask returns the tokens that may follow a text with the state config. These are the tokens that one of config's items
 // allows. If the text may end, the tokens that end an answer are included. The error is the meter's, which is charged
-// only if the mask is not cached. The caller must hold the mutex.
+// only if the mask is not cached. The caller must hold the mutex, and must have charged nothing since it called charge.
 func (c *Constraint) mask(config *grammar.Config) (*stateMask, error) {
 	if cached, ok := config.Memo.(*stateMask); ok {
 		return cached, nil
+	}
+	if c.masks >= c.vocabulary.maxMasks() {
+		c.masks = 0
+		c.runner.Forget() // before anything is charged: see grammar.Runner
+		config = c.runner.Current(config)
 	}
 	work, bytes := c.meter.Spent(), c.meter.Kept()
 	mask := make([]uint64, c.vocabulary.Words())
@@ -145,10 +150,7 @@ func (c *Constraint) mask(config *grammar.Config) (*stateMask, error) {
 			mask[t>>6] |= 1 << (t & 63)
 		}
 	}
-	if c.masks++; c.masks > c.vocabulary.maxMasks() {
-		c.masks = 1
-		c.runner.Forget()
-	}
+	c.masks++
 	out.work, out.bytes = c.meter.Spent()-work, c.meter.Kept()-bytes
 	config.Memo = out
 	return out, nil

@@ -113,7 +113,8 @@ func (t *thinking) read(b byte) {
 	}
 }
 
-// opened reports whether the text of the reasoning has begun, or End was read without a text before it. Line breaks before it are dropped then.
+// opened reports whether the text of the reasoning has begun, or End was read without a text before it. If so, opened
+// drops the line breaks before it.
 func (t *thinking) opened() bool {
 	text := t.marker()
 	switch {

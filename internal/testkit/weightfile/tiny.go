@@ -53,6 +53,7 @@ func Tinies() []Tiny {
 			"rope.freq_base_swa": float32(100), "attention.sliding_window_pattern": uint32(3), "rope.scaling.type": "linear",
 			"rope.scaling.factor": float32(2)})),
 		tiny("gpt-oss", "gpt-oss", gptOSS), tiny("gpt-oss, MXFP4", "gpt-oss", gptOSS),
+		tiny("deepseek2", "deepseek2", latentMeta(false)), tiny("deepseek2, V3", "deepseek2", latentMeta(true)),
 	}
 }
 
@@ -68,6 +69,7 @@ func tiny(name, arch string, extra map[string]any) Tiny {
 	}
 	b.norm("output_norm", TinyHidden)
 	for i := range TinyLayers {
+		b.dense = i < lead(extra)
 		for _, t := range slices.Concat(b.norms(), b.attention(), b.feedForward()) {
 			if t.present {
 				t.add(fmt.Sprintf("blk.%d.%s", i, t.name), t.shape...)
@@ -103,6 +105,7 @@ type builder struct {
 	Tiny
 	arch    string
 	experts bool
+	dense   bool // the layer has an MLP and no experts
 	rnd     *rand.Rand
 }
 
@@ -155,6 +158,9 @@ func (b *builder) norms() []layerTensor {
 }
 
 func (b *builder) attention() []layerTensor {
+	if b.arch == "deepseek2" {
+		return b.latent()
+	}
 	phi3, gptOSS := b.arch == "phi3", b.arch == "gpt-oss"
 	biases := gptOSS || b.arch == "qwen2moe"
 	return []layerTensor{
@@ -173,16 +179,20 @@ func (b *builder) attention() []layerTensor {
 
 func (b *builder) feedForward() []layerTensor {
 	const hidden, inter = TinyHidden, TinyInter
+	if b.Meta[b.arch+".expert_shared_count"] != nil {
+		return b.routed()
+	}
+	experts := b.experts
 	phi3, gptOSS, shared := b.arch == "phi3", b.arch == "gpt-oss", b.arch == "qwen2moe"
 	return []layerTensor{
-		{b.experts, "ffn_gate_inp", b.matrix, []int{TinyExperts, hidden}},
-		{b.experts, "ffn_gate_exps", b.matrix, []int{TinyExperts, inter, hidden}},
-		{b.experts, "ffn_up_exps", b.matrix, []int{TinyExperts, inter, hidden}},
-		{b.experts, "ffn_down_exps", b.matrix, []int{TinyExperts, hidden, inter}},
+		{experts, "ffn_gate_inp", b.matrix, []int{TinyExperts, hidden}},
+		{experts, "ffn_gate_exps", b.matrix, []int{TinyExperts, inter, hidden}},
+		{experts, "ffn_up_exps", b.matrix, []int{TinyExperts, inter, hidden}},
+		{experts, "ffn_down_exps", b.matrix, []int{TinyExperts, hidden, inter}},
 		{phi3, "ffn_up", b.matrix, []int{2 * inter, hidden}},
-		{!b.experts && !phi3, "ffn_gate", b.matrix, []int{inter, hidden}},
-		{!b.experts && !phi3, "ffn_up", b.matrix, []int{inter, hidden}},
-		{!b.experts, "ffn_down", b.matrix, []int{hidden, inter}},
+		{!experts && !phi3, "ffn_gate", b.matrix, []int{inter, hidden}},
+		{!experts && !phi3, "ffn_up", b.matrix, []int{inter, hidden}},
+		{!experts, "ffn_down", b.matrix, []int{hidden, inter}},
 		{gptOSS, "ffn_gate_inp", b.bias, []int{TinyExperts}},
 		{gptOSS, "ffn_gate_exps", b.bias, []int{TinyExperts, inter}},
 		{gptOSS, "ffn_up_exps", b.bias, []int{TinyExperts, inter}},

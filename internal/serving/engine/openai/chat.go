@@ -33,7 +33,7 @@ type chatFields struct {
 	EnableThinking       *bool             `json:"enable_thinking"` // Alibaba's
 	AddGenerationPrompt  *bool             `json:"add_generation_prompt"`
 	ContinueFinalMessage bool              `json:"continue_final_message"`
-	ChatDefaultKwargs    kwargs            `json:"chat_template_kwargs"`
+	ChatTemplateKwargs   kwargs            `json:"chat_template_kwargs"`
 }
 
 // roles are the roles of OpenAI's messages. The role with the name function is missing, because OpenAI has replaced it
@@ -204,7 +204,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 
 // chat returns the chat with these fields.
 func (body *chatFields) chat() (*Chat, error) {
-	c := &Chat{MessagesField: "messages", Continue: body.ContinueFinalMessage, variables: body.ChatDefaultKwargs,
+	c := &Chat{MessagesField: "messages", Continue: body.ContinueFinalMessage, variables: body.ChatTemplateKwargs,
 		Think: body.EnableThinking, Effort: body.ReasoningEffort, EffortField: "reasoning_effort",
 		noPrompt: body.AddGenerationPrompt != nil && !*body.AddGenerationPrompt}
 	switch n := len(body.Messages); {

@@ -64,8 +64,8 @@ func (p *prompts) read(field string, data []byte) error {
 	return err
 }
 
-// maxPrompts is the largest number of prompts that read accepts. It limits the memory
-// for a long list. Config.MaxTexts, which is checked afterwards, can set a lower limit.
+// maxPrompts is the largest number of prompts that read accepts. It limits the memory for a long list.
+// Config.MaxTexts, which is checked afterwards, can set a lower limit.
 const maxPrompts = 1 << 12
 
 func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"math"
 	"net/http"
-	"slices"
 	"time"
 
 	"llmmemory/internal/serving/engine/pooling"
@@ -68,7 +67,7 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) error {
 	defer s.vectorMemory.giveBack(client, n)
 	vectors := make([][]float32, n)
 	u, err := s.vectors(w, r, pooledJob(body.source(s, limit), "input"), request, func(i int, vector []float32) error {
-		vectors[i] = slices.Clip(pooling.Embedding(vector, dimensions, normalize))
+		vectors[i] = pooling.Embedding(vector, dimensions, normalize)
 		return nil
 	})
 	if err != nil {

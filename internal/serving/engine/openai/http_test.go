@@ -39,7 +39,7 @@ func TestWhatIsNoRequestForAnAnswerIsRefused(t *testing.T) {
 		{"POST", "/version", [2]string{}, 405, "takes GET"},
 		{"POST", "/v1/audio/speech", [2]string{}, 404, "There is no POST /v1/audio/speech here. This server has POST " +
 			"/v1/completions, /v1/chat/completions, /v1/embeddings, /v1/rerank, /rerank, /v2/rerank, /infill, /tokenize, " +
-			"/detokenize, and GET /v1/models, /version, /metrics, /health and /memory."},
+			"/detokenize, /sleep, /wake_up, and GET /v1/models, /version, /is_sleeping, /metrics, /health and /memory."},
 		{"POST", "/v1/models/other", [2]string{}, 404, "There is no POST"},
 		{"GET", "/v1/models/other", [2]string{}, 404, `The model "other" does not exist; this server has "demo".`},
 	} {

@@ -172,7 +172,7 @@ func (s *Server) paths() []servedPath {
 // served lists the server's paths.
 func (s *Server) served() string {
 	names := map[string][]string{}
-	for _, p := range s.paths() {
+	for _, p := range append(s.paths(), s.controls()...) {
 		names[p.method] = append(names[p.method], p.path)
 	}
 	for _, other := range s.config.Interfaces {

@@ -39,8 +39,6 @@ type Module struct {
 	Scale float32
 }
 
-const tensorsFile = "adapter_model.safetensors" // of a folder
-
 // MaxRank is the largest rank of an adapter, as in vLLM.
 const MaxRank = 512
 
@@ -65,17 +63,6 @@ func Open(path string, maxRank int) (*Adapter, error) {
 	return a, nil
 }
 
-// Size returns the size of an adapter's file in bytes, which its matrices take about in memory, too. It is 0 if there is
-// no file.
-func Size(path string) int {
-	for _, name := range []string{filepath.Join(path, tensorsFile), path} {
-		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
-			return int(info.Size())
-		}
-	}
-	return 0
-}
-
 // Close unmaps the files. The tensors must not be read afterwards.
 func (a *Adapter) Close() error {
 	if a.files == nil {
@@ -86,15 +73,6 @@ func (a *Adapter) Close() error {
 
 // Names returns the names of the modules in order.
 func (a *Adapter) Names() []string { return slices.Sorted(maps.Keys(a.Modules)) }
-
-// Rank returns the largest rank of a module.
-func (a *Adapter) Rank() int {
-	rank := 0
-	for _, m := range a.Modules {
-		rank = max(rank, m.A.Rows)
-	}
-	return rank
-}
 
 // Fingerprint returns a hash of the contents of the adapter. It reads all tensors.
 func (a *Adapter) Fingerprint() string {
@@ -209,13 +187,14 @@ func (a *Adapter) openFolder() error {
 		return err
 	}
 	a.config = c
-	if _, err := os.Stat(filepath.Join(a.Path, tensorsFile)); errors.Is(err, fs.ErrNotExist) {
+	const file = "adapter_model.safetensors"
+	if _, err := os.Stat(filepath.Join(a.Path, file)); errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(filepath.Join(a.Path, "adapter_model.bin")); err == nil {
 			return refused("adapter_model.bin is not read; save the adapter as safetensors")
 		}
-		return refused("%s is not in %s", tensorsFile, a.Path)
+		return refused("%s is not in %s", file, a.Path)
 	}
-	if a.files, err = weights.OpenSafetensorsFile(filepath.Join(a.Path, tensorsFile)); err != nil {
+	if a.files, err = weights.OpenSafetensorsFile(filepath.Join(a.Path, file)); err != nil {
 		return refused("%w", err)
 	}
 	if err := a.pair(suffixes{".lora_A.weight", ".lora_B.weight"}, inModel); err != nil {

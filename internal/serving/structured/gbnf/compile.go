@@ -54,6 +54,11 @@ func Compile(text string, budget *meter.Meter) (*grammar.Grammar, error) {
 
 const tooLarge = maxLexeme + 1
 
+const (
+	measureBytes = 160 // about what measure allocates for a rule
+	useBytes     = 40  // and for each reference in it
+)
+
 // measure sets the size and the height of the parts of each rule. A rule comes after the rules that it uses. For the
 // rules that are left because they contain themselves, and for those that use them, the size is tooLarge.
 func (p *parser) measure() error {
@@ -61,7 +66,7 @@ func (p *parser) measure() error {
 	users := make(map[*rule][]*rule, len(p.order))
 	var ready []*rule
 	for _, r := range p.order {
-		if err := p.charge(1+len(r.uses), 16*len(r.uses)); err != nil {
+		if err := p.charge(1+len(r.uses), measureBytes+useBytes*len(r.uses)); err != nil {
 			return err
 		}
 		if waiting[r] = len(r.uses); len(r.uses) == 0 {

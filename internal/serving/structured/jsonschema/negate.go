@@ -57,7 +57,7 @@ func notNumbers(_ *compiler, n *numbers, schema *value) ([]numbers, error) {
 	}
 	for _, l := range n.limits {
 		if l.relation == differs {
-			out = append(out, numbers{listed: true, list: []constant{{decimal: l.bound}}})
+			out = append(out, numbers{listed: true, list: []constant{{l.bound, l.bound.String()}}})
 			continue
 		}
 		opposite := map[relation]relation{atLeast: lessThan, greaterThan: atMost, atMost: greaterThan, lessThan: atLeast}[l.relation]

@@ -188,3 +188,13 @@ func TestSpellingsOfConstants(t *testing.T) {
 		}
 	}
 }
+
+// Ensure that the negation of a negation allows what the schema inside does, and no empty text.
+func TestANumberNegatedTwice(t *testing.T) {
+	for _, negation := range []string{`"not": {"not": {"const": 5}}`, `"not": {"type": "number", "not": {"enum": [5]}}`} {
+		allows := numbersOf(t, `{"type": "number", `+negation+`}`)
+		require.True(t, allows("5"))
+		require.False(t, allows(""), negation)
+		require.False(t, allows("6"))
+	}
+}

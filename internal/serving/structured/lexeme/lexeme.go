@@ -41,8 +41,13 @@ type Lexeme struct {
 	free    int32                         // the tag of a free text's end, or None
 	ids     map[State]int32
 	states  []State
-	rows    []*Row
+	rows    []*Row // of the states; nil if the row is not kept
+	kept    int    // rows that are not nil
 }
+
+// maxRows is the number of rows that a lexeme keeps. When it makes another one, it drops all of them. A row takes about
+// 1,100 bytes, and a string with a limited length has a state for each of its characters.
+const maxRows = 8192
 
 // Row holds what is known of a state.
 type Row struct {
@@ -119,6 +124,10 @@ func (l *Lexeme) Row(state int32) *Row {
 	r := &Row{Tag: l.machine.tag(l.states[state])}
 	for b := range r.next {
 		r.next[b] = unknown
+	}
+	if l.kept++; l.kept > maxRows {
+		clear(l.rows)
+		l.kept = 1
 	}
 	l.rows[state] = r
 	return r

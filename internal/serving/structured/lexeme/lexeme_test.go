@@ -64,6 +64,32 @@ func TestWhiteSpaceIsLimited(t *testing.T) {
 	}
 }
 
+// Ensure that a lexeme keeps a limited number of rows, and finds the same states after it has removed some.
+func TestKeptRowsHaveALimit(t *testing.T) {
+	const longest = 7 * maxRows / 4
+	l := Length(longest, longest, 16)
+	kept := func() (n int) {
+		for _, r := range l.rows {
+			if r != nil {
+				n++
+			}
+		}
+		return n
+	}
+	for range 2 {
+		state := l.Next(0, '"')
+		for range longest {
+			require.Equal(t, int32(None), l.Next(state, '"'))
+			state = l.Next(state, 'a')
+		}
+		require.LessOrEqual(t, kept(), maxRows)
+		require.Greater(t, kept(), maxRows/4)
+		require.Equal(t, int32(None), l.Next(state, 'a'))
+		require.Equal(t, int32(0), l.Tag(l.Next(state, '"')))
+		require.Len(t, l.states, longest+3)
+	}
+}
+
 // Ensure that encoding/json reads the output of Encode for each character. A lexeme counts each spelling of a
 // character as one character.
 func TestEachCharacterIsOne(t *testing.T) {

@@ -2,6 +2,7 @@ package responses
 
 import (
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
@@ -118,6 +119,7 @@ func (m *memory) expire() {
 
 func (m *memory) removeOldest(h *history) {
 	e := h.entries[0]
+	h.entries[0] = nil // the array would keep it otherwise
 	h.entries = h.entries[1:]
 	h.bytes, m.bytes = h.bytes-e.bytes, m.bytes-e.bytes
 	delete(h.responses, e.id)
@@ -140,22 +142,22 @@ func (m *memory) item(client int, id string) json.RawMessage {
 }
 
 // conversation returns the items of a response and of those before it, the oldest first. ok is false if one of them is
-// not kept, or if those after the oldest take more than maxBytes bytes.
-func (m *memory) conversation(client int, id string, maxBytes int) (items []json.RawMessage, ok bool) {
+// not kept.
+func (m *memory) conversation(client int, id string) (items []json.RawMessage, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
 	h := m.clients[client]
 	var entries []*entry
-	for bytes := 0; id != ""; {
-		if h == nil || h.responses[id] == nil || bytes > maxBytes {
+	for id != "" {
+		if h == nil || h.responses[id] == nil {
 			return nil, false
 		}
 		e := h.responses[id]
-		entries, bytes, id = append(entries, e), bytes+e.bytes, e.previous
+		entries, id = append(entries, e), e.previous
 	}
-	for i := len(entries) - 1; i >= 0; i-- {
-		items = append(items, entries[i].items...)
+	for _, e := range slices.Backward(entries) {
+		items = append(items, e.items...)
 	}
 	return items, true
 }
@@ -167,7 +169,7 @@ const notKept = "which this server does not have: it keeps the last responses in
 // replaced by the items. All items together have at most maxBytes bytes.
 func (b *body) recall(m *memory, client, maxBytes int) error {
 	if b.Previous != "" {
-		items, ok := m.conversation(client, b.Previous, maxBytes)
+		items, ok := m.conversation(client, b.Previous)
 		if !ok {
 			return openai.Invalid("previous_response_id", "previous_response_id is %q, "+notKept+".", b.Previous)
 		}
@@ -179,7 +181,10 @@ func (b *body) recall(m *memory, client, maxBytes int) error {
 	}
 	size := 0
 	for _, item := range b.earlier {
-		size += len(item)
+		if size += len(item); size > maxBytes {
+			return openai.Invalid("previous_response_id", "The response %q and those before it have more than %d bytes, the server's limit "+
+				"(--max-body); send a shorter conversation in input.", b.Previous, maxBytes)
+		}
 	}
 	for i, raw := range b.given {
 		var it struct{ Type, Role, ID string }
@@ -189,7 +194,8 @@ func (b *body) recall(m *memory, client, maxBytes int) error {
 			}
 		}
 		if size += len(b.given[i]); size > maxBytes {
-			return openai.Invalid("input", "The items to which input refers have more than %d bytes, the server's limit (--max-body).", maxBytes)
+			return openai.Invalid("input", "The input, with the items to which it refers and the responses before it, has more than %d "+
+				"bytes, the server's limit (--max-body); send fewer items.", maxBytes)
 		}
 	}
 	return nil

@@ -2,9 +2,11 @@ package jinja
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -140,13 +142,16 @@ func FromJSON(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	v, err := decode(d, maxNesting)
-	switch {
-	case errors.Is(err, errNested):
-		return nil, err
-	case err != nil:
-		return nil, fmt.Errorf("a value is not JSON: %w", err)
+	if err == nil {
+		if _, err = d.Token(); errors.Is(err, io.EOF) {
+			return v, nil
+		}
+		err = cmp.Or(err, errors.New("there is more after it"))
 	}
-	return v, nil
+	if errors.Is(err, errNested) {
+		return nil, err
+	}
+	return nil, fmt.Errorf("a value is not JSON: %w", err)
 }
 
 var errNested = fmt.Errorf("a value has lists and objects that are nested more than %d deep", maxNesting)

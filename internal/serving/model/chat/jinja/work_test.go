@@ -73,6 +73,17 @@ func TestDeepValues(t *testing.T) {
 	}
 }
 
+// Ensure that nothing after a value is left unread.
+func TestTextAfterAValueIsRefused(t *testing.T) {
+	for _, text := range []string{"{} x", "1 2", "[] ]", `"a",`} {
+		_, err := jinja.FromJSON([]byte(text))
+		require.ErrorContains(t, err, "is not JSON", text)
+	}
+	v, err := jinja.FromJSON([]byte(" 1 \n"))
+	require.NoError(t, err)
+	require.Equal(t, int64(1), v)
+}
+
 // Ensure that a template stops when its context ends, also if it writes nothing.
 func TestATemplateEndsWithItsContext(t *testing.T) {
 	parsed, err := jinja.Parse("{% for i in range(9999) %}{% set x = i %}{% endfor %}")

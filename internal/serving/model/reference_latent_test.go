@@ -1,0 +1,287 @@
+package model_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"llmmemory/internal/serving/model/weights"
+	"llmmemory/internal/testkit/weightfile"
+)
+
+// latentShape has the sizes of latent attention.
+type latentShape struct{ queryRank, kvRank, nope, rope, value int }
+
+// routerShape says how experts are chosen, where this differs from a softmax over all experts.
+type routerShape struct {
+	sigmoid, correction bool
+	groups, chosen      int
+	scale               float64
+	shared              string // the name of the shared expert without a gate, or ""
+}
+
+// latentAttention returns the inputs of the last matrix of attention. It makes the keys and values of all heads from
+// the latent keys, as the published code does, and so does not use absorbed products.
+func (r *reference) latentAttention(l int, n []float64, position int) []float64 {
+	named := func(name string) string { return fmt.Sprintf("model.layers.%d.self_attn.%s", l, name) }
+	a := r.shape.latent
+	size := a.nope + a.rope
+	var q []float64
+	if a.queryRank > 0 {
+		lowered := r.norm(named("q_a_layernorm"), r.times(named("q_a_proj"), n, a.queryRank))
+		q = r.times(named("q_b_proj"), lowered, r.heads*size)
+	} else {
+		q = r.times(named("q_proj"), n, r.heads*size)
+	}
+	latent := r.times(named("kv_a_proj_with_mqa"), n, a.kvRank+a.rope)
+	rotated := r.rotatePairs(latent[a.kvRank:], position)
+	both := r.times(named("kv_b_proj"), r.norm(named("kv_a_layernorm"), latent[:a.kvRank]), r.heads*(a.nope+a.value))
+	var k, v []float64
+	for h := range r.heads {
+		copy(q[h*size+a.nope:], r.rotatePairs(q[h*size+a.nope:(h+1)*size], position))
+		head := both[h*(a.nope+a.value):]
+		k, v = append(append(k, head[:a.nope]...), rotated...), append(v, head[a.nope:a.nope+a.value]...)
+	}
+	r.keys[l], r.values[l] = append(r.keys[l], k), append(r.values[l], v)
+	var out []float64
+	for h := range r.heads {
+		var logits []float64
+		for _, key := range r.keys[l] {
+			dot := 0.0
+			for i := range size {
+				dot += q[h*size+i] * key[h*size+i]
+			}
+			logits = append(logits, dot*r.shape.attention)
+		}
+		sum, o := 0.0, make([]float64, a.value)
+		for t, logit := range logits {
+			p := math.Exp(logit - slices.Max(logits))
+			sum += p
+			for i := range o {
+				o[i] += p * r.values[l][t][h*a.value+i]
+			}
+		}
+		for i := range o {
+			o[i] /= sum
+		}
+		out = append(out, o...)
+	}
+	return out
+}
+
+// rotatePairs returns x with elements 2i and 2i+1 rotated together.
+func (r *reference) rotatePairs(x []float64, position int) []float64 {
+	y := make([]float64, len(x))
+	for i := range len(x) / 2 {
+		f := math.Pow(r.theta, -float64(2*i)/float64(len(x)))
+		if r.stretch != nil {
+			f *= r.stretch(i)
+		}
+		s, c := math.Sincos(float64(position) * f)
+		factor := cmp.Or(r.ropeFactor, 1)
+		y[2*i], y[2*i+1] = factor*(x[2*i]*c-x[2*i+1]*s), factor*(x[2*i]*s+x[2*i+1]*c)
+	}
+	return y
+}
+
+// routed returns the experts of a token and their weights, if the router is not a softmax over all experts.
+func (r *reference) routed(l int, logits []float64) (chosen []int, weights []float64) {
+	p, router := &r.shape, r.shape.routing
+	scores := slices.Clone(logits)
+	if router.sigmoid {
+		for i, v := range scores {
+			scores[i] = 1 / (1 + math.Exp(-v))
+		}
+	} else {
+		sum := 0.0
+		for i, v := range scores {
+			scores[i] = math.Exp(v)
+			sum += scores[i]
+		}
+		for i := range scores {
+			scores[i] /= sum
+		}
+	}
+	choice := slices.Clone(scores)
+	if router.correction {
+		for i, b := range r.w[fmt.Sprintf("model.layers.%d.mlp.gate.e_score_correction_bias", l)] {
+			choice[i] += float64(b)
+		}
+	}
+	allowed := make([]bool, p.experts)
+	groups, size := max(1, router.groups), p.experts/max(1, router.groups)
+	best := make([]float64, groups)
+	order := make([]int, groups)
+	for g := range groups {
+		sorted := slices.Sorted(slices.Values(choice[g*size : (g+1)*size]))
+		if best[g], order[g] = sorted[size-1], g; router.correction && groups > 1 {
+			best[g] += sorted[size-2]
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(best[b], best[a]) })
+	for _, g := range order[:max(1, router.chosen)] {
+		for i := range size {
+			allowed[g*size+i] = true
+		}
+	}
+	var experts []int
+	for i := range choice {
+		if allowed[i] {
+			experts = append(experts, i)
+		}
+	}
+	slices.SortStableFunc(experts, func(a, b int) int { return cmp.Compare(choice[b], choice[a]) })
+	chosen = experts[:p.perToken]
+	sum := 0.0
+	for _, e := range chosen {
+		sum += scores[e]
+	}
+	if !p.normalize {
+		sum = 1
+	}
+	for _, e := range chosen {
+		weights = append(weights, scores[e]/sum*cmp.Or(router.scale, 1))
+	}
+	return chosen, weights
+}
+
+// routedMixture is mixture for a router that is not a softmax over all experts, with these logits.
+func (r *reference) routedMixture(l int, x, logits []float64) []float64 {
+	p, prefix := &r.shape, fmt.Sprintf("model.layers.%d.", l)
+	chosen, weights := r.routed(l, logits)
+	all := make([]float64, r.hidden)
+	for k, e := range chosen {
+		name := prefix + fmt.Sprintf(p.expertNames, e)
+		for i, v := range r.mlp(x, p.expertInter, name+p.expertMLP[0], name+p.expertMLP[1], name+p.expertMLP[2]) {
+			all[i] += weights[k] * v
+		}
+	}
+	if shared := prefix + p.routing.shared; p.routing.shared != "" {
+		all = plus(all, r.mlp(x, p.sharedInter, shared+".gate_proj", shared+".up_proj", shared+".down_proj"))
+	}
+	return all
+}
+
+// latentTensors adds the tensors of latent attention.
+func (f *family) latentTensors(all map[string][]int, prefix string) {
+	r := &f.ref
+	a := r.shape.latent
+	query := r.heads * (a.nope + a.rope)
+	if a.queryRank > 0 {
+		matrix(all, prefix+"self_attn.q_a_proj", a.queryRank, r.hidden, false)
+		norm(all, prefix+"self_attn.q_a_layernorm", a.queryRank, false)
+		matrix(all, prefix+"self_attn.q_b_proj", query, a.queryRank, false)
+	} else {
+		matrix(all, prefix+"self_attn.q_proj", query, r.hidden, false)
+	}
+	matrix(all, prefix+"self_attn.kv_a_proj_with_mqa", a.kvRank+a.rope, r.hidden, false)
+	norm(all, prefix+"self_attn.kv_a_layernorm", a.kvRank, false)
+	matrix(all, prefix+"self_attn.kv_b_proj", r.heads*(a.nope+a.value), a.kvRank, false)
+	matrix(all, prefix+"self_attn.o_proj", r.hidden, r.heads*a.value, false)
+}
+
+// latentFamilies are models with latent attention.
+func latentFamilies(makeOf func(name, kind string, heads, kvHeads, dim int, shape layerShape, extra map[string]any) family) []family {
+	config := map[string]any{"kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24, "q_lora_rank": nil,
+		"head_dim": 8, "num_hidden_layers": 3, "n_routed_experts": 8, "n_shared_experts": 2, "num_experts_per_tok": 3,
+		"moe_intermediate_size": 24, "first_k_dense_replace": 1, "moe_layer_freq": 1, "routed_scaling_factor": 1.5,
+		"norm_topk_prob": false, "topk_method": "greedy", "scoring_func": "softmax", "n_group": 1, "topk_group": 1,
+		"rope_scaling": map[string]any{"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 8.0,
+			"beta_slow": 1.0, "mscale": 0.8, "mscale_all_dim": 0.5}}
+	with := func(changes map[string]any) map[string]any {
+		all := maps.Clone(config)
+		maps.Copy(all, changes)
+		return all
+	}
+	mscale := func(m float64) float64 { return 0.1*m*math.Log(4) + 1 }
+	shape := layerShape{latent: &latentShape{kvRank: 32, nope: 16, rope: 8, value: 24}, attention: mscale(0.5) * mscale(0.5) / math.Sqrt(24),
+		experts: 8, perToken: 3, expertInter: 24, router: "mlp.gate", expertNames: "mlp.experts.%d.",
+		expertMLP: [3]string{"gate_proj", "up_proj", "down_proj"}, sharedInter: 48,
+		routing: &routerShape{scale: 1.5, shared: "mlp.shared_experts"}, dense: func(l int) bool { return l == 0 }}
+	complete := func(f family) family {
+		f.ref.dim = 24
+		f.ref.ropeFactor = mscale(0.8) / mscale(0.5)
+		f.ref.stretch = func(i int) float64 { // of 4 pairs, the first rotates more than 8 times in 64 tokens, the third less than once
+			ramp := min(1, float64(i)/2)
+			return (1 - ramp) + ramp/4
+		}
+		return f
+	}
+	lite := complete(makeOf("DeepSeek V2-Lite", "deepseek_v2", 4, 4, 8, shape, config))
+	grouped, groups := shape, *shape.routing
+	groups.groups, groups.chosen = 4, 2
+	grouped.routing, grouped.latent = &groups, &latentShape{queryRank: 40, kvRank: 32, nope: 16, rope: 8, value: 24}
+	v2 := complete(makeOf("DeepSeek V2", "deepseek_v2", 4, 4, 8, grouped, with(map[string]any{"topk_method": "group_limited_greedy",
+		"n_group": 4, "topk_group": 2, "q_lora_rank": 40})))
+	corrected, routing := grouped, groups
+	routing.sigmoid, routing.correction = true, true
+	corrected.routing, corrected.normalize = &routing, true
+	v3 := complete(makeOf("DeepSeek V3", "deepseek_v3", 4, 4, 8, corrected, with(map[string]any{"topk_method": "noaux_tc",
+		"scoring_func": "sigmoid", "n_group": 4, "topk_group": 2, "q_lora_rank": 40, "norm_topk_prob": true})))
+	flat, one := corrected, routing
+	one.groups, one.chosen = 1, 1
+	flat.routing, flat.latent = &one, shape.latent
+	kimi := complete(makeOf("Kimi K2", "kimi_k2", 4, 4, 8, flat, with(map[string]any{"topk_method": "noaux_tc",
+		"scoring_func": "sigmoid", "norm_topk_prob": true, "rope_scaling": map[string]any{"type": "yarn", "factor": 4.0,
+			"original_max_position_embeddings": 64, "beta_fast": 1.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}})))
+	kimi.ref.shape.attention, kimi.ref.ropeFactor = mscale(1)*mscale(1)/math.Sqrt(24), 1
+	kimi.ref.stretch = func(i int) float64 { // a step after the second pair
+		if i < 2 {
+			return 1
+		}
+		return 0.25
+	}
+	return []family{lite, v2, v3, kimi}
+}
+
+// tinyLatent completes the reference of a tiny model with latent attention.
+func tinyLatent(r *reference, v3 bool) {
+	const dim, factor = weightfile.TinyNope + weightfile.TinyRope, float64(float32(0.07))
+	scale := factor*math.Log(4) + 1
+	r.dim, r.ropeFactor = dim, 1
+	r.shape = layerShape{attention: scale * scale / math.Sqrt(dim), experts: weightfile.TinyRouted, perToken: weightfile.TinyUsed,
+		expertInter: weightfile.TinyShared, router: "mlp.gate", expertNames: "mlp.experts.%d.",
+		expertMLP: [3]string{"gate_proj", "up_proj", "down_proj"}, sharedInter: 2 * weightfile.TinyShared,
+		dense: func(l int) bool { return l == 0 }, routing: &routerShape{scale: 1.5, shared: "mlp.shared_experts"},
+		latent: &latentShape{kvRank: weightfile.TinyKVRank, nope: weightfile.TinyNope, rope: weightfile.TinyRope, value: weightfile.TinyValue}}
+	r.stretch = func(i int) float64 {
+		ramp := min(1, float64(i)/2)
+		return (1 - ramp) + ramp/4
+	}
+	if v3 {
+		r.shape.normalize, r.shape.latent.queryRank = true, weightfile.TinyQueryRank
+		r.shape.routing = &routerShape{scale: 1.5, shared: "mlp.shared_experts", sigmoid: true, correction: true, groups: 4, chosen: 2}
+	}
+}
+
+// joined returns the published matrix of a layer that makes keys and values. A GGUF file has the parts of keys,
+// transposed, and of values in two tensors.
+func joined(g *weights.GGUF, l int) (both []float32) {
+	const rank, nope, value = weightfile.TinyKVRank, weightfile.TinyNope, weightfile.TinyValue
+	keys, values := g.Get(fmt.Sprintf("blk.%d.attn_k_b.weight", l)).Vector(), g.Get(fmt.Sprintf("blk.%d.attn_v_b.weight", l)).Vector()
+	for h := range weightfile.TinyHeads {
+		for n := range nope {
+			for i := range rank {
+				both = append(both, keys[(h*rank+i)*nope+n])
+			}
+		}
+		both = append(both, values[h*value*rank:(h+1)*value*rank]...)
+	}
+	return both
+}
+
+// rounded returns x, rounded in blocks of 32 values. The largest magnitude of a block, divided by 127, is the step of
+// the block. Each value is rounded to a whole multiple of the step.
+func rounded(x []float64) []float64 {
+	y := make([]float64, len(x))
+	for i := range x {
+		step := 0.0
+		for _, v := range x[i/32*32:][:32] {
+			step = max(step, math.Abs(v)/127)
+		}
+		y[i] = math.RoundToEven(x[i]/step) * step
+	}
+	return y
+}
