@@ -71,7 +71,7 @@ func TestLogitsAreThoseOfTheCPU(t *testing.T) {
 			requireLogitsOfCPU(t, d, open)
 		})
 	}
-	require.Equal(t, 12, computed) // families and kinds of rotations
+	require.Equal(t, 14, computed) // families and kinds of rotations
 }
 
 func requireLogitsOfCPU(t *testing.T, d *gpu.Device, open opener) {

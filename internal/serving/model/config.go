@@ -98,7 +98,7 @@ type Experts struct {
 	SharedSize       int     // IntermediateSize of an expert that all tokens use, or 0
 	SharedGate       bool    // the output of the shared expert is multiplied by a sigmoid (Qwen2)
 	Sigmoid          bool    // an expert's weight is the sigmoid of its logit; otherwise, of a softmax over all logits
-	Correction       bool    // numbers are added to the sigmoids to choose experts, but not to weights (DeepSeek V3)
+	Correction       bool    // numbers are added to weights to choose experts (DeepSeek V3)
 	Groups, Chosen   int     // if Groups > 1, the experts of a token are in Chosen of Groups groups of consecutive experts
 	Normalize        bool    // weights are divided by the sum of the weights of the chosen experts
 	Scale            float64 // factor of the weights; 0 means 1
@@ -254,8 +254,6 @@ func (c *Config) checkLayers() error {
 		return refused("experts without a gate")
 	case !(e.Scale >= 0 && e.Scale <= 1<<24):
 		return refused("the weights of experts are multiplied by %v", e.Scale)
-	case e.Correction && !e.Sigmoid:
-		return refused("corrections of a choice of experts by a softmax")
 	case e.Groups > 1:
 		if size := e.Count / e.Groups; e.Groups > maxGroups || size*e.Groups != e.Count || e.Correction && size < 2 || e.Chosen < 1 || e.Chosen > e.Groups ||
 			e.Chosen*size < e.PerToken {

@@ -80,23 +80,7 @@ type published struct {
 	SparseStep         int   `json:"decoder_sparse_step"`
 	DenseLayers        []int `json:"mlp_only_layers"`
 
-	// DeepSeek
-	QueryRank     *int    `json:"q_lora_rank"`
-	KVRank        int     `json:"kv_lora_rank"`
-	NopeDim       int     `json:"qk_nope_head_dim"`
-	RopeDim       int     `json:"qk_rope_head_dim"`
-	ValueDim      int     `json:"v_head_dim"`
-	Interleaved   *bool   `json:"rope_interleave"`
-	RoutedExperts *int    `json:"n_routed_experts"`
-	SharedExperts *int    `json:"n_shared_experts"`
-	RoutedScale   float64 `json:"routed_scaling_factor"`
-	FirstDense    int     `json:"first_k_dense_replace"`
-	MixtureEvery  int     `json:"moe_layer_freq"`
-	Groups        *int    `json:"n_group"`
-	ChosenGroups  *int    `json:"topk_group"`
-	DraftLayers   int     `json:"num_nextn_predict_layers"`
-	ChoiceMethod  string  `json:"topk_method"`
-	Scoring       string  `json:"scoring_func"`
+	expertFields // DeepSeek, GLM and ERNIE
 
 	// LFM2
 	NormEps        float64  `json:"norm_eps"`

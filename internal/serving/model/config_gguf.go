@@ -302,12 +302,7 @@ func (e *Experts) routedFromGGUF(layers int, k *ggufKeys) {
 	default:
 		k.refuse("expert_gating_func", "1 (softmax) or 2 (sigmoid)")
 	}
-	if first > 0 {
-		e.Dense = make([]bool, max(0, min(layers, 1<<24)))
-		for i := range e.Dense {
-			e.Dense[i] = i < first
-		}
-	}
+	e.denseLayers(layers, func(i int) bool { return i < first })
 }
 
 // Tensors with factors of frequencies: Llama 3.1's, and those of longrope.

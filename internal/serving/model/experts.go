@@ -58,24 +58,20 @@ type routing struct {
 }
 
 // choose sets a row's experts and their weights. It takes the experts with the largest scores; if scores are equal, it
-// prefers the expert with the smaller number. Scores are logits or, with Sigmoid, sigmoids plus the correction.
+// prefers the expert with the smaller number. Scores are logits or, with a correction, weights plus the correction.
 func (g *routing) choose(e *Experts, correction []float32, row int) {
 	logits, scores := g.logits[row*e.Count:][:e.Count], g.scores[row*e.Count:][:e.Count]
 	copy(scores, logits)
 	weight := func(logit float32) float64 { return 1 / (1 + math.Exp(-float64(logit))) }
-	if e.Sigmoid {
-		for i, v := range logits {
-			scores[i] = float32(weight(v))
-		}
-		for i, v := range correction {
-			scores[i] += v
-		}
-	} else {
+	if !e.Sigmoid {
 		top, sum := float64(slices.Max(logits)), 0.0
 		for _, v := range logits {
 			sum += math.Exp(float64(v) - top)
 		}
 		weight = func(logit float32) float64 { return math.Exp(float64(logit)-top) / sum }
+	}
+	for i, v := range correction {
+		scores[i] = float32(weight(logits[i])) + v
 	}
 	if e.Groups > 1 {
 		e.chooseGroups(scores)

@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -153,15 +154,15 @@ func (f *family) llamaTensors(all map[string][]int) {
 	norm(all, "model.norm", r.hidden, false)
 	for l := range r.layers {
 		prefix := fmt.Sprintf("model.layers.%d.", l)
-		norm(all, prefix+"post_attention_layernorm", r.hidden, false)
+		norm(all, p.named(prefix, "post_attention_layernorm"), r.hidden, false)
 		if !p.postNorm || p.preNorm {
 			norm(all, prefix+"input_layernorm", r.hidden, false)
 		}
 		if p.postNorm {
-			norm(all, prefix+"post_feedforward_layernorm", r.hidden, false)
+			norm(all, p.named(prefix, "post_feedforward_layernorm"), r.hidden, false)
 		}
 		if p.postNorm && p.preNorm {
-			norm(all, prefix+"pre_feedforward_layernorm", r.hidden, false)
+			norm(all, p.named(prefix, "pre_feedforward_layernorm"), r.hidden, false)
 		}
 		switch {
 		case r.family == "qwen3" || p.headNorm:
@@ -184,7 +185,7 @@ func (f *family) llamaTensors(all map[string][]int) {
 			matrix(all, prefix+"self_attn.k_proj", r.kvHeads*r.dim, r.hidden, bias)
 			matrix(all, prefix+"self_attn.v_proj", r.kvHeads*r.dim, r.hidden, bias)
 		}
-		matrix(all, prefix+"self_attn.o_proj", r.hidden, r.heads*r.dim, r.bias)
+		matrix(all, prefix+"self_attn.o_proj", r.hidden, r.heads*r.dim, r.bias && !strings.HasPrefix(r.family, "glm4"))
 		f.feedForwardTensors(all, prefix, l)
 	}
 }
@@ -194,7 +195,7 @@ func (f *family) feedForwardTensors(all map[string][]int, prefix string, l int) 
 	switch {
 	case r.shape.experts > 0 && (r.shape.dense == nil || !r.shape.dense(l)):
 		f.mixtureTensors(all, prefix)
-	case r.family == "phi3":
+	case r.family == "phi3" || r.family == "glm4":
 		matrix(all, prefix+"mlp.gate_up_proj", 2*r.inter, r.hidden, false)
 		matrix(all, prefix+"mlp.down_proj", r.hidden, r.inter, false)
 	default:
@@ -226,7 +227,10 @@ func (f *family) mixtureTensors(all map[string][]int, prefix string) {
 	}
 	if p.routing != nil {
 		if p.routing.correction {
-			all[prefix+"mlp.gate.e_score_correction_bias"] = []int{p.experts}
+			all[prefix+cmp.Or(p.routing.bias, correctionBias)] = []int{p.experts}
+			if p.routing.bias != "" {
+				all[prefix+p.routing.bias] = []int{1, p.experts} // ERNIE
+			}
 		}
 		if shared := prefix + p.routing.shared; p.routing.shared != "" {
 			mlpTensors(all, r.hidden, p.sharedInter, shared+".gate_proj", shared+".up_proj", shared+".down_proj")

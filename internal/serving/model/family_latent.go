@@ -39,6 +39,14 @@ var kimiK2 = family{
 		finish: deepSeekV3.folder.finish},
 }
 
+// glmFlash is GLM-4.7-Flash, which has the form of DeepSeek V3. Its values are longer than the part of keys that is not
+// rotated.
+var glmFlash = family{
+	rules: deepSeekV3.rules,
+	folder: inFolder{name: "glm4_moe_lite", eps: 1e-5, fixedBiases: true, names: deepSeekNames, prepare: prepareLatent,
+		finish: deepSeekV3.folder.finish},
+}
+
 func deepSeekNames(n *names) {
 	n.sharedGate, n.sharedUp = "layers.%d.mlp.shared_experts.gate_proj", "layers.%d.mlp.shared_experts.up_proj"
 	n.sharedDown = "layers.%d.mlp.shared_experts.down_proj"
@@ -56,6 +64,8 @@ func prepareLatent(p *published) error {
 		return refused("kv_lora_rank is missing; only models with latent attention are supported")
 	case kind != "default" && kind != "yarn":
 		return refused("rope scaling of type %q; of latent attention, only yarn is supported", kind)
+	case s.Partial != 0 && s.Partial != 1 || p.Partial != 0 && p.Partial != 1:
+		return refused("partial_rotary_factor beside qk_rope_head_dim")
 	case p.Interleaved != nil && !*p.Interleaved:
 		return refused("rope_interleave is false; true is supported")
 	}
@@ -112,13 +122,27 @@ func readRoutedExperts(c *Config, p *published, method, scoring string) error {
 	if method != "greedy" && p.Groups != nil && p.ChosenGroups != nil {
 		e.Groups, e.Chosen = *p.Groups, *p.ChosenGroups
 	}
+	if p.MLPLayerTypes != nil {
+		for _, kind := range p.MLPLayerTypes {
+			if kind != "dense" && kind != "sparse" {
+				return refused("mlp_layer_types has %q; dense and sparse are supported", kind)
+			}
+			e.Dense = append(e.Dense, kind == "dense")
+		}
+		return nil
+	}
 	every := max(1, p.MixtureEvery)
-	e.Dense = make([]bool, max(0, min(c.NumLayers, 1<<24)))
+	e.denseLayers(c.NumLayers, func(i int) bool { return i < p.FirstDense || i%every != 0 })
+	return nil
+}
+
+// denseLayers sets Dense to the layers for which dense returns true.
+func (e *Experts) denseLayers(layers int, dense func(layer int) bool) {
+	e.Dense = make([]bool, max(0, min(layers, 1<<24)))
 	for i := range e.Dense {
-		e.Dense[i] = i < p.FirstDense || i%every != 0
+		e.Dense[i] = dense(i)
 	}
 	if !slices.Contains(e.Dense, true) {
 		e.Dense = nil
 	}
-	return nil
 }

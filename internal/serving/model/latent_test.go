@@ -56,7 +56,6 @@ func TestLatentModelsThatAreNotSupportedAreRefused(t *testing.T) {
 		{"qk_rope_head_dim 7", map[string]any{"qk_rope_head_dim": 7, "qk_nope_head_dim": 17}},
 		{`topk_method is "best"`, map[string]any{"topk_method": "best"}},
 		{`scoring_func is "sqrt"`, map[string]any{"scoring_func": "sqrt"}},
-		{"corrections of a choice of experts by a softmax", map[string]any{"topk_method": "noaux_tc"}},
 		{"3 of 8 experts for each token, in 1 of 4 groups", map[string]any{"topk_method": "group_limited_greedy", "n_group": 4}},
 		{"in 5 of 4 groups", map[string]any{"topk_method": "group_limited_greedy", "n_group": 4, "topk_group": 5}},
 		{"in 1 of 3 groups", map[string]any{"topk_method": "group_limited_greedy", "n_group": 3}},

@@ -26,7 +26,7 @@ func folderNames(c *Config) *names {
 	if f := familyOf(func(f *family) bool { return f.folder.name == c.Family }); f != nil && f.folder.names != nil {
 		f.folder.names(&n)
 	}
-	if c.NormPlace != NormBefore {
+	if c.NormPlace != NormBefore && n.attnPost == "" {
 		n.attnPost, n.mlpPost = n.mlpNorm, "layers.%d.post_feedforward_layernorm"
 		n.mlpNorm = "layers.%d.pre_feedforward_layernorm"
 	}

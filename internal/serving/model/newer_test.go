@@ -144,6 +144,14 @@ func tinyReference(g *weights.GGUF, t *weightfile.Tiny) *reference {
 		r.scale = func(f float64) float64 { return f / 2 }
 	case "deepseek2", "deepseek2, V3":
 		tinyLatent(r, t.Name == "deepseek2, V3")
+	case "glm4":
+		p.postNorm, p.preNorm, r.pairs, r.rotated = true, true, true, 8
+	case "glm4moe":
+		*p, r.rotated = tinyRouted(&routerShape{scale: 1.5, sigmoid: true, correction: true}), 8
+		p.normalize, p.headNorm = true, true
+	case "ernie4_5-moe":
+		*p = tinyRouted(&routerShape{scale: 1.5, correction: true})
+		p.normalize = true
 	case "gpt-oss", "gpt-oss, MXFP4":
 		p.clamped, p.full = true, last(2)
 	}
@@ -152,29 +160,24 @@ func tinyReference(g *weights.GGUF, t *weightfile.Tiny) *reference {
 
 // tinyWeights returns the tensors of a GGUF file under the names that they have in a model folder.
 func tinyWeights(g *weights.GGUF, arch string) map[string][]float32 {
-	w := published(g, arch == "llama" || arch == "smollm3" || arch == "granite", weightfile.TinyDim)
+	w := published(g, slices.Contains([]string{"llama", "smollm3", "granite", "ernie4_5", "ernie4_5-moe"}, arch), weightfile.TinyDim)
 	parts := map[string]string{"attn_qkv": "self_attn.qkv_proj", "attn_sinks": "self_attn.sinks",
 		"post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm",
 		"ffn_gate_inp": "mlp.gate", "ffn_gate_inp_shexp": "mlp.shared_expert_gate", "ffn_gate_shexp": "mlp.shared_expert.gate_proj",
 		"ffn_up_shexp": "mlp.shared_expert.up_proj", "ffn_down_shexp": "mlp.shared_expert.down_proj"}
-	if arch == "phi3" {
+	if arch == "phi3" || arch == "glm4" {
 		parts["ffn_up"] = "mlp.gate_up_proj"
 	}
-	if strings.HasPrefix(arch, "gemma") {
+	if strings.HasPrefix(arch, "gemma") || arch == "glm4" {
 		parts["ffn_norm"] = "pre_feedforward_layernorm"
 	}
-	if arch == "deepseek2" {
-		maps.Copy(parts, map[string]string{"attn_q_a": "self_attn.q_a_proj", "attn_q_a_norm": "self_attn.q_a_layernorm",
-			"attn_q_b": "self_attn.q_b_proj", "attn_kv_a_mqa": "self_attn.kv_a_proj_with_mqa", "attn_kv_a_norm": "self_attn.kv_a_layernorm",
-			"ffn_gate_shexp": "mlp.shared_experts.gate_proj", "ffn_up_shexp": "mlp.shared_experts.up_proj",
-			"ffn_down_shexp": "mlp.shared_experts.down_proj"})
-	}
+	maps.Copy(parts, routedParts(g, arch))
 	for l := range weightfile.TinyLayers {
+		if bias := g.Get(fmt.Sprintf("blk.%d.exp_probs_b.bias", l)); bias != nil {
+			w[fmt.Sprintf("model.layers.%d.%s", l, correctionBias)] = bias.Vector()
+		}
 		if arch == "deepseek2" {
 			w[fmt.Sprintf("model.layers.%d.self_attn.kv_b_proj.weight", l)] = joined(g, l)
-			if bias := g.Get(fmt.Sprintf("blk.%d.exp_probs_b.bias", l)); bias != nil {
-				w[fmt.Sprintf("model.layers.%d.mlp.gate.e_score_correction_bias", l)] = bias.Vector()
-			}
 		}
 		for _, kind := range []string{".weight", ".bias"} {
 			for source, target := range parts {

@@ -20,7 +20,13 @@ type routerShape struct {
 	groups, chosen      int
 	scale               float64
 	shared              string // the name of the shared expert without a gate, or ""
+	bias                string // the name of the correction in a layer; "": correctionBias
 }
+
+const correctionBias = "mlp.gate.e_score_correction_bias"
+
+// named returns the complete name of a norm.
+func (p *layerShape) named(prefix, name string) string { return prefix + cmp.Or(p.renamed[name], name) }
 
 // latentAttention returns the inputs of the last matrix of attention. It makes the keys and values of all heads from
 // the latent keys, as the published code does, and so does not use absorbed products.
@@ -106,7 +112,7 @@ func (r *reference) routed(l int, logits []float64) (chosen []int, weights []flo
 	}
 	choice := slices.Clone(scores)
 	if router.correction {
-		for i, b := range r.w[fmt.Sprintf("model.layers.%d.mlp.gate.e_score_correction_bias", l)] {
+		for i, b := range r.w[fmt.Sprintf("model.layers.%d.%s", l, cmp.Or(router.bias, correctionBias))] {
 			choice[i] += float64(b)
 		}
 	}
@@ -233,7 +239,42 @@ func latentFamilies(makeOf func(name, kind string, heads, kvHeads, dim int, shap
 		}
 		return 0.25
 	}
-	return []family{lite, v2, v3, kimi}
+	return append([]family{lite, v2, v3, kimi}, routedFamilies(makeOf, v3)...)
+}
+
+// routedFamilies are GLM and ERNIE. v3 is DeepSeek V3.
+func routedFamilies(makeOf func(name, kind string, heads, kvHeads, dim int, shape layerShape, extra map[string]any) family, v3 family) []family {
+	routed := layerShape{experts: 8, perToken: 3, expertInter: 24, router: "mlp.gate", expertNames: "mlp.experts.%d.",
+		expertMLP: [3]string{"gate_proj", "up_proj", "down_proj"}, sharedInter: 24, normalize: true, headNorm: true,
+		dense: func(l int) bool { return l == 0 }}
+	routed.routing = &routerShape{scale: 1.5, shared: "mlp.shared_experts", sigmoid: true, correction: true}
+	glm := makeOf("GLM-4", "glm4", 4, 2, 16, layerShape{postNorm: true, preNorm: true, renamed: map[string]string{
+		"post_attention_layernorm": "post_self_attn_layernorm", "pre_feedforward_layernorm": "post_attention_layernorm",
+		"post_feedforward_layernorm": "post_mlp_layernorm"}}, map[string]any{"attention_bias": true, "partial_rotary_factor": 0.5})
+	glm.ref.rotated, glm.ref.pairs, glm.ref.bias = 8, true, true
+	mixture := makeOf("GLM-4 MoE", "glm4_moe", 4, 2, 24, routed, map[string]any{"attention_bias": true, "use_qk_norm": true,
+		"num_hidden_layers": 3, "n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 3, "moe_intermediate_size": 24,
+		"first_k_dense_replace": 1, "routed_scaling_factor": 1.5, "norm_topk_prob": true, "n_group": 1, "topk_group": 1,
+		"num_nextn_predict_layers": 1})
+	mixture.ref.rotated, mixture.ref.bias = 12, true
+	flash := v3
+	flash.name, flash.config, flash.ref.family = "GLM-4.7-Flash", maps.Clone(v3.config), "glm4_moe_lite"
+	flash.ref.shape.latent = &latentShape{queryRank: 40, kvRank: 32, nope: 16, rope: 8, value: 32}
+	flash.ref.shape.attention, flash.ref.ropeFactor, flash.ref.stretch = 1/math.Sqrt(24), 0, nil
+	maps.Copy(flash.config, map[string]any{"model_type": "glm4_moe_lite", "v_head_dim": 32, "rope_scaling": nil,
+		"mlp_layer_types": []string{"dense", "sparse", "sparse"}})
+	delete(flash.config, "first_k_dense_replace")
+	ernie := makeOf("ERNIE 4.5", "ernie4_5", 4, 2, 16, layerShape{}, map[string]any{"use_bias": false, "tie_word_embeddings": true})
+	ernie.ref.pairs = true
+	softmax := routed
+	softmax.headNorm, softmax.sharedInter = false, 48
+	softmax.routing = &routerShape{shared: "mlp.shared_experts", correction: true, bias: "mlp.moe_statics.e_score_correction_bias"}
+	softmax.dense = func(l int) bool { return l != 1 && l != 3 }
+	mixed := makeOf("ERNIE 4.5 MoE", "ernie4_5_moe", 4, 2, 16, softmax, map[string]any{"num_hidden_layers": 6, "moe_num_experts": 8,
+		"moe_k": 3, "moe_intermediate_size": 24, "moe_num_shared_experts": 2, "moe_layer_start_index": 1, "moe_layer_end_index": 4,
+		"moe_layer_interval": 2, "use_bias": false, "tie_word_embeddings": true})
+	mixed.ref.pairs = true
+	return []family{glm, mixture, flash, ernie, mixed}
 }
 
 // tinyLatent completes the reference of a tiny model with latent attention.
@@ -241,11 +282,9 @@ func tinyLatent(r *reference, v3 bool) {
 	const dim, factor = weightfile.TinyNope + weightfile.TinyRope, float64(float32(0.07))
 	scale := factor*math.Log(4) + 1
 	r.dim, r.ropeFactor = dim, 1
-	r.shape = layerShape{attention: scale * scale / math.Sqrt(dim), experts: weightfile.TinyRouted, perToken: weightfile.TinyUsed,
-		expertInter: weightfile.TinyShared, router: "mlp.gate", expertNames: "mlp.experts.%d.",
-		expertMLP: [3]string{"gate_proj", "up_proj", "down_proj"}, sharedInter: 2 * weightfile.TinyShared,
-		dense: func(l int) bool { return l == 0 }, routing: &routerShape{scale: 1.5, shared: "mlp.shared_experts"},
-		latent: &latentShape{kvRank: weightfile.TinyKVRank, nope: weightfile.TinyNope, rope: weightfile.TinyRope, value: weightfile.TinyValue}}
+	r.shape = tinyRouted(&routerShape{scale: 1.5})
+	r.shape.attention = scale * scale / math.Sqrt(dim)
+	r.shape.latent = &latentShape{kvRank: weightfile.TinyKVRank, nope: weightfile.TinyNope, rope: weightfile.TinyRope, value: weightfile.TinyValue}
 	r.stretch = func(i int) float64 {
 		ramp := min(1, float64(i)/2)
 		return (1 - ramp) + ramp/4
@@ -254,6 +293,29 @@ func tinyLatent(r *reference, v3 bool) {
 		r.shape.normalize, r.shape.latent.queryRank = true, weightfile.TinyQueryRank
 		r.shape.routing = &routerShape{scale: 1.5, shared: "mlp.shared_experts", sigmoid: true, correction: true, groups: 4, chosen: 2}
 	}
+}
+
+// tinyRouted returns the shape of a tiny model whose experts are chosen by the router.
+func tinyRouted(router *routerShape) layerShape {
+	router.shared = "mlp.shared_experts"
+	return layerShape{experts: weightfile.TinyRouted, perToken: weightfile.TinyUsed, expertInter: weightfile.TinyShared, router: "mlp.gate",
+		expertNames: "mlp.experts.%d.", expertMLP: [3]string{"gate_proj", "up_proj", "down_proj"},
+		sharedInter: 2 * weightfile.TinyShared, dense: func(l int) bool { return l == 0 }, routing: router}
+}
+
+// routedParts returns the names in a folder of the tensors of a layer that only some architectures have.
+func routedParts(g *weights.GGUF, arch string) map[string]string {
+	parts := map[string]string{}
+	if g.Get("blk.1.ffn_gate_inp_shexp.weight") == nil {
+		for _, name := range []string{"gate", "up", "down"} {
+			parts["ffn_"+name+"_shexp"] = "mlp.shared_experts." + name + "_proj"
+		}
+	}
+	if arch == "deepseek2" {
+		maps.Copy(parts, map[string]string{"attn_q_a": "self_attn.q_a_proj", "attn_q_a_norm": "self_attn.q_a_layernorm",
+			"attn_q_b": "self_attn.q_b_proj", "attn_kv_a_mqa": "self_attn.kv_a_proj_with_mqa", "attn_kv_a_norm": "self_attn.kv_a_layernorm"})
+	}
+	return parts
 }
 
 // joined returns the published matrix of a layer that makes keys and values. A GGUF file has the parts of keys,

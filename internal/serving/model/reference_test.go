@@ -19,6 +19,7 @@ type reference struct {
 	scale                       func(frequency float64) float64 // of rope; nil: none
 	stretch                     func(pair int) float64          // what the frequency of a pair is multiplied by; nil: 1
 	rotated                     int                             // elements of a head; 0: all
+	pairs                       bool                            // elements 2i and 2i+1 are rotated together
 	ropeFactor                  float64                         // of cosines and sines; 0: 1
 	bias                        bool                            // Llama with attention_bias
 	shape                       layerShape
@@ -43,6 +44,7 @@ type layerShape struct {
 	latent                                                    *latentShape         // nil: none
 	routing                                                   *routerShape         // nil: a softmax over all experts
 	dense                                                     func(layer int) bool // layers without experts; nil: none
+	renamed                                                   map[string]string    // other names of norms
 }
 
 // times returns the product of x and a matrix of the shape [out, in] (in GPT-2 [in, out]), plus the bias if there is
@@ -106,6 +108,10 @@ func (r *reference) rope(x []float64, position int, theta float64, scaled bool) 
 		n = r.rotated
 	}
 	for h := 0; h < len(x); h += r.dim {
+		if r.pairs {
+			copy(x[h:], r.rotatePairs(x[h:h+n], position))
+			continue
+		}
 		for i := range n / 2 {
 			f := 1 / math.Pow(theta, float64(2*i)/float64(n))
 			if r.scale != nil && scaled {
@@ -270,8 +276,8 @@ func (r *reference) attention(l int, n []float64, position int) []float64 {
 }
 
 func (r *reference) llamaLayer(l int, x []float64, position int) []float64 {
-	named := func(name string) string { return fmt.Sprintf("model.layers.%d.%s", l, name) }
 	p := &r.shape
+	named := func(name string) string { return p.named(fmt.Sprintf("model.layers.%d.", l), name) }
 	n, second, secondPost := x, "post_attention_layernorm", "post_feedforward_layernorm"
 	if p.postNorm && p.preNorm {
 		second = "pre_feedforward_layernorm"

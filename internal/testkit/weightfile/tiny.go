@@ -54,6 +54,11 @@ func Tinies() []Tiny {
 			"rope.scaling.factor": float32(2)})),
 		tiny("gpt-oss", "gpt-oss", gptOSS), tiny("gpt-oss, MXFP4", "gpt-oss", gptOSS),
 		tiny("deepseek2", "deepseek2", latentMeta(false)), tiny("deepseek2, V3", "deepseek2", latentMeta(true)),
+		tiny("glm4", "glm4", map[string]any{"rope.dimension_count": uint32(TinyDim / 2)}),
+		tiny("glm4moe", "glm4moe", routedMeta(map[string]any{"rope.dimension_count": uint32(TinyDim / 2), "expert_gating_func": uint32(2),
+			"expert_weights_norm": true, "expert_group_count": uint32(1), "expert_group_used_count": uint32(1)})),
+		tiny("ernie4_5", "ernie4_5", nil), tiny("ernie4_5-moe", "ernie4_5-moe", routedMeta(map[string]any{
+			"expert_shared_feed_forward_length": uint32(2 * TinyShared), "interleave_moe_layer_step": uint32(1)})),
 	}
 }
 
@@ -64,7 +69,7 @@ func tiny(name, arch string, extra map[string]any) Tiny {
 	b := builder{Tiny: Tiny{Name: name, Meta: tinyMeta(arch, extra)}, arch: arch, experts: extra["expert_count"] != nil,
 		rnd: rand.New(rand.NewPCG(3, 5))}
 	b.matrix("token_embd", TinyVocab, TinyHidden)
-	if arch != "gemma2" && arch != "smollm3" {
+	if arch != "gemma2" && arch != "smollm3" && arch != "ernie4_5" {
 		b.matrix("output", TinyVocab, TinyHidden)
 	}
 	b.norm("output_norm", TinyHidden)
@@ -145,13 +150,14 @@ const tinyQuery, tinyKV = TinyHeads * TinyDim, TinyKVHeads * TinyDim
 
 func (b *builder) norms() []layerTensor {
 	olmo2, gptOSS, gemma := b.arch == "olmo2", b.arch == "gpt-oss", strings.HasPrefix(b.arch, "gemma")
-	ofHeads := map[string][2]int{"olmo2": {tinyQuery, tinyKV}, "qwen3": {TinyDim, TinyDim}, "qwen3moe": {TinyDim, TinyDim},
+	glm, mixedGLM := b.arch == "glm4", b.arch == "glm4moe"
+	ofHeads := map[string][2]int{"glm4moe": {TinyDim, TinyDim}, "olmo2": {tinyQuery, tinyKV}, "qwen3": {TinyDim, TinyDim}, "qwen3moe": {TinyDim, TinyDim},
 		"gemma3": {TinyDim, TinyDim}}[b.arch]
 	return []layerTensor{
 		{!olmo2, "attn_norm", b.norm, []int{TinyHidden}},
-		{!olmo2 && !gptOSS, "ffn_norm", b.norm, []int{TinyHidden}},
-		{olmo2 || gptOSS || gemma, "post_attention_norm", b.norm, []int{TinyHidden}},
-		{olmo2 || gemma, "post_ffw_norm", b.norm, []int{TinyHidden}},
+		{!olmo2 && !gptOSS && !mixedGLM, "ffn_norm", b.norm, []int{TinyHidden}},
+		{olmo2 || gptOSS || gemma || glm || mixedGLM, "post_attention_norm", b.norm, []int{TinyHidden}},
+		{olmo2 || gemma || glm, "post_ffw_norm", b.norm, []int{TinyHidden}},
 		{ofHeads[0] > 0, "attn_q_norm", b.norm, []int{ofHeads[0]}},
 		{ofHeads[0] > 0, "attn_k_norm", b.norm, []int{ofHeads[1]}},
 	}
@@ -162,7 +168,7 @@ func (b *builder) attention() []layerTensor {
 		return b.latent()
 	}
 	phi3, gptOSS := b.arch == "phi3", b.arch == "gpt-oss"
-	biases := gptOSS || b.arch == "qwen2moe"
+	biases := gptOSS || b.arch == "qwen2moe" || b.arch == "glm4" || b.arch == "glm4moe"
 	return []layerTensor{
 		{phi3, "attn_qkv", b.matrix, []int{tinyQuery + 2*tinyKV, TinyHidden}},
 		{!phi3, "attn_q", b.matrix, []int{tinyQuery, TinyHidden}},
@@ -183,7 +189,7 @@ func (b *builder) feedForward() []layerTensor {
 		return b.routed()
 	}
 	experts := b.experts
-	phi3, gptOSS, shared := b.arch == "phi3", b.arch == "gpt-oss", b.arch == "qwen2moe"
+	phi3, gptOSS, shared := b.arch == "phi3" || b.arch == "glm4", b.arch == "gpt-oss", b.arch == "qwen2moe"
 	return []layerTensor{
 		{experts, "ffn_gate_inp", b.matrix, []int{TinyExperts, hidden}},
 		{experts, "ffn_gate_exps", b.matrix, []int{TinyExperts, inter, hidden}},

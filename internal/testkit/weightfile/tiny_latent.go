@@ -1,6 +1,9 @@
 package weightfile
 
-import "strings"
+import (
+	"maps"
+	"strings"
+)
 
 // The sizes of Tinies with latent attention.
 const (
@@ -10,17 +13,23 @@ const (
 
 // latentMeta returns the metadata of a model with latent attention, in the form of DeepSeek V3 or of V2-Lite.
 func latentMeta(v3 bool) map[string]any {
-	all := map[string]any{"attention.head_count_kv": uint32(1), "attention.key_length": uint32(TinyKVRank + TinyRope),
+	all := routedMeta(map[string]any{"attention.head_count_kv": uint32(1), "attention.key_length": uint32(TinyKVRank + TinyRope),
 		"attention.value_length": uint32(TinyKVRank), "attention.key_length_mla": uint32(TinyNope + TinyRope),
 		"attention.value_length_mla": uint32(TinyValue), "attention.kv_lora_rank": uint32(TinyKVRank),
 		"rope.dimension_count": uint32(TinyRope), "rope.scaling.type": "yarn", "rope.scaling.factor": float32(4),
-		"rope.scaling.original_context_length": uint32(64), "rope.scaling.yarn_log_multiplier": float32(0.07),
-		"leading_dense_block_count": uint32(1), "expert_count": uint32(TinyRouted), "expert_used_count": uint32(TinyUsed),
-		"expert_feed_forward_length": uint32(TinyShared), "expert_shared_count": uint32(2), "expert_weights_scale": float32(1.5)}
+		"rope.scaling.original_context_length": uint32(64), "rope.scaling.yarn_log_multiplier": float32(0.07)})
 	if v3 {
 		all["attention.q_lora_rank"], all["expert_gating_func"], all["expert_weights_norm"] = uint32(TinyQueryRank), uint32(2), true
 		all["expert_group_count"], all["expert_group_used_count"] = uint32(4), uint32(2)
 	}
+	return all
+}
+
+// routedMeta returns extra, with the metadata of experts with DeepSeek's keys.
+func routedMeta(extra map[string]any) map[string]any {
+	all := map[string]any{"leading_dense_block_count": uint32(1), "expert_count": uint32(TinyRouted), "expert_used_count": uint32(TinyUsed),
+		"expert_feed_forward_length": uint32(TinyShared), "expert_shared_count": uint32(2), "expert_weights_scale": float32(1.5)}
+	maps.Copy(all, extra)
 	return all
 }
 
@@ -49,7 +58,7 @@ func (b *builder) latent() []layerTensor {
 // routed returns the tensors of an MLP, or of experts with DeepSeek's and GLM's router.
 func (b *builder) routed() []layerTensor {
 	const hidden, inter = TinyHidden, TinyShared
-	experts, corrected := !b.dense, !b.dense && (b.arch == "glm4moe" || strings.Contains(b.Name, "V3"))
+	experts, corrected := !b.dense, !b.dense && (b.arch != "deepseek2" || strings.Contains(b.Name, "V3"))
 	return []layerTensor{
 		{b.dense, "ffn_gate", b.matrix, []int{TinyInter, hidden}},
 		{b.dense, "ffn_up", b.matrix, []int{TinyInter, hidden}},

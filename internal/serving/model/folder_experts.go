@@ -1,0 +1,34 @@
+package model
+
+// expertFields has fields of config.json that families with latent attention or routed experts have.
+type expertFields struct {
+	// DeepSeek
+	QueryRank     *int    `json:"q_lora_rank"`
+	KVRank        int     `json:"kv_lora_rank"`
+	NopeDim       int     `json:"qk_nope_head_dim"`
+	RopeDim       int     `json:"qk_rope_head_dim"`
+	ValueDim      int     `json:"v_head_dim"`
+	Interleaved   *bool   `json:"rope_interleave"`
+	RoutedExperts *int    `json:"n_routed_experts"`
+	SharedExperts *int    `json:"n_shared_experts"`
+	RoutedScale   float64 `json:"routed_scaling_factor"`
+	FirstDense    int     `json:"first_k_dense_replace"`
+	MixtureEvery  int     `json:"moe_layer_freq"`
+	Groups        *int    `json:"n_group"`
+	ChosenGroups  *int    `json:"topk_group"`
+	DraftLayers   int     `json:"num_nextn_predict_layers"`
+	ChoiceMethod  string  `json:"topk_method"`
+	Scoring       string  `json:"scoring_func"`
+
+	HeadNorms     bool     `json:"use_qk_norm"`     // GLM
+	MLPLayerTypes []string `json:"mlp_layer_types"` // GLM: dense or sparse
+
+	// ERNIE
+	Bias        bool `json:"use_bias"`
+	MoECount    int  `json:"moe_num_experts"`
+	MoEPerToken int  `json:"moe_k"`
+	MoEShared   int  `json:"moe_num_shared_experts"`
+	MoEFirst    *int `json:"moe_layer_start_index"`
+	MoELast     *int `json:"moe_layer_end_index"`
+	MoEInterval int  `json:"moe_layer_interval"`
+}
