@@ -4,7 +4,7 @@
 //	judging/traces      has directed traces, which test sentences of the handout, and random traces
 //	judging/compare     plays a trace on the submission (isolation/runner, in a sandbox) and on
 //	                    the oracle, finds differences, and shortens the trace of a difference
-//	isolation/watch     plays the same traces under Memcheck and with the sanitizers (supervise)
+//	isolation/supervise plays the same traces under Memcheck and with the sanitizers
 //	judging/rules       checks static rules on the text
 //	reporting           writes output for people
 //

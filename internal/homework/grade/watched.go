@@ -12,7 +12,6 @@ import (
 	"llmmemory/internal/homework/grade/isolation/build"
 	"llmmemory/internal/homework/grade/isolation/cputime"
 	"llmmemory/internal/homework/grade/isolation/supervise"
-	"llmmemory/internal/homework/grade/isolation/watch"
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
@@ -20,12 +19,12 @@ func (g *grading) steps(traces ...[]trace.Op) supervise.Steps {
 	return supervise.Steps{Traces: traces, Own: len(g.shapes) > 0}
 }
 
-func (g *grading) underMemcheck(steps supervise.Steps) ([]watch.Finding, error) {
+func (g *grading) underMemcheck(steps supervise.Steps) ([]supervise.Finding, error) {
 	program, err := g.kit.Watched(g.program)
 	if err != nil {
 		return nil, err
 	}
-	return watch.Memcheck(program, steps)
+	return supervise.Memcheck(program, steps)
 }
 
 func calls(ops []trace.Op, condition func(op trace.Op) bool) bool {
@@ -68,10 +67,10 @@ func (g *grading) memcheck() error {
 	for _, t := range g.short {
 		left = append(left, t.ops)
 	}
-	reported := map[watch.Finding]bool{}
+	reported := map[supervise.Finding]bool{}
 	for len(left) > 0 {
 		found, err := g.underMemcheck(g.steps(left...))
-		if err != nil && !errors.Is(err, watch.ErrUnfinished) {
+		if err != nil && !errors.Is(err, supervise.ErrUnfinished) {
 			return err
 		}
 		for _, f := range found {
@@ -80,7 +79,7 @@ func (g *grading) memcheck() error {
 				g.complaint(f)
 			}
 		}
-		var stuck *watch.Stuck
+		var stuck *supervise.Stuck
 		if !errors.As(err, &stuck) {
 			if err == nil || len(reported) > 0 {
 				return nil
@@ -104,7 +103,7 @@ func (g *grading) memcheck() error {
 		for _, f := range found {
 			g.complaint(f)
 		}
-		if errors.Is(err, watch.ErrUnfinished) {
+		if errors.Is(err, supervise.ErrUnfinished) {
 			if len(found) == 0 {
 				g.unfinished(Memcheck, task, err)
 			}
@@ -125,7 +124,7 @@ func (g *grading) memcheck() error {
 // On a slow machine the replay may take too long. The stage then counts as not run, unless the task has failed it. A
 // bad access costs the memory points even without the replay, because the tool would have complained about it on a
 // faster machine. So no score depends on time.
-func (g *grading) replayFindings(stage StageName, play func(supervise.Steps) ([]watch.Finding, error)) error {
+func (g *grading) replayFindings(stage StageName, play func(supervise.Steps) ([]supervise.Finding, error)) error {
 	for i := range g.report.Findings {
 		f := &g.report.Findings[i]
 		dies := f.Channel == compare.Death && !f.Hangs
@@ -140,7 +139,7 @@ func (g *grading) replayFindings(stage StageName, play func(supervise.Steps) ([]
 			g.report.Stages.drop(stage, f.Task)
 			g.note("%s: not run for task %d: %v", stage, f.Task, err)
 			continue
-		case err != nil && !errors.Is(err, watch.ErrUnfinished):
+		case err != nil && !errors.Is(err, supervise.ErrUnfinished):
 			return err
 		}
 		for _, m := range found {
@@ -171,7 +170,7 @@ func (g *grading) unfinished(stage StageName, task int, err error) {
 			Expected: "to play every trace to its end", Actual: err.Error()}})
 }
 
-func (g *grading) complaint(m watch.Finding) {
+func (g *grading) complaint(m supervise.Finding) {
 	sentence := "" // the handout only says that Valgrind is used
 	if m.Leak() {
 		sentence = handout.NoLeaks
@@ -183,7 +182,7 @@ func (g *grading) complaint(m watch.Finding) {
 
 // complains adds a complaint of a tool to the report. If a finding explains the complaint, it becomes a line of this
 // finding; otherwise it becomes a finding of its own.
-func (g *grading) complains(stage StageName, m watch.Finding, sentence string, explains func(f *Finding, task int) bool, remarks ...string) {
+func (g *grading) complains(stage StageName, m supervise.Finding, sentence string, explains func(f *Finding, task int) bool, remarks ...string) {
 	task := trace.TaskOf(m.Function)
 	if task == 0 { // outside the six functions: a leak at the end
 		task = Tasks
@@ -220,12 +219,12 @@ func (g *grading) sanitizers() error {
 	if err != nil {
 		return err
 	}
-	if err := g.replayFindings(Sanitizers, func(steps supervise.Steps) ([]watch.Finding, error) {
-		f, _, err := watch.Sanitizers(program, steps)
+	if err := g.replayFindings(Sanitizers, func(steps supervise.Steps) ([]supervise.Finding, error) {
+		f, _, err := supervise.Sanitizers(program, steps)
 		if f == nil {
 			return nil, err
 		}
-		return []watch.Finding{*f}, err
+		return []supervise.Finding{*f}, err
 	}); err != nil {
 		return err
 	}
@@ -233,8 +232,8 @@ func (g *grading) sanitizers() error {
 		g.skip(Sanitizers, "no directed trace is right to its end")
 		return nil
 	}
-	f, ops, err := watch.Sanitizers(program, g.steps(g.clean...))
-	if errors.Is(err, watch.ErrUnfinished) {
+	f, ops, err := supervise.Sanitizers(program, g.steps(g.clean...))
+	if errors.Is(err, supervise.ErrUnfinished) {
 		g.skip(Sanitizers, err.Error())
 		return nil
 	}

@@ -9,7 +9,6 @@ import (
 	"llmmemory/internal/homework/course/trace"
 	"llmmemory/internal/homework/grade/isolation/cputime"
 	"llmmemory/internal/homework/grade/isolation/supervise"
-	"llmmemory/internal/homework/grade/isolation/watch"
 	"llmmemory/internal/homework/grade/judging/compare"
 )
 
@@ -38,7 +37,7 @@ func TestAReplayThatIsTooSlowChangesNoPoints(t *testing.T) {
 			g.report.Stages.begin(Memcheck, false)
 			c.shows.Op = trace.Op{Kind: trace.Append}
 			g.report.Findings = []Finding{{Task: 4, Ops: []trace.Op{c.shows.Op}, Difference: &c.shows}}
-			require.NoError(t, g.replayFindings(Memcheck, func(supervise.Steps) ([]watch.Finding, error) {
+			require.NoError(t, g.replayFindings(Memcheck, func(supervise.Steps) ([]supervise.Finding, error) {
 				return nil, fmt.Errorf("memcheck: %w: it took 4.8s", c.slow)
 			}))
 			require.Equal(t, [Tasks]Status{Passed, Passed, Passed, NotRun, Passed}, g.report.Stages.find(Memcheck).Tasks)

@@ -20,14 +20,14 @@ type Steps struct {
 	Own     bool // the submission has to free what a trace leaves
 }
 
-// File writes the steps to a new file in a folder, and opens the file for reading. Each trace begins with new engines.
+// file writes the steps to a new file in a folder, and opens the file for reading. Each trace begins with new engines.
 // Calls with a failing allocation are omitted. If a step makes many calls, only the first maxOfMany are written. In a
-// step that writes to the engine's memory, the process must make the changes that File has computed, because it does
+// step that writes to the engine's memory, the process must make the changes that file has computed, because it does
 // not know the correct state itself.
 //
-// File omits traces with a large pool. If Own is set, it also omits traces in which the grader would free or move an
+// file omits traces with a large pool. If Own is set, it also omits traces in which the grader would free or move an
 // allocation, and traces that make a pool of more than 1 MiB.
-func (s Steps) File(dir string) (*os.File, error) {
+func (s Steps) file(dir string) (*os.File, error) {
 	var text stepText
 	if err := s.each(&text, func(int, int, int) {}); err != nil {
 		return nil, err
@@ -49,10 +49,10 @@ func (s Steps) File(dir string) (*os.File, error) {
 
 const stepBytes = 24 // of struct step of watched.c
 
-// Last returns the homework function in which a program ended, or "" if it ended elsewhere. steps is the open file from
+// last returns the homework function in which a program ended, or "" if it ended elsewhere. steps is the open file from
 // which the program has read its steps. The program shares the file's offset with the grader, so the step just before
 // the offset is the last one that the program read.
-func Last(steps *os.File) string {
+func last(steps *os.File) string {
 	read, err := steps.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return ""
@@ -99,9 +99,9 @@ func (s Steps) each(all *stepText, afterStep func(i, step, offset int)) error {
 	return nil
 }
 
-// Until returns the trace that a program was playing when it ended, up to the last step read by the program. It returns
+// until returns the trace that a program was playing when it ended, up to the last step read by the program. It returns
 // nil if the program was not playing a trace.
-func (s Steps) Until(steps *os.File) (ops []trace.Op, err error) {
+func (s Steps) until(steps *os.File) (ops []trace.Op, err error) {
 	read, err := steps.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return nil, err

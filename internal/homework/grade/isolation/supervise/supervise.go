@@ -1,5 +1,7 @@
-// Package supervise runs a program with limits and returns its output. Package watch uses it to run Memcheck and the
-// sanitizers, and interprets their reports. Package rules uses it to parse a source.
+// Package supervise runs a program with limits and returns its output. It plays traces on a submission under Valgrind's
+// Memcheck, and on a second build with AddressSanitizer and UndefinedBehaviorSanitizer. It returns their complaints with
+// the lines of the submission. The sanitizers find what Memcheck cannot: accesses outside arrays on the stack and static
+// arrays, and arithmetic that C does not define. Package rules uses Run to parse a source.
 package supervise
 
 import (
@@ -22,8 +24,8 @@ type End struct {
 	Signal syscall.Signal
 }
 
-// Patience is the limit of processor time for a program that plays all traces (cputime.Meter).
-const Patience = 10 * time.Second
+// maxTime is the limit of processor time for a program that plays all traces (cputime.Meter).
+const maxTime = 10 * time.Second
 
 // ErrKilled means that the kernel killed the program, as it does when memory is short.
 var ErrKilled = errors.New("the system ended the program: is there too little memory?")
@@ -37,8 +39,8 @@ func Head(limit int64) Keep {
 	return func(r io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(r, limit)) }
 }
 
-// Tail keeps the last bytes.
-func Tail(limit int) Keep {
+// tail returns a Keep that keeps the last bytes.
+func tail(limit int) Keep {
 	return func(r io.Reader) ([]byte, error) {
 		last := sandbox.Tail{Max: limit}
 		_, err := io.Copy(&last, r)
@@ -89,18 +91,4 @@ func Run(cmd *exec.Cmd, attach func(pipe *os.File), patience time.Duration, keep
 		return e, waitErr
 	}
 	return e, nil
-}
-
-// PlayedAll reports whether the program has read the whole file of steps. The program has inherited the open file from
-// the grader, so both use the same offset. PlayedAll compares this offset with the size of the file.
-func PlayedAll(steps *os.File) (bool, error) {
-	played, err := steps.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return false, err
-	}
-	info, err := steps.Stat()
-	if err != nil {
-		return false, err
-	}
-	return played == info.Size(), nil
 }

@@ -1,4 +1,4 @@
-package supervise_test
+package supervise
 
 import (
 	"os"
@@ -6,24 +6,22 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"llmmemory/internal/homework/grade/isolation/supervise"
 )
 
 func TestTheEndOfALotOfOutputIsKept(t *testing.T) {
 	const script = "head -c 300000 /dev/zero >&3; echo the end >&3; exit 86"
 	for _, c := range []struct {
 		name string
-		keep supervise.Keep
+		keep Keep
 		exit int
 	}{
-		{"tail", supervise.Tail(1000), 86},
-		{"all that there is", supervise.Head(1 << 20), 86},
-		{"more than may be", supervise.Head(1000), -1},
+		{"tail", tail(1000), 86},
+		{"all that there is", Head(1 << 20), 86},
+		{"more than may be", Head(1000), -1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cmd := exec.Command("sh", "-c", script)
-			end, err := supervise.Run(cmd, func(pipe *os.File) { cmd.ExtraFiles = []*os.File{pipe} }, supervise.Patience, c.keep)
+			end, err := Run(cmd, func(pipe *os.File) { cmd.ExtraFiles = []*os.File{pipe} }, maxTime, c.keep)
 			require.NoError(t, err)
 			require.Equal(t, c.exit, end.Exit)
 			if c.exit == 86 {

@@ -24,7 +24,7 @@ func TestUntilIsTheTraceThatWasPlayed(t *testing.T) {
 		parse("init e0 64 3072\ncreate e0 1 1\n"), // is left out
 		parse("given init e0 640\ngiven create e0 1 20\nfree e0 1\nfrees e0 2 3\n"),
 	}}
-	file, err := s.File(t.TempDir())
+	file, err := s.file(t.TempDir())
 	require.NoError(t, err)
 	defer file.Close()
 	for steps, want := range map[int64][]trace.Op{
@@ -39,13 +39,13 @@ func TestUntilIsTheTraceThatWasPlayed(t *testing.T) {
 	} {
 		_, err := file.Seek(steps*stepBytes, io.SeekStart)
 		require.NoError(t, err)
-		ops, err := s.Until(file)
+		ops, err := s.until(file)
 		require.NoError(t, err)
 		require.Equal(t, want, ops, steps)
 	}
 	_, err = file.Seek(-3*stepBytes, io.SeekEnd) // before the end of the trace and of all
 	require.NoError(t, err)
-	ops, err := s.Until(file)
+	ops, err := s.until(file)
 	require.NoError(t, err)
 	require.Equal(t, s.Traces[2], ops)
 }
@@ -60,7 +60,7 @@ func TestAFullDiskLeavesNoSteps(t *testing.T) {
 	defer signal.Reset(unix.SIGXFSZ)
 	dir := t.TempDir()
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &none))
-	file, err := Steps{}.File(dir)
+	file, err := Steps{}.file(dir)
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &limit))
 	require.ErrorIs(t, err, unix.EFBIG)
 	require.Nil(t, file)
@@ -73,4 +73,19 @@ func TestAFullDiskLeavesNoSteps(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+func TestLastIsTheCallThatWasRead(t *testing.T) {
+	ops := []trace.Op{{Kind: trace.Init, A: 640}, {Kind: trace.Create, A: 1, B: 5}, {Kind: trace.Append, A: 1, B: 7}, {Kind: trace.Free, A: 1}}
+	steps, err := Steps{Traces: [][]trace.Op{ops}}.file(t.TempDir())
+	require.NoError(t, err)
+	defer steps.Close()
+	const size = 24 // of struct step
+	// The file has seven steps. Only the second to the fifth are calls. The others separate traces or end the file, so
+	// last returns "" for them.
+	for read, want := range []string{"", "", "llm_init", "create_sequence", "append_kv", "free_sequence", "", ""} {
+		_, err := steps.Seek(int64(read)*size, io.SeekStart)
+		require.NoError(t, err)
+		require.Equal(t, want, last(steps), "after %d steps", read)
+	}
 }

@@ -1,4 +1,4 @@
-package watch
+package supervise
 
 import (
 	"bytes"
@@ -11,7 +11,6 @@ import (
 
 	"llmmemory/internal/homework/course/trace"
 	"llmmemory/internal/homework/grade/isolation/sandbox"
-	"llmmemory/internal/homework/grade/isolation/supervise"
 )
 
 const (
@@ -22,9 +21,9 @@ const (
 // Sanitizers plays the traces on a program that is linked with grader/process/watched.c and the sanitizers. The first
 // error found by a sanitizer ends the program. f is this error, or nil if there was none. ops are the steps of the
 // trace that the program was then playing, up to the one that caused the error.
-func Sanitizers(program string, steps supervise.Steps) (f *Finding, ops []trace.Op, err error) {
+func Sanitizers(program string, steps Steps) (f *Finding, ops []trace.Op, err error) {
 	steps.Defined = true
-	file, err := steps.File(filepath.Dir(program))
+	file, err := steps.file(filepath.Dir(program))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -36,7 +35,7 @@ func Sanitizers(program string, steps supervise.Steps) (f *Finding, ops []trace.
 	switch {
 	case exit == stopped:
 		f := parseComplaint(said)
-		ops, err := steps.Until(file)
+		ops, err := steps.until(file)
 		f.blameLastCall(ops)
 		return &f, ops, err
 	case exit < 0:
@@ -55,7 +54,7 @@ func runSanitized(program string, steps *os.File) (said []byte, exit int, err er
 	options := fmt.Sprintf("exitcode=%d:print_stacktrace=1:detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=256:hard_rss_limit_mb=1024", stopped)
 	cmd := &exec.Cmd{Path: path, Args: argv, Env: []string{"LC_ALL=C", "ASAN_OPTIONS=" + options, "UBSAN_OPTIONS=" + options}}
 	cmd.ExtraFiles = []*os.File{steps}
-	end, err := supervise.Run(cmd, func(pipe *os.File) { cmd.Stderr = pipe }, supervise.Patience, supervise.Tail(maxSaid))
+	end, err := Run(cmd, func(pipe *os.File) { cmd.Stderr = pipe }, maxTime, tail(maxSaid))
 	switch {
 	case err != nil:
 		return nil, 0, fmt.Errorf("sanitizers: %w: %s", err, end.Said)

@@ -1,4 +1,4 @@
-package watch_test
+package supervise_test
 
 import (
 	"fmt"
@@ -11,7 +11,6 @@ import (
 	"llmmemory/internal/homework/course/trace"
 	"llmmemory/internal/homework/grade/isolation/build"
 	"llmmemory/internal/homework/grade/isolation/supervise"
-	"llmmemory/internal/homework/grade/isolation/watch"
 	"llmmemory/internal/testkit/corpus"
 	"llmmemory/internal/testkit/level"
 )
@@ -28,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-func check(t *testing.T, before, after string) ([]watch.Finding, error) {
+func check(t *testing.T, before, after string) ([]supervise.Finding, error) {
 	t.Helper()
 	kit, err := kit()
 	require.NoError(t, err)
@@ -38,7 +37,7 @@ func check(t *testing.T, before, after string) ([]watch.Finding, error) {
 	require.NoError(t, err)
 	watched, err := kit.Watched(program)
 	require.NoError(t, err)
-	return watch.Memcheck(watched, supervise.Steps{Traces: [][]trace.Op{ops}})
+	return supervise.Memcheck(watched, supervise.Steps{Traces: [][]trace.Op{ops}})
 }
 
 func TestMemcheckFindsLeaksAndBadAccesses(t *testing.T) {
@@ -57,7 +56,7 @@ func TestMemcheckFindsLeaksAndBadAccesses(t *testing.T) {
 			t.Parallel()
 			found, err := check(t, c.before, c.after)
 			if c.unfinished != "" {
-				require.ErrorIs(t, err, watch.ErrUnfinished)
+				require.ErrorIs(t, err, supervise.ErrUnfinished)
 				require.ErrorContains(t, err, c.unfinished)
 				return
 			}

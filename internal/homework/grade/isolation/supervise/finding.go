@@ -1,17 +1,14 @@
-// Package watch plays traces on a submission under Valgrind's Memcheck, and on a second build with AddressSanitizer
-// and UndefinedBehaviorSanitizer. It returns their complaints with the lines of the submission. The sanitizers find
-// what Memcheck cannot: accesses outside arrays on the stack and static arrays, and arithmetic that C does not define.
-package watch
+package supervise
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
 
 	"llmmemory/internal/homework/course/trace"
-	"llmmemory/internal/homework/grade/isolation/supervise"
 )
 
 // A Finding is one complaint.
@@ -62,13 +59,19 @@ func (t tool) unfinished(format string, values ...any) error {
 	return fmt.Errorf("%w %s: %w", ErrUnfinished, t, fmt.Errorf(format, values...))
 }
 
-// playedAll returns an error if the program did not read all steps. exit is added to its message.
+// playedAll returns an error if the program did not read the whole file of steps. exit is added to its message. The
+// program has inherited the open file from the grader, so both use the same offset. playedAll compares this offset with
+// the size of the file.
 func (t tool) playedAll(steps *os.File, exit string) error {
-	all, err := supervise.PlayedAll(steps)
+	played, err := steps.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return fmt.Errorf("%s: %w", t, err)
+	}
+	info, err := steps.Stat()
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: %w", t, err)
-	case !all:
+	case played != info.Size():
 		return t.unfinished("it ended in the middle of a call%s", exit)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package watch
+package supervise
 
 import (
 	"bytes"
@@ -15,7 +15,6 @@ import (
 
 	"llmmemory/internal/homework/grade/isolation/cputime"
 	"llmmemory/internal/homework/grade/isolation/sandbox"
-	"llmmemory/internal/homework/grade/isolation/supervise"
 )
 
 // A Stuck is the error for a submission that used up its time in a call of Function. It wraps ErrUnfinished.
@@ -37,8 +36,8 @@ const (
 // returns one finding for each kind of complaint, line and function. A use of an uninitialised value counts for the
 // function that allocated the memory. To find this function, Memcheck plays the traces again with --track-origins,
 // which takes longer.
-func Memcheck(program string, steps supervise.Steps) ([]Finding, error) {
-	file, err := steps.File(filepath.Dir(program))
+func Memcheck(program string, steps Steps) ([]Finding, error) {
+	file, err := steps.file(filepath.Dir(program))
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +51,7 @@ func Memcheck(program string, steps supervise.Steps) ([]Finding, error) {
 	}
 	found, err := played(program, box, file)
 	if errors.Is(err, ErrUnfinished) {
-		ops, untilErr := steps.Until(file)
+		ops, untilErr := steps.until(file)
 		if untilErr != nil {
 			return nil, untilErr
 		}
@@ -86,7 +85,7 @@ func played(program, box string, file *os.File, flags ...string) ([]Finding, err
 	if err != nil && !errors.Is(err, ErrUnfinished) {
 		return nil, err
 	}
-	if function := supervise.Last(file); errors.Is(err, cputime.ErrTime) && function != "" {
+	if function := last(file); errors.Is(err, cputime.ErrTime) && function != "" {
 		err = &Stuck{function, err}
 	}
 	found, parseErr := parseXML(report)
@@ -140,7 +139,7 @@ func runValgrind(program, box string, steps *os.File, flags ...string) (report [
 		return nil, 0, err
 	}
 	cmd := &exec.Cmd{Path: path, Args: argv, Dir: box, Env: []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + box}}
-	end, err := supervise.Run(cmd, func(pipe *os.File) { cmd.ExtraFiles = []*os.File{steps, pipe} }, supervise.Patience, supervise.Head(maxReport))
+	end, err := Run(cmd, func(pipe *os.File) { cmd.ExtraFiles = []*os.File{steps, pipe} }, maxTime, Head(maxReport))
 	switch {
 	case err != nil:
 		return nil, 0, fmt.Errorf("memcheck: %w", err)
