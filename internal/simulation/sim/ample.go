@@ -4,23 +4,18 @@ import (
 	"fmt"
 
 	"llmmemory/internal/scheduling/serve"
-	"llmmemory/internal/scheduling/vllm/v1/ample"
 	"llmmemory/internal/simulation/cost"
 	"llmmemory/internal/simulation/workload"
 )
 
-// ErrAmple is wrapped if a run with Config.Ample gets short of memory, or shares blocks, or has settings that
-// Config.Ample does not support.
-var ErrAmple = ample.ErrAmple
-
-// newAmpleScheduler creates the scheduler of a run with Config.Ample. It returns ErrAmple if the settings of
-// the run exclude this scheduler.
-func (r *run) newAmpleScheduler() (err error) {
+// startAmple creates the scheduler of a run with Config.Ample. It returns ErrAmple if the settings of the run exclude
+// this scheduler.
+func (r *run) startAmple() (err error) {
 	c := &r.config
-	if r.kind.ample == nil || c.Decoding.Samples > 1 || c.Decoding.Drafts > 0 || c.Observe != nil || c.Server.Events {
+	if !r.kind.ample || c.Decoding.Samples > 1 || c.Decoding.Drafts > 0 || c.Observe != nil || c.Server.Events {
 		return fmt.Errorf("%w: not with %s and these settings", ErrAmple, r.kind.Name)
 	}
-	r.ample, err = r.kind.ample(c.Server)
+	r.ample, err = newAmpleScheduler(c.Server)
 	return err
 }
 
@@ -29,12 +24,12 @@ func (r *run) addAmple(i int32, incoming *workload.Request) error {
 	if workload.Common(incoming) > 0 && r.config.Server.readsTokens(r.kind) {
 		return fmt.Errorf("%w: requests share a prefix", ErrAmple)
 	}
-	return r.ample.Add(i, incoming.Prompt, incoming.Output)
+	return r.ample.add(i, incoming.Prompt, incoming.Output)
 }
 
 func (r *run) iterateAmple() error {
 	s := &r.step
-	if err := r.ample.Step(s); err != nil {
+	if err := r.ample.next(s); err != nil {
 		return fmt.Errorf("%s at %.3f s: %w", r.kind.Name, r.now, err)
 	}
 	w := cost.Work{Seqs: s.Decodes, Context: s.Context}
@@ -47,7 +42,7 @@ func (r *run) iterateAmple() error {
 		}
 	}
 	r.r.Prompted += w.Prompt
-	blocks, tokens := r.ample.Used()
+	blocks, tokens := r.ample.usage()
 	r.requests.emptySlots = blocks*r.config.Server.BlockSize - tokens
 	seconds := r.config.Cost.Iteration(r.r.Iterations, w)
 	r.r.Iterations++
@@ -62,7 +57,7 @@ func (r *run) iterateAmple() error {
 			}
 		}
 	}
-	r.ended = r.ample.Finish(r.ended[:0])
+	r.ended = r.ample.finish(r.ended[:0])
 	for _, i := range r.ended {
 		r.answer(i)
 	}
@@ -73,6 +68,6 @@ func (r *run) usage() serve.Usage {
 	if r.ample == nil {
 		return r.scheduler.Usage()
 	}
-	used, _ := r.ample.Used()
+	used, _ := r.ample.usage()
 	return serve.Usage{Blocks: r.config.Server.NumGPUBlocks, Used: used, Logical: used}
 }

@@ -99,8 +99,8 @@ func TestSumsAreThoseOfTheRequests(t *testing.T) {
 	r, err := newRun(Config{Server: Server{MaxNumBatchedTokens: 300}, Cost: paperCost(t), Ample: true},
 		poisson(t, "sharegpt", 1, 0, 100, 1))
 	require.NoError(t, err)
-	drive(t, r, r.iterateAmple, func() { require.NoError(t, r.ample.Check()) })
-	blocks, tokens := r.ample.Used()
+	drive(t, r, r.iterateAmple, func() { require.NoError(t, r.ample.check()) })
+	blocks, tokens := r.ample.usage()
 	require.Zero(t, blocks)
 	require.Zero(t, tokens)
 }

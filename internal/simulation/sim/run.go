@@ -9,7 +9,6 @@ import (
 
 	"llmmemory/internal/scheduling/reqtable"
 	"llmmemory/internal/scheduling/serve"
-	"llmmemory/internal/scheduling/vllm/v1/ample"
 	"llmmemory/internal/simulation/cost"
 	"llmmemory/internal/simulation/workload"
 )
@@ -105,8 +104,8 @@ type run struct {
 	now               float64
 	stepsWithoutToken int // iterations since a token was generated or a request was ignored
 
-	ample *ample.Scheduler // with Config.Ample, instead of scheduler
-	step  ample.Step
+	ample *ampleScheduler // with Config.Ample, instead of scheduler
+	step  ampleStep
 	ended []int32
 
 	iter     serve.Iteration
@@ -151,7 +150,7 @@ func newRun(config Config, source workload.Source) (*run, error) {
 	r.latencies.goodput = config.Goodput
 	makeScheduler := r.schedule
 	if config.Ample {
-		makeScheduler = r.newAmpleScheduler
+		makeScheduler = r.startAmple
 	}
 	if err := makeScheduler(); err != nil || source == nil { // a Replica has no source
 		return r, err

@@ -10,7 +10,6 @@ import (
 	"llmmemory/internal/scheduling/serve"
 	"llmmemory/internal/scheduling/vllm/v0"
 	"llmmemory/internal/scheduling/vllm/v1/adapter"
-	"llmmemory/internal/scheduling/vllm/v1/ample"
 	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 )
@@ -52,7 +51,7 @@ type System struct {
 
 	policy paper.Policy // for Reserved
 	build  func(s Server, drafts int) (serve.Scheduler, error)
-	ample  func(s Server) (*ample.Scheduler, error) // nil if Config.Ample is not supported
+	ample  bool // Config.Ample is supported
 }
 
 var systems = []System{
@@ -78,7 +77,7 @@ var systems = []System{
 	{
 		Name: "vllm-v1", Label: "vLLM V1", About: "vLLM V1: chunked prefills, prefix caching",
 		Drafts: true, Chunks: true, CachesPrefixes: true, UsesWatermark: true, UsesLimits: true, NullBlock: true,
-		build: buildV1, ample: ampleV1,
+		build: buildV1, ample: true,
 	},
 }
 
@@ -165,12 +164,5 @@ func buildV1(s Server, drafts int) (serve.Scheduler, error) {
 			EnablePrefixCaching: !s.NoCaching, EnableEvents: s.Events && !s.NoCaching, Hash: BlockHash,
 			MaxModelLen: s.MaxModelLen, Watermark: s.watermark(),
 		},
-	})
-}
-
-func ampleV1(s Server) (*ample.Scheduler, error) {
-	return ample.New(ample.Config{
-		NumGPUBlocks: s.NumGPUBlocks, BlockSize: s.BlockSize, MaxNumBatchedTokens: s.MaxNumBatchedTokens,
-		MaxNumSeqs: s.MaxNumSeqs, MaxModelLen: s.MaxModelLen, Watermark: s.watermark(),
 	})
 }
