@@ -17,9 +17,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 // toolchain returns an archive like those that Go publishes. The go command in it prints a version.
 func toolchain(t *testing.T) []byte {

@@ -14,9 +14,10 @@ import (
 
 	"llmmemory/internal/homework/grade/judging/rules"
 	"llmmemory/internal/testkit/corpus"
-	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 // TestMain runs llmgrade itself if a test asks for it.
 func TestMain(m *testing.M) {

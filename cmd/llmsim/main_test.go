@@ -9,8 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	_ "llmmemory/internal/testkit/gcpercent"
+	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 // TestMain runs llmsim's main instead of the tests if a test has started this binary to use it as llmsim.
 func TestMain(m *testing.M) {

@@ -10,9 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/homework/course/trace"
-	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 // deepest returns the number of calls after llm_init in the longest series that TestEveryShortUseIsTheHandouts tries
 // for a pool of this size. With 6 calls, the test detects each broken rule that one_rule_test.go assigns to it. make

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/testkit/csource"
+	"llmmemory/internal/testkit/source"
 )
 
 const root = "../../.."
@@ -29,7 +29,7 @@ func TestTheHeaderIsTheHandoutsAndGos(t *testing.T) {
 	var e Engine
 	require.Equal(t, []uintptr{0, 8, 16, 24, 40}, []uintptr{unsafe.Offsetof(s.ID), unsafe.Offsetof(s.BlockTable), unsafe.Offsetof(s.KVCount), unsafe.Offsetof(s.Node), unsafe.Sizeof(s)})
 	require.Equal(t, []uintptr{0, 8, 12, 16, 24, 40}, []uintptr{unsafe.Offsetof(e.Pool), unsafe.Offsetof(e.Total), unsafe.Offsetof(e.Free), unsafe.Offsetof(e.RefCount), unsafe.Offsetof(e.Active), unsafe.Sizeof(e)})
-	csource.Require(t, root+"/llm_memory.h", root, map[string]int64{
+	source.RequireC(t, root+"/llm_memory.h", root, map[string]int64{
 		"offsetof(Sequence, seq_id)": 0, "offsetof(Sequence, block_table)": 8, "offsetof(Sequence, kv_count)": 16, "offsetof(Sequence, node)": 24, "sizeof(Sequence)": 40,
 		"offsetof(LLMEngine, pool_base_ptr)": 0, "offsetof(LLMEngine, total_local_blocks)": 8, "offsetof(LLMEngine, free_local_blocks)": 12,
 		"offsetof(LLMEngine, ref_count)": 16, "offsetof(LLMEngine, active_seqs)": 24, "sizeof(LLMEngine)": 40,

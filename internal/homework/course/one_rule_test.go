@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/testkit/level"
-	"llmmemory/internal/testkit/overlay"
+	"llmmemory/internal/testkit/source"
 )
 
 // A oneRule is a change of the engine's source that breaks one rule. The text old, which occurs once in the file,
@@ -85,7 +85,7 @@ func TestTheExhaustiveTestsCatchEveryBrokenRule(t *testing.T) {
 	level.SkipNormal(t)
 	for i, rule := range oneRules {
 		t.Run(rule.name, func(t *testing.T) {
-			list := overlay.Replace(t, rule.file, rule.old, rule.new)
+			list := source.Replace(t, rule.file, rule.old, rule.new)
 			if i > 0 && !level.Exhaustive() {
 				return
 			}

@@ -22,9 +22,10 @@ import (
 	"llmmemory/internal/homework/grade/judging/compare"
 	"llmmemory/internal/homework/grade/judging/rules"
 	"llmmemory/internal/testkit/corpus"
-	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 const submissions = "../../../testdata/submissions/"
 

@@ -11,9 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 var optionSets = []struct {
 	name   string

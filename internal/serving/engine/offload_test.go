@@ -15,9 +15,10 @@ import (
 	"llmmemory/internal/scheduling/blockhash"
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/kvoffload"
-	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 // startTiered makes an engine that keeps blocks in a folder.
 func startTiered(t testing.TB, dir string, change func(*engine.Config)) *engine.Engine {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/testkit/level"
-	"llmmemory/internal/testkit/overlay"
+	"llmmemory/internal/testkit/source"
 )
 
 // A mutant breaks a rule about keys and values by a change of one source file below internal. The text old, which
@@ -56,7 +56,7 @@ func TestBrokenRulesShowInTheData(t *testing.T) {
 }
 
 func (m *mutant) try(t *testing.T, root string) {
-	list, dir := overlay.Replace(t, filepath.Join(root, "internal", m.file), m.old, m.replacement), t.TempDir()
+	list, dir := source.Replace(t, filepath.Join(root, "internal", m.file), m.old, m.replacement), t.TempDir()
 	if !level.Exhaustive() {
 		return
 	}

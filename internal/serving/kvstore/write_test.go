@@ -10,8 +10,10 @@ import (
 
 	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/kvstore"
-	_ "llmmemory/internal/testkit/gcpercent"
+	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 func newRotation(size, tokens int, interleaved bool) *kvstore.Rotation {
 	r := &kvstore.Rotation{Size: size, Interleaved: interleaved}

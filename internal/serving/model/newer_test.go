@@ -17,9 +17,11 @@ import (
 
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/weights"
-	_ "llmmemory/internal/testkit/gcpercent"
+	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/testkit/weightfile"
 )
+
+func init() { level.CollectLess() }
 
 type makeFamily func(name, kind string, heads, kvHeads, dim int, fields map[string]any) family
 

@@ -15,9 +15,10 @@ import (
 	"llmmemory/internal/simulation/scenario"
 	"llmmemory/internal/simulation/sim"
 	"llmmemory/internal/simulation/workload"
-	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 func promised(t *testing.T, s scenario.Scenario, slo SLO) (Capacity, error) {
 	p, err := scenario.Open(s)

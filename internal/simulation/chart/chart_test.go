@@ -18,8 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	_ "llmmemory/internal/testkit/gcpercent"
+	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 func small() []Figure {
 	v := func(mean, sd float64, paper *Range) Value { return Value{mean, sd, 4, paper} }

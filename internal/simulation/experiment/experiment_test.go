@@ -11,9 +11,10 @@ import (
 	"llmmemory/internal/simulation/chart"
 	"llmmemory/internal/simulation/runs"
 	"llmmemory/internal/simulation/scenario"
-	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 // Ensure that all checks pass. Neither the number of concurrent runs nor stored runs may change a report. make test-long
 // omits slow figures if their systems also occur in other figures.

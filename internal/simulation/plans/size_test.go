@@ -17,9 +17,10 @@ import (
 	"llmmemory/internal/simulation/scenario"
 	"llmmemory/internal/simulation/sim"
 	"llmmemory/internal/simulation/workload"
-	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 var update = flag.Bool("update", false, "write the golden files")
 

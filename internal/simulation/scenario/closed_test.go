@@ -12,8 +12,10 @@ import (
 
 	"llmmemory/internal/simulation/cost"
 	"llmmemory/internal/simulation/sim"
-	_ "llmmemory/internal/testkit/gcpercent"
+	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 // Ensure that simulated closed loops differ from published measurements by at most 20 %. The constants were fitted
 // in package cost, without the scheduler.

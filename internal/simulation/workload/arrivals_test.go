@@ -10,8 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	_ "llmmemory/internal/testkit/gcpercent"
+	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 func TestGapsHaveTheRateAndTheVarianceOfTheirShape(t *testing.T) {
 	for _, shape := range []float64{0.25, 1, 4} {

@@ -13,6 +13,7 @@ package level
 
 import (
 	"os"
+	"runtime/debug"
 	"testing"
 )
 
@@ -51,5 +52,14 @@ func SkipNormal(t testing.TB) {
 	t.Helper()
 	if !Long() {
 		t.Skip("only in make test-long: LLM_TEST_LONG=1")
+	}
+}
+
+// CollectLess makes this process collect garbage less often, except in make exhaustive: when the heap has five times the
+// size of the memory in use, as with GOGC=400. It is for packages whose tests allocate much, keep little, and do not
+// measure the size of the heap.
+func CollectLess() {
+	if !Exhaustive() {
+		debug.SetGCPercent(400)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/testkit/level"
-	"llmmemory/internal/testkit/overlay"
+	"llmmemory/internal/testkit/source"
 )
 
 // A mutant changes one rule of a scheduler: it replaces a text that occurs once in a file below internal/scheduling.
@@ -106,7 +106,7 @@ var mutants = []mutant{
 func TestEveryChangedRuleDiffersFromARecording(t *testing.T) {
 	for _, m := range slices.Concat(mutants, oldMutants) {
 		t.Run(m.rule, func(t *testing.T) {
-			list := overlay.Replace(t, filepath.Join("../../scheduling", m.file), m.old, m.replacement)
+			list := source.Replace(t, filepath.Join("../../scheduling", m.file), m.old, m.replacement)
 			if !level.Exhaustive() {
 				return
 			}

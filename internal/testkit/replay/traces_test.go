@@ -10,8 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	_ "llmmemory/internal/testkit/gcpercent"
+	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 func TestTheRecordingsAreWhole(t *testing.T) {
 	sums, err := os.ReadFile("../../../testdata/traces/v1/SHA256SUMS")

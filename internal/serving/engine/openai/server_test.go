@@ -22,8 +22,10 @@ import (
 	"llmmemory/internal/serving/model/chat"
 	"llmmemory/internal/serving/model/induction"
 	"llmmemory/internal/serving/parallel"
-	_ "llmmemory/internal/testkit/gcpercent"
+	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 // A served model.
 type served struct {

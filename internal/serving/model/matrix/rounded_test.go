@@ -9,8 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/serving/half"
-	_ "llmmemory/internal/testkit/gcpercent"
+	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 var dotShapes = []shape{
 	{W8A8, 96, 320, 32}, {W8A8, 64, 32, 32}, {W8A8, 70, 544, 16}, {W4A8, 70, 288, 32}, {W4A8, 128, 800, 32},

@@ -12,9 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/serving/model/weights"
-	_ "llmmemory/internal/testkit/gcpercent"
+	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/testkit/weightfile"
 )
+
+func init() { level.CollectLess() }
 
 func visible(b byte) string {
 	for r, v := range byteOf {

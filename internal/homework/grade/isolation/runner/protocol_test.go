@@ -5,13 +5,13 @@ import (
 	"unsafe"
 
 	"llmmemory/internal/homework/course/oracle"
-	"llmmemory/internal/testkit/csource"
 	"llmmemory/internal/testkit/level"
+	"llmmemory/internal/testkit/source"
 )
 
 func TestTheRunnerHasTheSameProtocol(t *testing.T) {
 	level.SkipQuick(t)
-	csource.Require(t, "../../../../../grader/process/runner.c", "../../../../..", map[string]int64{
+	source.RequireC(t, "../../../../../grader/process/runner.c", "../../../../..", map[string]int64{
 		"sizeof(struct request)":           int64(unsafe.Sizeof(Request{})),
 		"offsetof(struct request, call)":   int64(unsafe.Offsetof(Request{}.Call)),
 		"offsetof(struct request, a)":      int64(unsafe.Offsetof(Request{}.A)),

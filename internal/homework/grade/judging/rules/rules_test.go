@@ -13,9 +13,10 @@ import (
 
 	"llmmemory/internal/homework/grade/judging/rules"
 	"llmmemory/internal/testkit/corpus"
-	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 func TestMain(m *testing.M) {
 	rules.Serve()

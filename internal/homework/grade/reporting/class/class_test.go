@@ -13,8 +13,10 @@ import (
 	"llmmemory/internal/homework/grade"
 	"llmmemory/internal/homework/grade/judging/compare"
 	"llmmemory/internal/homework/grade/reporting/class"
-	_ "llmmemory/internal/testkit/gcpercent"
+	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 func TestAReportIsReadBackOrMadeAnew(t *testing.T) {
 	f, err := class.NewFolder(t.TempDir())

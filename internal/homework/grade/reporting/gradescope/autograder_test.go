@@ -22,9 +22,10 @@ import (
 	"llmmemory/internal/homework/grade/judging/rules"
 	"llmmemory/internal/homework/grade/reporting/class"
 	"llmmemory/internal/testkit/corpus"
-	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 // TestMain makes one folder for all temporary files and removes it at the end, because graders that are killed do not
 // remove their files. The permissions of the folder let submissions that run as other users enter it. In the

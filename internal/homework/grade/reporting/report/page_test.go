@@ -27,9 +27,10 @@ import (
 	"llmmemory/internal/homework/grade/reporting/class"
 	"llmmemory/internal/homework/grade/reporting/report"
 	"llmmemory/internal/testkit/corpus"
-	_ "llmmemory/internal/testkit/gcpercent"
 	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 // run runs the tests. Those in a browser replace it.
 var run = (*testing.M).Run

@@ -7,8 +7,10 @@ import (
 
 	"llmmemory/internal/scheduling/blockhash"
 	"llmmemory/internal/scheduling/vllm/v1/pool"
-	_ "llmmemory/internal/testkit/gcpercent"
+	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 func TestImpossibleConfigurationsAreRefused(t *testing.T) {
 	full := []Group{{Kind: Full, BlockSize: 4}}

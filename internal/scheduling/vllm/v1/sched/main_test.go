@@ -3,8 +3,10 @@ package sched
 import (
 	"testing"
 
-	_ "llmmemory/internal/testkit/gcpercent"
+	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/testkit/rapidtest"
 )
+
+func init() { level.CollectLess() }
 
 func TestMain(m *testing.M) { rapidtest.Main(m) }

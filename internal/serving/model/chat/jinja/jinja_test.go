@@ -18,8 +18,10 @@ import (
 
 	"llmmemory/internal/serving/model/chat/jinja"
 	"llmmemory/internal/serving/model/marks"
-	_ "llmmemory/internal/testkit/gcpercent"
+	"llmmemory/internal/testkit/level"
 )
+
+func init() { level.CollectLess() }
 
 var templates = flag.String("templates", "", "compare with the output of `testdata/make.py FOLDER` in this file")
 

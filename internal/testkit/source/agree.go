@@ -1,5 +1,6 @@
-// Package csource lets the C compiler check that a C source and Go code agree.
-package csource
+// Package source gives sources to compilers, for tests. RequireC lets the C compiler check that a C source and Go code
+// agree. Replace changes a Go source for one build, so that a test can break a rule and check that other tests then fail.
+package source
 
 import (
 	"fmt"
@@ -11,12 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Require compiles a C source, followed by declarations. It requires that the declarations agree with those in the
-// source. It also requires that each constant expression in values has the given value. The compiler also looks for
+// RequireC compiles a C file, followed by declarations. It requires that the declarations agree with those in the
+// file. It also requires that each constant expression in values has the given value. The compiler also looks for
 // headers in the folder include.
-func Require(t testing.TB, source, include string, values map[string]int64, declarations ...string) {
+func RequireC(t testing.TB, file, include string, values map[string]int64, declarations ...string) {
 	t.Helper()
-	path, err := filepath.Abs(source)
+	path, err := filepath.Abs(file)
 	require.NoError(t, err)
 	var text strings.Builder
 	fmt.Fprintf(&text, "#include %q\n#include <stddef.h>\n%s\n", path, strings.Join(declarations, "\n"))

@@ -1,6 +1,4 @@
-// Package overlay replaces a source file for one build (go build -overlay). A test can break a rule in this way and
-// check that other tests then fail.
-package overlay
+package source
 
 import (
 	"encoding/json"
@@ -18,15 +16,15 @@ func Replace(t testing.TB, file, old, replacement string) string {
 	t.Helper()
 	file, err := filepath.Abs(file)
 	require.NoError(t, err)
-	source, err := os.ReadFile(file)
+	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.Equal(t, 1, strings.Count(string(source), old), "how often %s contains %q", file, old)
+	require.Equal(t, 1, strings.Count(string(text), old), "how often %s contains %q", file, old)
 	dir := t.TempDir()
 	changed := filepath.Join(dir, "changed.go")
-	require.NoError(t, os.WriteFile(changed, []byte(strings.Replace(string(source), old, replacement, 1)), 0o600))
-	text, err := json.Marshal(map[string]map[string]string{"Replace": {file: changed}})
+	require.NoError(t, os.WriteFile(changed, []byte(strings.Replace(string(text), old, replacement, 1)), 0o600))
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {file: changed}})
 	require.NoError(t, err)
 	list := filepath.Join(dir, "overlay.json")
-	require.NoError(t, os.WriteFile(list, text, 0o600))
+	require.NoError(t, os.WriteFile(list, overlay, 0o600))
 	return list
 }
