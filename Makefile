@@ -241,7 +241,7 @@ loaded:
 vet:
 	@.ci/tools build
 	@unformatted=$$("$$(dirname "$$(.ci/tools go)")/gofmt" -l .) && test -z "$$unformatted" || { echo "not gofmt'ed: $$unformatted"; exit 1; }
-	@LLM_TEST_LONG=1 $(CHEAP) vet ./... ./testdata/bench/... # ./... leaves out testdata
+	@LLM_TEST_LONG=1 $(CHEAP) vet ./...
 
 check: vet
 	@LLM_TEST_LONG=1 GOARCH=arm64 CGO_ENABLED=0 $(CHEAP) vet ./...
@@ -250,7 +250,7 @@ check: vet
 
 # Go benchmarks stand beside the code; tables prints their medians.
 BENCH := $(GO) test -buildvcs=false -run '^$$' -bench .
-TABLES := $(GO) run -buildvcs=false ./testdata/bench/tables
+TABLES := $(GO) run -buildvcs=false ./internal/bench/tables
 
 bench: $(B)/bench/bench $(B)/bench/cache llmserve
 	@$(B)/bench/bench $(B)/bench/libllm_memory.so $(B)/bench/plain.so
@@ -264,16 +264,16 @@ bench: $(B)/bench/bench $(B)/bench/cache llmserve
 	@$(GO) test -buildvcs=false -run '^$$' -bench AgainstReading ./internal/serving/model | $(TABLES)
 	@$(BENCH) -benchtime 3x ./cmd/llmgrade ./internal/simulation/sim | $(TABLES)
 
-$(B)/bench/bench: testdata/bench/bench.c testdata/submissions/correct/llm_memory.c $(SOURCES) Makefile
+$(B)/bench/bench: internal/bench/bench.c testdata/submissions/correct/llm_memory.c $(SOURCES) Makefile
 	@.ci/tools build
 	@mkdir -p $(B)/bench
 	@$(BUILD) -tags bench -buildmode=c-shared -ldflags="$(LDFLAGS_GO) -extldflags '$(WRAP)'" -o $(B)/bench/libllm_memory.so ./capi
 	@$(CC) $(COURSE_FLAGS) -I. -fPIC -shared testdata/submissions/correct/llm_memory.c -o $(B)/bench/plain.so
-	@$(CC) $(COURSE_FLAGS) -I. -Icapi testdata/bench/bench.c -o $@
+	@$(CC) $(COURSE_FLAGS) -I. -Icapi internal/bench/bench.c -o $@
 
-$(B)/bench/cache: testdata/bench/cache.c $(B)/libllm_cache.so
+$(B)/bench/cache: internal/bench/cache.c $(B)/libllm_cache.so
 	@mkdir -p $(B)/bench
-	@$(CC) $(COURSE_FLAGS) -Icapi/cache testdata/bench/cache.c -L$(B) -lllm_cache -Wl,-rpath,'$$ORIGIN/..' -o $@
+	@$(CC) $(COURSE_FLAGS) -Icapi/cache internal/bench/cache.c -L$(B) -lllm_cache -Wl,-rpath,'$$ORIGIN/..' -o $@
 
 dropin: lib
 	@capi/dropin/setup "$$DIR"

@@ -25,6 +25,7 @@ var wings = map[string][]string{
 	"internal/serving":    {"internal/block", "internal/invariants", "internal/machine", "internal/scheduling"},
 	"internal/simulation": {"internal/jobs", "internal/scheduling", "internal/terminal"},
 	"internal/view":       {"internal/block", "internal/homework/course", "internal/scheduling"},
+	"internal/bench":      {"internal/scheduling/paper", "internal/scheduling/serve", "internal/serving", "internal/simulation/workload"},
 
 	"capi": {"internal/block", "internal/homework/course", "internal/scheduling", "internal/serving/attention", "internal/serving/kvstore",
 		"internal/serving/parallel", "internal/serving/cuda"},

@@ -173,7 +173,7 @@ func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) e
 	for _, x := range all {
 		r := x.Result
 		fmt.Fprintf(w, "%s\t%.3g\t%s, %s s\t%s ms\t%s s\t%.0f %%\t%.2f\n", x.Router, float64(r.Answered)/r.Seconds,
-			digits(r.TTFT.P50), digits(r.TTFT.P99), digits(1000*r.TPOT.P99), digits(r.EndToEnd.P99), 100*r.HitRate(),
+			scenario.Digits(r.TTFT.P50), scenario.Digits(r.TTFT.P99), scenario.Digits(1000*r.TPOT.P99), scenario.Digits(r.EndToEnd.P99), 100*r.HitRate(),
 			r.Imbalance())
 	}
 	if err := w.Flush(); err != nil {
@@ -187,10 +187,10 @@ func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) e
 func lastAnswers(all []routed) string {
 	byEnd := func(a, b routed) int { return cmp.Compare(a.Result.Seconds, b.Result.Seconds) }
 	first, last := slices.MinFunc(all, byEnd).Result.Seconds, slices.MaxFunc(all, byEnd).Result.Seconds
-	if digits(first) == digits(last) {
-		return digits(last)
+	if scenario.Digits(first) == scenario.Digits(last) {
+		return scenario.Digits(last)
 	}
-	return digits(first) + " to " + digits(last)
+	return scenario.Digits(first) + " to " + scenario.Digits(last)
 }
 
 func (o *fleetOptions) writeNotes(out io.Writer, all []routed) {

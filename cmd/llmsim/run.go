@@ -92,14 +92,6 @@ func runWithProgress(ctx context.Context, plan *scenario.Plan) (*sim.Result, err
 	return plan.Run(ctx, nil, func(_ float64, arrived, answered int) { progress.Show(answered, max(expected, arrived)) })
 }
 
-// digits formats a number with three significant digits, or as a whole number from 1,000 on.
-func digits(v float64) string {
-	if v >= 1000 {
-		return fmt.Sprintf("%.0f", v)
-	}
-	return fmt.Sprintf("%.3g", v)
-}
-
 func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result, ends []*sim.Result) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	s := &plan.Scenario
@@ -127,7 +119,7 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result, ends []*sim
 		pool += fmt.Sprintf("; %d blocks if the sampler sorts, as vLLM's until 0.15 without FlashInfer", sorting)
 	}
 	fact("pool", pool)
-	fmt.Fprintf(w, "served\t%d of %d requests in %s s, %d iterations\n", r.Answered, r.Arrived, digits(r.Seconds),
+	fmt.Fprintf(w, "served\t%d of %d requests in %s s, %d iterations\n", r.Answered, r.Arrived, scenario.Digits(r.Seconds),
 		r.Iterations)
 	if r.Refused+r.Dropped > 0 {
 		fact("not served", fmt.Sprintf("%d refused, %d dropped: too long for the server", r.Refused, r.Dropped))
@@ -164,8 +156,8 @@ func writeLatencies(w io.Writer, r *sim.Result) {
 			fmt.Fprintf(w, "%s\t-\t-\t-\t-\t-\t-\t%s\n", name, unit)
 			return
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, digits(scale*d.Mean), digits(scale*d.P50),
-			digits(scale*d.P90), digits(scale*d.P95), digits(scale*d.P99), digits(scale*d.Max), unit)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, scenario.Digits(scale*d.Mean), scenario.Digits(scale*d.P50),
+			scenario.Digits(scale*d.P90), scenario.Digits(scale*d.P95), scenario.Digits(scale*d.P99), scenario.Digits(scale*d.Max), unit)
 	}
 	row("normalized latency", 1, "s/token", r.Normalized)
 	row("end to end", 1, "s", r.EndToEnd)
@@ -176,7 +168,7 @@ func writeLatencies(w io.Writer, r *sim.Result) {
 func rangeOf(ends []*sim.Result) string {
 	rangeText := func(quantity func(r *sim.Result) float64) string {
 		a, b := quantity(ends[0]), quantity(ends[1])
-		return digits(min(a, b)) + " to " + digits(max(a, b))
+		return scenario.Digits(min(a, b)) + " to " + scenario.Digits(max(a, b))
 	}
 	perSecond := func(r *sim.Result) float64 { return float64(r.Answered) / max(r.Seconds, 1e-9) }
 	return fmt.Sprintf("%s requests/s; p50 to the first token %s s, between tokens %s ms, end to end %s s",

@@ -19,15 +19,19 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// benchModel returns a Llama of 134 million parameters with random weights in F16.
-func benchModel(b *testing.B, pool *parallel.Pool) *model.Model {
-	path := filepath.Join(b.TempDir(), "134m.gguf")
-	require.NoError(b, weightfile.LlamaFile(path, weightfile.Llama{Hidden: 768, Layers: 12, Heads: 12, KVHeads: 12,
-		Inter: 2048, Vocab: 32000, Context: 2048, Type: "F16"}))
+// benchModel returns the model of the flag -model or, without it, a Llama of 134 million parameters with random weights
+// in F16.
+func benchModel(b *testing.B, pool *parallel.Pool, options ...model.Option) *model.Model {
+	path := *measured
+	if path == "" {
+		path = filepath.Join(b.TempDir(), "134m.gguf")
+		require.NoError(b, weightfile.LlamaFile(path, weightfile.Llama{Hidden: 768, Layers: 12, Heads: 12, KVHeads: 12,
+			Inter: 2048, Vocab: 32000, Context: 2048, Type: "F16"}))
+	}
 	g, err := weights.OpenGGUF(path)
 	require.NoError(b, err)
 	defer g.Close()
-	m, err := model.OpenGGUF(g, pool, model.Part{})
+	m, err := model.OpenGGUF(g, pool, model.Part{}, options...)
 	require.NoError(b, err)
 	return m
 }

@@ -203,7 +203,7 @@ func tinyWeights(g *weights.GGUF, arch string) map[string][]float32 {
 	return w
 }
 
-// testdata/bench/llamacpp.sh compares the same files with llama.cpp.
+// internal/bench/llamacpp.sh compares the same files with llama.cpp.
 func TestTinyGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 	for _, tiny := range tinies() {
 		t.Run(tiny.Name, func(t *testing.T) {

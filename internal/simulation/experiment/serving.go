@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/simulation/sim"
 )
 
-// Served has measurements of llmserve on one machine. The script testdata/bench/simulated.sh made them: it ran llmserve
+// Served has measurements of llmserve on one machine. The script internal/bench/simulated.sh made them: it ran llmserve
 // under several loads. It also made a cost file, with llmsim calibrate, from the times of steps under other loads.
 type Served struct {
 	Machine string        `json:"machine"`
@@ -90,7 +90,7 @@ func (b *bench) served() error {
 	figure := chart.Figure{
 		Name: "served", Title: "Simulated against measured: llmserve", Kind: chart.Predicted, Reference: "measured",
 		Seeds: fmt.Sprintf("medians of %d runs of each load", len(s.Runs)/len(loads)),
-		Note: fmt.Sprintf("%s; %s. The time of a step is %s: under other loads. testdata/bench/simulated.sh measures anew.",
+		Note: fmt.Sprintf("%s; %s. The time of a step is %s: under other loads. internal/bench/simulated.sh measures anew.",
 			s.Machine, s.Date, s.Cost.Fit),
 	}
 	for _, m := range servedMetrics {

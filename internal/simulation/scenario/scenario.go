@@ -141,7 +141,7 @@ func (p *Plan) openRequests() (err error) {
 		}
 		summary := p.Trace
 		p.About = fmt.Sprintf("%s: %d requests in %s s, means %.0f and %.0f tokens", summary.Format, summary.Requests,
-			seconds(summary.Span), summary.MeanPrompt, summary.MeanOutput)
+			Digits(summary.Span), summary.MeanPrompt, summary.MeanOutput)
 		if summary.Skipped > 0 {
 			p.About += fmt.Sprintf("; %d rows with 0 tokens of prompt or answer are left out", summary.Skipped)
 		}

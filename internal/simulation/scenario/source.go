@@ -70,8 +70,8 @@ func (p *Plan) traced(source workload.Source) (_ workload.Source, err error) {
 	return source, nil
 }
 
-// seconds formats v with three significant digits, or as a whole number from 1,000 on.
-func seconds(v float64) string {
+// Digits formats v with three significant digits, or as a whole number from 1,000 on.
+func Digits(v float64) string {
 	if v >= 1000 {
 		return fmt.Sprintf("%.0f", v)
 	}

@@ -2,7 +2,7 @@
 //
 // Some blocks are random numbers as ggml quantizes them, some are random bytes with scales of any finite size, and
 // some of these have the largest, the smallest and negative scales. ggml's sources are those of the npm package
-// llama.rn 0.12.9, prepared as testdata/bench/llamacpp.sh does, in the folder SRC:
+// llama.rn 0.12.9, prepared as internal/bench/llamacpp.sh does, in the folder SRC:
 //
 //   gcc -O1 -ffp-contract=off -DNDEBUG -D_GNU_SOURCE '-DGGML_VERSION="x"' '-DGGML_COMMIT="x"' -ISRC -ISRC/ggml-cpu \
 //     -o dequantize dequantize.c SRC/ggml.c SRC/ggml-quants.c SRC/ggml-backend.cpp SRC/ggml-backend-meta.cpp \

@@ -2,7 +2,7 @@
 # Measures decoding of libllm_cache beside GGML_OP_FLASH_ATTN_EXT of an installed ggml
 # (https://github.com/ggml-org/ggml, d99724f or newer), by turns in one process:
 #
-#   testdata/bench/flash_attention.sh INCLUDE LIB [CPUS]
+#   internal/bench/flash_attention.sh INCLUDE LIB [CPUS]
 #
 # INCLUDE is the folder of ggml.h and ggml-cpu.h, LIB that of libggml-base.so and
 # libggml-cpu.so, built for this processor (GGML_NATIVE=ON, no OpenMP). It also needs
@@ -21,7 +21,7 @@ for file in "$include/ggml-cpu.h" "$lib/libggml-cpu.so"; do
 done
 program=$(mktemp -d)
 trap 'rm -rf "$program"' EXIT
-gcc -std=c11 -O2 -Wall -Wextra -I"$root/capi/cache" -isystem "$include" "$root/testdata/bench/flash_attention.c" \
+gcc -std=c11 -O2 -Wall -Wextra -I"$root/capi/cache" -isystem "$include" "$root/internal/bench/flash_attention.c" \
     -L"$build" -lllm_cache -L"$lib" -lggml-cpu -lggml-base -lm \
     -Wl,-rpath,"$build" -Wl,-rpath,"$lib" -o "$program/flash_attention"
 threads=$(echo "$cpus" | tr ',' '\n' | wc -l)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Compares this project with llama.cpp, built natively, on the same files of random weights, and
-# prints the tables of cmd/llmserve/README.md. Usage: testdata/bench/llamacpp.sh FOLDER [ROUNDS | families]
+# prints the tables of cmd/llmserve/README.md. Usage: internal/bench/llamacpp.sh FOLDER [ROUNDS | families]
 #
 # With "families" it compares log probabilities instead, of a tiny model of each family, which takes seconds. llama.cpp's
 # GELU is computed there, not looked up in a table of F16, which is off by 2e-3.
@@ -13,7 +13,7 @@
 # rounds, one side after the other; of requests over HTTP, ROUNDS rounds. llama.cpp does them with and
 # without flash attention. MEASURE="nice -n -15" runs each measurement by that command.
 #
-# It needs go, npm, gcc and g++, and fetches llama.cpp's sources as the npm package llama.rn ships
+# It needs go, npm, gcc, g++ and curl, and fetches llama.cpp's sources as the npm package llama.rn ships
 # them; the prefix of their names is taken off. That package leaves out llamafile's products, which
 # are of GGML, the folder of a checkout of ggml, or else of a Go module that ships them.
 set -eu
@@ -21,16 +21,16 @@ version=0.12.9
 module=github.com/ollama/ollama@v0.17.4
 
 fail() { echo "llamacpp.sh: $*" >&2; exit 1; }
-[ $# -ge 1 ] || fail "which folder? usage: testdata/bench/llamacpp.sh FOLDER [ROUNDS | families]"
+[ $# -ge 1 ] || fail "which folder? usage: internal/bench/llamacpp.sh FOLDER [ROUNDS | families]"
 rounds=${2:-2}
 [ "$rounds" = families ] || [ "$rounds" -ge 1 ] 2>/dev/null || fail "$rounds rounds; want a number from 1 on"
-for tool in go npm tar gcc g++; do
+for tool in go npm tar gcc g++ curl; do
     command -v "$tool" >/dev/null || fail "$tool is needed and not installed"
 done
 cd "$(dirname "$0")/../.."
 dir=$(mkdir -p "$1" && cd "$1" && pwd)
 case $dir/ in "$PWD"/*) fail "$dir is in the repository; name a folder outside" ;; esac
-here=$PWD/testdata/bench/llamacpp
+here=$PWD/internal/bench/llamacpp
 threads=$(nproc)
 
 # fetch puts llama.cpp's sources into src.
@@ -76,9 +76,8 @@ echo "building in $dir"
 [ -e "$dir/src.complete" ] || fetch
 [ -x "$dir/bench" ] || build
 if [ "$rounds" = families ]; then
-    mkdir -p "$dir/tiny"
-    go run ./testdata/bench/randomgguf -tiny "$dir/tiny"
-    go build -o "$dir/compare" ./testdata/bench/logits
+    go test -run WriteModels/tiny ./internal/serving/model -models "$dir/tiny"
+    go build -o "$dir/compare" ./internal/bench/logits
     for file in "$dir"/tiny/*.gguf; do
         "$dir/logits" "$file" "$file.logits"
         printf '%s: ' "$(basename "$file" .gguf)"
@@ -87,14 +86,13 @@ if [ "$rounds" = families ]; then
     exit
 fi
 if [ ! -e "$dir/models.complete" ]; then
-    go run ./testdata/bench/randomgguf "$dir"
+    go test -run WriteModels/llamas ./internal/serving/model -models "$dir"
     touch "$dir/models.complete"
 fi
-go build -o "$dir/ours" ./testdata/bench/forward
+go test -c -o "$dir/ours" ./internal/serving/model
 go build -o "$dir/llmserve" ./cmd/llmserve
-go build -o "$dir/overhttp" ./testdata/bench/overhttp
 
-# pair measures llama.cpp and then this project: pair NAME MODEL [served]
+# pair measures llama.cpp and then this project: pair NAME MODEL ROUNDS_OF_LLAMA.CPP OURS
 mkdir -p "$dir/results"
 pair() {
     out=$dir/results/$1
@@ -111,13 +109,13 @@ pair() {
 }
 for turn in $(seq "$rounds"); do
     for model in 25m-F16 134m-F16 134m-Q8_0 134m-Q4_0; do
-        pair "$model.$turn" "$model" 3 "$dir/ours $dir/$model.gguf $threads 3"
+        pair "$model.$turn" "$model" 3 "internal/bench/forward.sh $dir/ours $dir/$model.gguf $threads 3"
     done
 done
 # Requests that share a prompt, and several completions: llama.cpp's side is its library, which does what
 # its server would and does not pay for HTTP; ours is llmserve over HTTP.
 for model in 25m-F16 134m-F16; do
-    pair "$model.0" "$model" "$rounds served" "$dir/overhttp $dir/llmserve $dir/$model.gguf $threads $rounds"
+    pair "$model.0" "$model" "$rounds served" "internal/bench/overhttp.sh $dir/llmserve $dir/$model.gguf $threads $rounds"
 done
 for model in 25m-F16 134m-F16; do
     [ -e "$dir/results/$model.overhead" ] && continue

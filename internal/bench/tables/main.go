@@ -2,7 +2,7 @@
 // of each metric over repeated runs. With -json it also writes the measurements of the benchmarks Paged and BlockSize
 // to a file. The command "llmsim figures" draws them beside the paper's figures 18a and 19:
 //
-//	go test -run '^$' -bench 'Paged|BlockSize' ./internal/serving/kvstore | go run ./testdata/bench/tables -json FILE -machine TEXT
+//	go test -run '^$' -bench 'Paged|BlockSize' ./internal/serving/kvstore | go run ./internal/bench/tables -json FILE -machine TEXT
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"llmmemory/testdata/bench/fatal"
+	"llmmemory/internal/bench/fatal"
 )
 
 func main() {

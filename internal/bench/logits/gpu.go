@@ -4,14 +4,13 @@ import (
 	"errors"
 	"slices"
 
+	"llmmemory/internal/bench/fatal"
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/gpu"
 	"llmmemory/internal/serving/kvstore"
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/weights"
 	"llmmemory/internal/serving/parallel"
-	"llmmemory/testdata/bench/fatal"
-	"llmmemory/testdata/bench/runner"
 )
 
 // onGPU is like logProbs, on the first GPU of a driver. dtype is the type of activations, keys and values.
@@ -31,12 +30,12 @@ func onGPU(driver, path string, n int, dtype string) (p []float64, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := engine.RunnerConfig{Store: kvstore.Config{Layers: m.NumLayers, NumBlocks: 1 + n/runner.BlockSize}, MaxModelLen: n, AskedModelLen: n, MaxNumSeqs: 1,
+	c := engine.RunnerConfig{Store: kvstore.Config{Layers: m.NumLayers, NumBlocks: 1 + n/blockSize}, MaxModelLen: n, AskedModelLen: n, MaxNumSeqs: 1,
 		MaxNumBatchedTokens: n}
 	for i := range m.NumLayers {
 		c.Places = append(c.Places, model.Place{Layer: i})
 	}
-	c.Store.Shape = fatal.Get(loaded.KVShape(runner.BlockSize))
+	c.Store.Shape = fatal.Get(loaded.KVShape(blockSize))
 	r := fatal.Get(loaded.NewRunner(c))
 	b := prompt(n, m.VocabSize)
 	fatal.If(r.Forward(b))

@@ -4,7 +4,7 @@
 //	server -work                          print the models and requests, for compare.py
 //	server -llmserve FILE -llmsim FILE    measure, with these programs
 //
-// The flags -theirs, -within, -small and -driver have the same meaning as for the command testdata/bench/gpu.
+// The flags -theirs, -within, -small and -driver have the same meaning as for the command internal/bench/gpu.
 package main
 
 import (
@@ -17,10 +17,10 @@ import (
 	"strings"
 	"time"
 
+	"llmmemory/internal/bench/gpu/goals"
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/serving/gpu"
 	"llmmemory/internal/serving/parallel"
-	"llmmemory/testdata/bench/gpu/goals"
 )
 
 type bench struct {

@@ -6,10 +6,9 @@ import (
 	"math"
 	"slices"
 
+	"llmmemory/internal/bench/fatal"
 	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/model"
-	"llmmemory/testdata/bench/fatal"
-	"llmmemory/testdata/bench/runner"
 )
 
 // settings lists the combinations of types to compare. The first rounds nothing; the others are compared with it.
@@ -78,7 +77,7 @@ func printRow(name string, p, exact []float64, vocab int) {
 
 // logProbs returns the log probabilities of all tokens of the vocabulary after each of the first n tokens of a text.
 func logProbs(path string, n int, kv attention.DType, options ...model.Option) (p []float64, vocab int, err error) {
-	err = runner.With(path, 1, 1+n/runner.BlockSize, kv, options, func(m *model.Model, r *model.Runner) {
+	err = withRunner(path, 1+n/blockSize, kv, options, func(m *model.Model, r *model.Runner) {
 		b := prompt(n, m.VocabSize)
 		fatal.If(r.Forward(b))
 		for _, v := range fatal.Get(r.ComputeLogits(b, 0, n)) {
@@ -90,17 +89,4 @@ func logProbs(path string, n int, kv attention.DType, options ...model.Option) (
 		}
 	})
 	return p, vocab, err
-}
-
-// prompt returns a batch of n tokens, with logits after each.
-func prompt(n, vocab int) *model.Batch {
-	tokens := make([]int32, n)
-	for i := range tokens {
-		tokens[i] = int32(i * 37 % vocab)
-	}
-	b := runner.Prefill(tokens, 0)
-	for i := range n {
-		b.Logits = append(b.Logits, int32(i))
-	}
-	return b
 }

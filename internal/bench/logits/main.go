@@ -1,7 +1,7 @@
 // Command logits measures the accuracy of log probabilities. There are two forms:
 //
-//	go run ./testdata/bench/logits MODEL FILE
-//	go run ./testdata/bench/logits [-driver LIBRARY] [-tokens N] MODEL
+//	go run ./internal/bench/logits MODEL FILE
+//	go run ./internal/bench/logits [-driver LIBRARY] [-tokens N] MODEL
 //
 // The first form compares this project with llama.cpp, after each of 50 tokens. FILE has the logits of llama.cpp, which
 // ../llamacpp/logits.cpp writes. The command prints the largest difference over the vocabulary. It also prints the mean
@@ -20,8 +20,8 @@ import (
 	"math"
 	"os"
 
+	"llmmemory/internal/bench/fatal"
 	"llmmemory/internal/serving/attention"
-	"llmmemory/testdata/bench/fatal"
 )
 
 func main() {

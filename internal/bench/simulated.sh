@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks llmsim against llmserve on this machine. Usage: testdata/bench/simulated.sh MODEL FOLDER [ROUNDS]
+# Checks llmsim against llmserve on this machine. Usage: internal/bench/simulated.sh MODEL FOLDER [ROUNDS]
 #
 # llmserve bench serves MODEL under six loads, several rounds of each, taking turns. llmsim
 # calibrate fits the time of a step to those of three of the loads. llmsim figures simulates the
@@ -31,5 +31,23 @@ done
 go build -o "$dir/llmsim" ./cmd/llmsim
 find "$dir" -name 'calibrate-*.csv' ! -name '*.arrivals.csv' -exec "$dir/llmsim" calibrate -o "$dir/cost.json" {} + | sed -n 1,2p
 machine=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
-go run ./testdata/bench/served "$dir" "$machine, $(nproc) threads; $(basename "$model")" internal/simulation/experiment/serving.json
+{
+    printf '{"machine":"%s","date":"%s","cost":' "$machine, $(nproc) threads; $(basename "$model")" "$(date -u +%F)"
+    tr -d '\n' <"$dir/cost.json" |
+        sed 's|"name": *"[^"]*"|"name":"llmserve"|; s|"source": *"[^"]*"|"source":"llmserve bench under three other loads"|'
+    printf ',"runs":['
+    comma=
+    for result in "$dir"/predict-*.json; do
+        base=${result%.json}
+        IFS=- read -r _ rate input output _ <<EOF
+$(basename "$base")
+EOF
+        printf '%s\n{"load":"%s/s, %s + %s tokens","prompt":%s,"output":%s,"arrivals":[%s],"measured":{' "$comma" "$rate" \
+            "$input" "$output" "$input" "$output" "$(sed 1d "$base.arrivals.csv" | cut -d, -f1 | paste -sd, -)"
+        grep -E '"(output_throughput|(median|p90)_t(tf|po)t?_ms)"' "$result" | sed 's/,$//; s/[[:space:]]//g' | paste -sd, - | tr -d '\n'
+        printf '}}'
+        comma=,
+    done
+    echo ']}'
+} >internal/simulation/experiment/serving.json
 go run ./cmd/llmsim figures --only served --check -o "$dir/figures"

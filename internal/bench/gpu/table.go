@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"llmmemory/testdata/bench/gpu/goals"
+	"llmmemory/internal/bench/gpu/goals"
 )
 
 // A goal is the rate that a kernel must reach, as a multiple of another rate.

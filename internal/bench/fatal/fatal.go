@@ -1,5 +1,5 @@
 // Package fatal ends a program at its first error. A measurement that fails halfway has no result, so the
-// programs in testdata/bench need no other handling of errors.
+// programs in internal/bench need no other handling of errors.
 package fatal
 
 import "log"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Compares this project with ik_llama.cpp on one model of random weights in each type, and prints a table of ratios.
-# Usage: testdata/bench/ik_llamacpp.sh FOLDER IK [TURNS [TYPE...]]
+# Usage: internal/bench/ik_llamacpp.sh FOLDER IK [TURNS [TYPE...]]
 #
 # IK is a folder of ik_llama.cpp with headers, and in build the static libraries and llama-quantize, built for this
 # processor.
@@ -18,7 +18,7 @@
 # MEASURE="nice -n -15" runs each measurement by that command.
 set -eu
 fail() { echo "ik_llamacpp.sh: $*" >&2; exit 1; }
-[ $# -ge 2 ] || fail "usage: testdata/bench/ik_llamacpp.sh FOLDER IK [TURNS [TYPE...]]"
+[ $# -ge 2 ] || fail "usage: internal/bench/ik_llamacpp.sh FOLDER IK [TURNS [TYPE...]]"
 dir=$(mkdir -p "$1" && cd "$1" && pwd)
 ik=$(cd "$2" && pwd)
 turns=${3:-7}
@@ -29,12 +29,12 @@ case $dir/ in "$PWD"/*) fail "$dir is in the repository; name a folder outside" 
 [ -e "$ik/build/src/libllama.a" ] || fail "$ik/build/src has no libllama.a"
 threads=${THREADS:-$(nproc)}
 
-bench=testdata/bench/llamacpp/bench.cpp
+bench=internal/bench/llamacpp/bench.cpp
 [ "$dir/ikbench" -nt "$bench" ] ||
     g++ -O2 -fopenmp -DIK_LLAMA -I"$ik/include" -I"$ik/ggml/include" -o "$dir/ikbench" "$bench" \
         "$ik/build/src/libllama.a" "$ik/build/ggml/src/libggml.a" -lpthread -lm -ldl
-go build -o "$dir/ours" ./testdata/bench/forward
-[ -e "$dir/134m-F16.gguf" ] || go run ./testdata/bench/randomgguf "$dir"
+go test -c -o "$dir/ours" ./internal/serving/model
+[ -e "$dir/134m-F16.gguf" ] || go test -run WriteModels/llamas ./internal/serving/model -models "$dir"
 mkdir -p "$dir/ik"
 # use sets model and rounded to the file of a type and its rounding.
 use() {
@@ -62,9 +62,9 @@ for turn in $(seq "$turns"); do
         [ ! -e "$out" ] || continue
         : >"$out.part"
         use "$type"
-        measure f32 "$dir/ours" "$model" "$threads" 2
+        measure f32 internal/bench/forward.sh "$dir/ours" "$model" "$threads" 2
         measure theirs env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 "$dir/ikbench" "$model" "$threads" 2
-        measure rounded "$dir/ours" "$model" "$threads" 2 $rounded
+        measure rounded internal/bench/forward.sh "$dir/ours" "$model" "$threads" 2 $rounded
         measure theirs env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 "$dir/ikbench" "$model" "$threads" 2 rtr
         mv "$out.part" "$out"
     done

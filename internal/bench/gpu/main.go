@@ -14,9 +14,9 @@ import (
 	"os"
 	"time"
 
+	"llmmemory/internal/bench/gpu/goals"
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/serving/cuda/kernels"
-	"llmmemory/testdata/bench/gpu/goals"
 )
 
 func main() {

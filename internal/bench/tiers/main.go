@@ -1,7 +1,7 @@
 // Command tiers measures the advantage and the cost of a tier, which keeps keys and values in files or in Redis. It
 // prints the table of cmd/llmserve/README.md:
 //
-//	go run ./testdata/bench/tiers [-redis URL] [-rounds N] LLMSERVE MODEL.gguf
+//	go run ./internal/bench/tiers [-redis URL] [-rounds N] LLMSERVE MODEL.gguf
 //
 // Each round has a prompt of 2,048 random tokens. A server without tiers computes it. A server with a tier computes it,
 // too, and is killed when it has stored all blocks. New servers then load the blocks from files in the page cache and
@@ -28,8 +28,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"llmmemory/testdata/bench/fatal"
-	"llmmemory/testdata/bench/replica"
+	"llmmemory/internal/bench/fatal"
 )
 
 var (
@@ -94,11 +93,9 @@ func prompt(n, maxTokens int) string {
 	return fmt.Sprintf(`{"model": "m", "prompt": [%s], "max_tokens": %d, "temperature": 0, "ignore_eos": true}`, strings.Join(tokens, ","), maxTokens)
 }
 
-func start(args []string) *replica.Replica { return replica.Start(command, model, args...) }
-
-func ask(r *replica.Replica, body string) (took time.Duration, cached int) {
+func ask(r *replica, body string) (took time.Duration, cached int) {
 	begin := time.Now()
-	text := r.Complete(body)
+	text := r.complete(body)
 	took = time.Since(begin)
 	var a struct {
 		Usage struct {
@@ -112,8 +109,8 @@ func ask(r *replica.Replica, body string) (took time.Duration, cached int) {
 }
 
 // metric returns the value of a metric. name is a regular expression that matches the metric's name and labels.
-func metric(r *replica.Replica, name string) float64 {
-	found := regexp.MustCompile(`\n` + name + ` (\S+)`).FindSubmatch(r.Metrics())
+func metric(r *replica, name string) float64 {
+	found := regexp.MustCompile(`\n` + name + ` (\S+)`).FindSubmatch(r.metrics())
 	if found == nil {
 		log.Fatal("no metric ", name)
 	}
@@ -122,7 +119,7 @@ func metric(r *replica.Replica, name string) float64 {
 
 func askNew(args []string, body string) time.Duration {
 	p := start(args)
-	defer p.Kill()
+	defer p.kill()
 	took, cached := ask(p, body)
 	if args != nil && cached == 0 {
 		log.Fatal("nothing was loaded")
@@ -133,7 +130,7 @@ func askNew(args []string, body string) time.Duration {
 // fill makes a server compute a prompt, waits until the server has stored all blocks, and kills it.
 func fill(args []string, body string) {
 	p := start(args)
-	defer p.Kill()
+	defer p.kill()
 	ask(p, body)
 	before := -1.0
 	for {
@@ -183,7 +180,7 @@ func shared(args []string) {
 		loaded := metric(p, `vllm:external_prefix_cache_hits_total\{.*\}`)
 		fmt.Printf("replica %d: 16 requests over one prompt took %.3f s and loaded %.0f tokens of 2,048\n", number+1,
 			took.Seconds(), loaded)
-		p.Kill()
+		p.kill()
 	}
 }
 
@@ -191,7 +188,7 @@ func shared(args []string) {
 // server has answered other requests before, so that it is warm.
 func decode(args []string) time.Duration {
 	p := start(args)
-	defer p.Kill()
+	defer p.kill()
 	together(func() { ask(p, prompt(64, 128)) })
 	return together(func() { ask(p, prompt(64, 128)) })
 }
