@@ -238,3 +238,36 @@ func TestProgramsLinkOnlyWhatTheyMay(t *testing.T) {
 		})
 	}
 }
+
+// Ensure that the first list of go.mod has the modules that the product imports, and the second those that only tests
+// and package testkit import. Programs that generate code or measure are part of the product here.
+func TestGoModSeparatesProductAndTests(t *testing.T) {
+	text, err := os.ReadFile("../go.mod")
+	require.NoError(t, err)
+	blocks := strings.Split(string(text), "require (\n")
+	require.Len(t, blocks, 4, "lists of the product, of tests, and of indirect modules")
+	modules := func(block string) (all []string) {
+		for line := range strings.Lines(block) {
+			if name, ok := strings.CutPrefix(line, "\t"); ok {
+				all = append(all, strings.Fields(name)[0])
+			}
+		}
+		return all
+	}
+	direct := append(modules(blocks[1]), modules(blocks[2])...)
+	imported := map[string]bool{}
+	for _, line := range goList(t, "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...") {
+		pkg, imports, _ := strings.Cut(line, " ")
+		if belongsTo(pkg, "internal/testkit") {
+			continue
+		}
+		for path := range strings.FieldsSeq(imports) {
+			for _, m := range direct {
+				if path == m || strings.HasPrefix(path, m+"/") {
+					imported[m] = true
+				}
+			}
+		}
+	}
+	require.ElementsMatch(t, slices.Collect(maps.Keys(imported)), modules(blocks[1]), "imported, and in the first list")
+}

@@ -55,9 +55,7 @@ func small() []Figure {
 
 func drawn(t require.TestingT, f Figure) string {
 	require.NoError(t, f.valid())
-	svg, err := newPicture(f).svg()
-	require.NoError(t, err)
-	return string(svg)
+	return string(newPicture(f).svg())
 }
 
 func TestTheSameFiguresGiveTheSameBytes(t *testing.T) {
@@ -73,7 +71,7 @@ func TestAPNGHasTwoPixelsForEachPoint(t *testing.T) {
 	c, err := png.DecodeConfig(bytes.NewReader(data))
 	require.NoError(t, err)
 	require.Equal(t, 1600, c.Width)
-	require.InDelta(t, 2*float64(p.height), float64(c.Height), 1)
+	require.InDelta(t, 2*p.height, float64(c.Height), 1)
 }
 
 // Ensure that a picture contains its figure's title, kind (such as "predicted") and seeds (such as "seeds 1-4"). A

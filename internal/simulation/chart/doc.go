@@ -1,4 +1,4 @@
-// Package chart draws the figures of the simulator with gonum/plot: lines, grouped bars and stacked bars, beside the
+// Package chart draws the figures of the simulator: lines, grouped bars and stacked bars, beside the
 // paper's values. It writes a figure as SVG, as PNG of twice the size, and as CSV with every number drawn, and a page
 // with all figures.
 //

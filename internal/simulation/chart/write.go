@@ -2,7 +2,6 @@ package chart
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"html/template"
 	"os"
@@ -66,10 +65,9 @@ func (f Figure) render() ([]file, error) {
 		return nil, err
 	}
 	p := newPicture(f)
-	svg, err1 := p.svg()
-	png, err2 := p.png()
-	if err := errors.Join(err1, err2); err != nil {
+	png, err := p.png()
+	if err != nil {
 		return nil, fmt.Errorf("chart: figure %q: %w", f.Name, err)
 	}
-	return []file{{f.Name + ".svg", svg}, {f.Name + ".png", png}, {f.Name + ".csv", []byte(f.table())}}, nil
+	return []file{{f.Name + ".svg", p.svg()}, {f.Name + ".png", png}, {f.Name + ".csv", []byte(f.table())}}, nil
 }

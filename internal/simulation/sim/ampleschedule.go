@@ -84,7 +84,7 @@ func (s *ampleScheduler) blocks(tokens int) int {
 	return (tokens + s.server.BlockSize - 1) / s.server.BlockSize
 }
 
-// next sets step to the next step (vllm/v1/RULES.md §14). All decoding requests run; step has only their number and
+// next sets step to the next step (scheduling/vllm/v1/RULES.md §14). All decoding requests run; step has only their number and
 // the sum of their tokens. Prefills begins with the running prompt that is partly computed, if there is one. Then next
 // admits waiting requests while the limits of tokens and of sequences allow it. It returns ErrAmple if there are too
 // few blocks.

@@ -51,7 +51,7 @@ func Memcheck(program string, steps Steps) ([]Finding, error) {
 	}
 	found, err := played(program, box, file)
 	if errors.Is(err, ErrUnfinished) {
-		ops, untilErr := steps.until(file)
+		ops, untilErr := steps.prefix(file)
 		if untilErr != nil {
 			return nil, untilErr
 		}

@@ -35,7 +35,7 @@ func Sanitizers(program string, steps Steps) (f *Finding, ops []trace.Op, err er
 	switch {
 	case exit == stopped:
 		f := parseComplaint(said)
-		ops, err := steps.until(file)
+		ops, err := steps.prefix(file)
 		f.blameLastCall(ops)
 		return &f, ops, err
 	case exit < 0:

@@ -99,9 +99,9 @@ func (s Steps) each(all *stepText, afterStep func(i, step, offset int)) error {
 	return nil
 }
 
-// until returns the trace that a program was playing when it ended, up to the last step read by the program. It returns
+// prefix returns the trace that a program was playing when it ended, up to the last step read by the program. It returns
 // nil if the program was not playing a trace.
-func (s Steps) until(steps *os.File) (ops []trace.Op, err error) {
+func (s Steps) prefix(steps *os.File) (ops []trace.Op, err error) {
 	read, err := steps.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return nil, err

@@ -39,13 +39,13 @@ func TestUntilIsTheTraceThatWasPlayed(t *testing.T) {
 	} {
 		_, err := file.Seek(steps*stepBytes, io.SeekStart)
 		require.NoError(t, err)
-		ops, err := s.until(file)
+		ops, err := s.prefix(file)
 		require.NoError(t, err)
 		require.Equal(t, want, ops, steps)
 	}
 	_, err = file.Seek(-3*stepBytes, io.SeekEnd) // before the end of the trace and of all
 	require.NoError(t, err)
-	ops, err := s.until(file)
+	ops, err := s.prefix(file)
 	require.NoError(t, err)
 	require.Equal(t, s.Traces[2], ops)
 }
