@@ -10,7 +10,7 @@ dir=$(mktemp -d)
 "$1" "$2" --port 0 --kv-cache-gb 1 --served-model-name m --threads "$3" >"$dir/said" &
 server=$!
 trap 'kill $server 2>/dev/null || :; rm -r "$dir"' EXIT
-until url=$(grep -o 'http://127\.0\.0\.1:[0-9]*' "$dir/said"); do
+until url=$(grep -o 'http://127\.0\.0\.1:[0-9]*' "$dir/said" | head -1) && [ -n "$url" ]; do
     kill -0 "$server" 2>/dev/null || fail "llmserve does not start"
     sleep 0.1
 done
@@ -28,15 +28,16 @@ measure() {
             [ "$i" = 1 ] || echo next >>"$dir/curl"
             printf '%s = "%s"\n' url "$url/v1/completions" header "Content-Type: application/json" \
                 data "@$dir/request$i.json" output "$dir/answer$i.json" >>"$dir/curl"
-            printf 'silent\nfail\n' >>"$dir/curl"
+            echo fail >>"$dir/curl"
         done
         begin=$(date +%s%N)
-        curl --parallel --parallel-immediate --config "$dir/curl" || fail "$1: a request was refused"
+        curl --no-progress-meter --parallel --parallel-immediate --config "$dir/curl" || fail "$1: a request was refused"
         end=$(date +%s%N)
         right=$(grep -l "\"completion_tokens\": *$((64 * $3))\b" "$dir"/answer*.json | wc -l)
         [ "$right" = "$2" ] || fail "$1: $right of $2 answers have $((64 * $3)) tokens"
         echo "$((end - begin))"
-    done | sort -n | awk -v name="$1" 'NR == 1 { printf "%s %.2f s\n", name, $1 / 1e9 }'
+    done >"$dir/times"
+    sort -n "$dir/times" | awk -v name="$1" 'NR == 1 { printf "%s %.2f s\n", name, $1 / 1e9 }'
 }
 rounds=$4
 measure shared=16 16 1 2048

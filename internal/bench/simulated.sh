@@ -33,7 +33,7 @@ find "$dir" -name 'calibrate-*.csv' ! -name '*.arrivals.csv' -exec "$dir/llmsim"
 machine=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
 {
     printf '{"machine":"%s","date":"%s","cost":' "$machine, $(nproc) threads; $(basename "$model")" "$(date -u +%F)"
-    tr -d '\n' <"$dir/cost.json" |
+    sed 's/^ *//' "$dir/cost.json" | tr -d '\n' |
         sed 's|"name": *"[^"]*"|"name":"llmserve"|; s|"source": *"[^"]*"|"source":"llmserve bench under three other loads"|'
     printf ',"runs":['
     comma=
