@@ -31,7 +31,7 @@ func Check(c *model.Config) error {
 	switch {
 	case c.Latent != nil:
 		return unsupported("latent attention (MLA) runs on the CPU only")
-	case c.Recurrence != nil:
+	case c.Recurrence != nil || c.Gate:
 		return unsupported("models of the family %s have layers with states, which run on the CPU only", c.Family)
 	case c.Experts != nil:
 		return unsupported("models with experts run on the CPU only, and this one has %d experts in a layer", c.Experts.Count)

@@ -46,7 +46,7 @@ func requireLogits(t *testing.T, b *bench, ref *reference) {
 		if number == 1 {
 			ref.adapter = adapter
 		}
-		logits := b.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})[0]
+		logits := b.step(t, part{tokens: tokens, table: randomTable(1, 1, 8)})[0]
 		for i, token := range tokens {
 			for j, want := range ref.next(token) {
 				require.InDelta(t, want, logits[i][j], 1e-3, "adapter %d, position %d, logit %d", number, i, j)
@@ -64,8 +64,8 @@ func requireLogits(t *testing.T, b *bench, ref *reference) {
 }
 
 func TestLogitsWithAnAdapterAreThoseOfTheReference(t *testing.T) {
-	for i, f := range families() {
-		if i%3 != 0 && !level.Long() {
+	for i, f := range append(families(), hybridFamilies()...) {
+		if i%3 != 0 && f.ref.hybrid == nil && !level.Long() {
 			continue
 		}
 		t.Run(f.name, func(t *testing.T) {

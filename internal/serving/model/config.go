@@ -75,6 +75,7 @@ type Config struct {
 	Full           []bool // layers without the window; if nil, all have it
 	NoRope         []bool // layers without rotations (SmolLM3); if nil, all have them
 	UnusedWindow   int    // a window below MaxModelLen in a GGUF file that is ignored, as in llama.cpp; else 0
+	Gate           bool   // the output of attention is multiplied by a sigmoid of another projection (Qwen3-Next)
 	Sinks          bool   // the softmax of each head has an extra logit without a value (gpt-oss)
 	TieEmbeddings  bool   // the output matrix is the embeddings
 

@@ -82,16 +82,7 @@ type published struct {
 
 	expertFields // DeepSeek, GLM and ERNIE
 
-	// LFM2
-	NormEps        float64  `json:"norm_eps"`
-	TieEmbedding   *bool    `json:"tie_embedding"`
-	AttentionAt    []int    `json:"full_attn_idxs"`
-	ConvTokens     *int     `json:"conv_L_cache"`
-	ConvBias       bool     `json:"conv_bias"`
-	BlockFF        int      `json:"block_ff_dim"`
-	BlockMultiple  *int     `json:"block_multiple_of"`
-	BlockFFFactor  *float64 `json:"block_ffn_dim_multiplier"`
-	BlockFFAdjusts *bool    `json:"block_auto_adjust_ff_dim"`
+	publishedStates
 
 	SwigluLimit *float64 `json:"swiglu_limit"`
 	SwigluAlpha *float64 `json:"swiglu_alpha"`

@@ -92,8 +92,9 @@ var families = []*family{
 		folder: inFolder{name: "smollm3", theta: 2000000, tied: true},
 		gguf:   inGGUF{architecture: "smollm3", interleaved: true},
 	},
-	&gpt2, &opt, &lfm2, &granite, &gemma2, &gemma3, &mixtral, &qwen2Mixture, &qwen3Mixture, &gptOSS,
+	&gpt2, &opt, &granite, &gemma2, &gemma3, &mixtral, &qwen2Mixture, &qwen3Mixture, &gptOSS,
 	&deepSeekV2, &deepSeekV3, &kimiK2, &glmFlash, &glm4, &glm4Mixture, &ernie, &ernieMixture,
+	&lfm2, &graniteHybrid, &qwen3Next,
 }
 
 func familyOf(matches func(f *family) bool) *family {

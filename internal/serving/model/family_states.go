@@ -2,8 +2,43 @@ package model
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 )
+
+// publishedStates has the fields of config.json for layers with states.
+type publishedStates struct {
+	// LFM2
+	NormEps        float64  `json:"norm_eps"`
+	TieEmbedding   *bool    `json:"tie_embedding"`
+	AttentionAt    []int    `json:"full_attn_idxs"`
+	ConvTokens     *int     `json:"conv_L_cache"`
+	ConvBias       bool     `json:"conv_bias"`
+	BlockFF        int      `json:"block_ff_dim"`
+	BlockMultiple  *int     `json:"block_multiple_of"`
+	BlockFFFactor  *float64 `json:"block_ffn_dim_multiplier"`
+	BlockFFAdjusts *bool    `json:"block_auto_adjust_ff_dim"`
+
+	// Granite 4
+	MambaHeads    *int            `json:"mamba_n_heads"`
+	MambaGroups   *int            `json:"mamba_n_groups"`
+	MambaState    *int            `json:"mamba_d_state"`
+	MambaHead     json.RawMessage `json:"mamba_d_head"` // a number, or "auto"
+	MambaConv     *int            `json:"mamba_d_conv"`
+	MambaExpand   *int            `json:"mamba_expand"`
+	MambaConvBias *bool           `json:"mamba_conv_bias"`
+	MambaBias     bool            `json:"mamba_proj_bias"`
+	SharedMLP     *int            `json:"shared_intermediate_size"`
+	PositionKind  string          `json:"position_embedding_type"`
+
+	// Qwen3-Next
+	LinearKeyHeads   *int `json:"linear_num_key_heads"`
+	LinearValueHeads *int `json:"linear_num_value_heads"`
+	LinearKeyDim     *int `json:"linear_key_head_dim"`
+	LinearValueDim   *int `json:"linear_value_head_dim"`
+	LinearConv       *int `json:"linear_conv_kernel_dim"`
+	FullInterval     *int `json:"full_attention_interval"`
+}
 
 // lfm2 uses the defaults of transformers' configuration. In GGUF, a layer without key heads is a convolution.
 var lfm2 = family{
@@ -41,6 +76,92 @@ func prepareLFM2(p *published) error {
 	n := int(float64(2*p.Intermediate/3) * factor)
 	p.Intermediate = (n + multiple - 1) / multiple * multiple
 	return nil
+}
+
+// graniteHybrid has the defaults of transformers' configuration. An MLP that all tokens use is beside the experts, or
+// alone if there are none. Layers with attention have no positions unless position_embedding_type is rope.
+var graniteHybrid = family{
+	rules: Config{Experts: &Experts{Normalize: true}, Recurrence: &Recurrence{Kind: Mamba2}},
+	folder: inFolder{name: "granitemoehybrid", prepare: granite.folder.prepare, names: func(n *names) {
+		const mamba, moe, shared = "layers.%d.mamba.", "layers.%d.block_sparse_moe.", "layers.%d.shared_mlp."
+		n.recurrentIn, n.recurrentOut, n.conv, n.recurrentNorm = mamba+"in_proj", mamba+"out_proj", mamba+"conv1d", mamba+"norm"
+		n.decay, n.stepBias, n.skip = mamba+"A_log", mamba+"dt_bias", mamba+"D"
+		n.router, n.expertGate, n.expertUp, n.expertDown = moe+"router.layer", "", moe+"input_linear", moe+"output_linear"
+		n.gate, n.upProj, n.downProj = "", shared+"input_linear", shared+"output_linear"
+		n.sharedGate, n.sharedUp, n.sharedDown = "", n.upProj, n.downProj
+	}, finish: finishGraniteHybrid},
+}
+
+func finishGraniteHybrid(c *Config, p *published) error {
+	if err := granite.folder.finish(c, p); err != nil {
+		return err
+	}
+	if p.PositionKind != "rope" {
+		c.NoRope = everyFrom(c.NumLayers, 1)
+	}
+	shared := *cmp.Or(p.SharedMLP, integer(1024))
+	if p.LocalExperts == 0 {
+		c.Experts, c.IntermediateSize = nil, shared
+	} else {
+		e := c.Experts
+		e.Count, e.PerToken, e.IntermediateSize, e.SharedSize = p.LocalExperts, p.ExpertsPerToken, p.Intermediate, shared
+	}
+	r := c.Recurrence
+	inner := *cmp.Or(p.MambaExpand, integer(2)) * c.HiddenSize
+	r.Heads, r.KeyHeads, r.KeyDim = *cmp.Or(p.MambaHeads, integer(128)), *cmp.Or(p.MambaGroups, integer(1)), *cmp.Or(p.MambaState, integer(256))
+	r.Kernel, r.ConvBias, r.Bias = *cmp.Or(p.MambaConv, integer(4)), p.MambaConvBias == nil || *p.MambaConvBias, p.MambaBias
+	if json.Unmarshal(p.MambaHead, &r.HeadDim) != nil && r.Heads > 0 {
+		r.HeadDim = inner / r.Heads
+	}
+	if r.inner() != inner {
+		return refused("mamba_n_heads × mamba_d_head is %d × %d; mamba_expand × hidden_size is %d", r.Heads, r.HeadDim, inner)
+	}
+	if p.LayerTypes == nil { // transformers' default
+		p.AttentionAt = []int{}
+	}
+	return p.recurrentLayers(r, "attention", "mamba")
+}
+
+// qwen3Next has the defaults of transformers' configuration.
+var qwen3Next = family{
+	rules: Config{QKNorm: HeadNorm, Gate: true, Experts: &Experts{SharedGate: true}, Recurrence: &Recurrence{Kind: DeltaNet}},
+	folder: inFolder{name: "qwen3_next", headDim: 256, normOffset: 1, names: func(n *names) {
+		const linear = "layers.%d.linear_attn."
+		n.recurrentIn, n.recurrentB, n.recurrentOut = linear+"in_proj_qkvz", linear+"in_proj_ba", linear+"out_proj"
+		n.conv, n.recurrentNorm = linear+"conv1d", linear+"norm"
+		n.decay, n.stepBias = linear+"A_log", linear+"dt_bias"
+	}, prepare: prepareQwen3Next, finish: finishQwen3Next},
+}
+
+func prepareQwen3Next(p *published) error {
+	if p.Partial == 0 {
+		p.Partial = 0.25
+	}
+	return nil
+}
+
+func finishQwen3Next(c *Config, p *published) error {
+	if err := readQwenExperts(c, p); err != nil {
+		return err
+	}
+	if p.NumExperts == 0 {
+		c.Experts = nil
+	}
+	r := c.Recurrence
+	r.Heads, r.HeadDim = *cmp.Or(p.LinearValueHeads, integer(32)), *cmp.Or(p.LinearValueDim, integer(128))
+	r.KeyHeads, r.KeyDim = *cmp.Or(p.LinearKeyHeads, integer(16)), *cmp.Or(p.LinearKeyDim, integer(128))
+	r.Kernel = *cmp.Or(p.LinearConv, integer(4))
+	if p.LayerTypes == nil {
+		interval := *cmp.Or(p.FullInterval, integer(4))
+		if interval < 1 {
+			return refused("full_attention_interval is %d", interval)
+		}
+		for _, full := range everyFrom(c.NumLayers, interval) {
+			r.Layers = append(r.Layers, !full)
+		}
+		return nil
+	}
+	return p.recurrentLayers(r, "full_attention", "linear_attention")
 }
 
 // recurrentLayers sets r.Layers from layer_types, which has the two given names. Older files list the layers with

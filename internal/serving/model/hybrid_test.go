@@ -22,6 +22,10 @@ type hybrid struct {
 	convBias  bool
 	inputs    [][][]float64 // of the convolution, by layer and token
 
+	// Of heads with a state, which is [rows][columns].
+	heads, columns, keyHeads, rows int
+	states                         map[int][][][]float64 // by layer and head
+
 	gguf  map[string]any    // metadata of the same model as GGUF; nil: it has no such form
 	parts map[string]string // of the names of tensors in GGUF, by those of folders
 }
@@ -54,11 +58,15 @@ func hybridFamilies() []family {
 		"rope_theta": 1000.0, "conv_L_cache": 4, "conv_bias": true, "full_attn_idxs": []int{2, 4}, "tie_embedding": false,
 	}
 	older.tied = false
-	return []family{lfm2, older}
+	return append([]family{lfm2, older}, headFamilies()...)
 }
 
 func (f *family) hybridTensors(all map[string][]int) {
 	r, h := &f.ref, f.ref.hybrid
+	if h.heads > 0 {
+		f.headTensors(all)
+		return
+	}
 	all["model.embed_tokens.weight"] = []int{r.vocab, r.hidden}
 	if !f.tied {
 		all["lm_head.weight"] = []int{r.vocab, r.hidden}
@@ -89,6 +97,9 @@ func (f *family) hybridTensors(all map[string][]int) {
 
 func (r *reference) hybridLayer(l int, x []float64, position int) []float64 {
 	h := r.hybrid
+	if h.heads > 0 {
+		return r.headLayer(l, x, position)
+	}
 	named := func(name string) string { return fmt.Sprintf("model.layers.%d.%s", l, name) }
 	n := r.norm(named("operator_norm"), x)
 	if h.recurrent[l] {

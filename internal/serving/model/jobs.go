@@ -175,16 +175,19 @@ func (l *linear) columns(start, end int) (first, last int) {
 type rowOp uint8
 
 const (
-	opNorm     rowOp = iota // x to normed
-	opSquares               // sums the squares of queries and keys
-	opRotate                // normalizes queries and keys with QKNorm, and rotates queries
-	opLower                 // normalizes what queries are made from
-	opLatent                // prepares queries and keys of latent attention
-	opActivate              // gateUp to act
-	opRoute                 // logits of experts to chosen experts
-	opCombine               // results of experts to sums
-	opAdd                   // adds sums, after bias and norm if they are given, to the residual stream
-	opLogits                // scales and caps logits
+	opNorm         rowOp = iota // x to normed
+	opSquares                   // sums the squares of queries and keys
+	opRotate                    // normalizes queries and keys with QKNorm, and rotates queries
+	opLower                     // normalizes what queries are made from
+	opLatent                    // prepares queries and keys of latent attention
+	opActivate                  // gateUp to act
+	opRoute                     // logits of experts to chosen experts
+	opCombine                   // results of experts to sums
+	opAdd                       // adds sums, after bias and norm if they are given, to the residual stream
+	opLogits                    // scales and caps logits
+	opSigmoid                   // multiplies attended by sigmoids of gates
+	opPrepareHeads              // decays and factors of heads with a state
+	opGate                      // gates and norms of the outputs of heads with a state
 )
 
 type rowJob struct {
@@ -234,6 +237,12 @@ func (j *rowJob) Do(_, i int) {
 			r.combineRow(j.layer, row)
 		case opAdd:
 			r.addRow(j, row)
+		case opSigmoid:
+			r.gateRow(row, j.width)
+		case opPrepareHeads:
+			r.scan.prepareHeads(row)
+		case opGate:
+			r.scan.gate(row)
 		case opLogits:
 			r.model.FinishLogits(r.logits[row*r.model.VocabSize:][:r.model.VocabSize])
 		}

@@ -93,8 +93,20 @@ func (l *loader) attention(layer *layer, named func(name string) string) {
 		qkv, s.outputs = []string{named(n.q), named(n.k), named(n.v)}, []int{query, kv, kv}
 		s.rows = [][]span{{l.part.span(query)}, {l.part.span(kv)}, {l.part.span(kv)}}
 	}
+	if c.Gate {
+		s.outputs[0], s.rows[0] = 2*query, everySecond(c.NumHeads, c.HeadDim, 0)
+		layer.attnGate = l.linear(shape{inputs: c.HiddenSize, outputs: []int{2 * query}, rows: [][]span{everySecond(c.NumHeads, c.HeadDim, 1)}, bias: c.QKVBias, adapts: true}, qkv[0])
+	}
 	layer.qkv = l.linear(s, qkv...)
 	layer.out = l.rowParallel(shape{inputs: query, outputs: []int{c.HiddenSize}, bias: c.OutBias, adapts: true}, named(n.out))
+}
+
+// everySecond returns the rows of every second of 2n heads, beginning with the head first.
+func everySecond(n, dim, first int) (rows []span) {
+	for h := range n {
+		rows = append(rows, span{(2*h + first) * dim, (2*h + first + 1) * dim})
+	}
+	return rows
 }
 
 // tensorName formats name with the numbers of a layer and an expert. It returns "" if name is "".

@@ -40,6 +40,7 @@ type layer struct {
 	qNorm, kNorm       []float32
 	sinks              []float32
 	latent             *latent // nil without latent attention
+	attnGate           linear  // empty unless Config.Gate
 	out                linear
 	mlpNorm, mlpPost   norm
 	mlp                mlp      // beside experts, the shared expert, empty if there is none
@@ -61,6 +62,7 @@ func (m *Model) eachLinear(f func(*linear)) {
 			f(&x.output)
 		} else {
 			f(&l.qkv)
+			f(&l.attnGate)
 			f(&l.out)
 			if l.latent != nil {
 				l.latent.eachLinear(f)

@@ -17,6 +17,10 @@ type names struct {
 	sharedGate, sharedUp, sharedDown     string
 	sharedRouter                         string
 	recurrentIn, recurrentOut, conv      string // of layers with a state
+	recurrentZ, recurrentB, recurrentA   string // of DeltaNet; without recurrentZ, recurrentB also has a
+	recurrentNorm                        string
+	decay, stepBias, skip                string // the complete names
+	negative                             bool   // decay is negated and not a logarithm
 	transposed                           bool   // matrices are [inputs, outputs] (GPT-2)
 	paired                               bool   // rows of gate and up projection alternate in a tensor (gpt-oss)
 }

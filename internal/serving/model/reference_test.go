@@ -134,7 +134,7 @@ func (r *reference) next(token int32) []float64 {
 	if r.keys == nil {
 		r.keys, r.values, r.position = make([][][]float64, r.layers), make([][][]float64, r.layers), 0
 		if r.hybrid != nil {
-			r.hybrid.inputs = make([][][]float64, r.layers)
+			r.hybrid.inputs, r.hybrid.states = make([][][]float64, r.layers), map[int][][][]float64{}
 		}
 	}
 	position := r.position

@@ -27,6 +27,7 @@ type Runner struct {
 
 	x, normed, qkv, attended, sums, gateUp, act, logits, part []float32
 	squares                                                   []float32 // of queries and keys of each row
+	gates                                                     []float32 // of the outputs of attention
 
 	maxMLPRows int // limit of the rows of gateUp and act
 	upWidth    int // widths of gateUp and act, the largest of all layers
@@ -108,6 +109,7 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group,
 	}
 	r.product.scratch, r.product.config = r.scratch, &m.Config
 	r.adaptation.init(r)
+	r.scan.init(r)
 	for i := range m.layers {
 		widest := func(m *mlp) {
 			if m.upProj.parts != nil {
@@ -228,7 +230,8 @@ func (r *Runner) layer(i int, b *Batch) error {
 func (r *Runner) attention(i int, b *Batch) error {
 	m, n := r.model, len(b.Tokens)
 	l := &m.layers[i]
-	r.multiply(&l.qkv, r.qkv, r.normalized(&l.attnNorm, n), n)
+	normed := r.normalized(&l.attnNorm, n)
+	r.multiply(&l.qkv, r.qkv, normed, n)
 	if m.QKNorm == WidthNorm {
 		if err := r.sumSquares(n); err != nil {
 			return err
@@ -258,6 +261,9 @@ func (r *Runner) attention(i int, b *Batch) error {
 	}
 	if m.Latent != nil {
 		r.latentValues(l, n)
+	}
+	if m.Gate {
+		r.gateAttention(l, normed, n)
 	}
 	return r.addProduct(&l.out, &l.attnPost, r.x, r.attended, n)
 }

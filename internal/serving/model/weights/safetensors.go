@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Tensors has the tensors of a model by name. Their data is in one or more mapped files.
@@ -179,8 +180,8 @@ func (t *Tensors) parseSafetensors(file []byte) error {
 
 var floatTypes = map[string]DType{"F32": F32, "F16": F16, "BF16": BF16}
 
-// enter adds a tensor. It adds a vector, matrix or depthwise convolution of F32, F16 or BF16 to byName. It adds all other
-// tensors, such as masks, counters and parts of quantized matrices, to others.
+// enter adds a tensor. It adds a vector, a matrix or, if its name ends in .weight, a list of matrices of F32, F16 or BF16
+// to byName. It adds all other tensors, such as masks, counters and parts of quantized matrices, to others.
 func (t *Tensors) enter(name string, e entry, data []byte) error {
 	if len(e.Offsets) == 2 && e.Offsets[1] > uint64(len(data)) {
 		return damaged("the file, which has %d bytes of data, ends before tensor %q does: was it downloaded in full?",
@@ -190,8 +191,8 @@ func (t *Tensors) enter(name string, e entry, data []byte) error {
 		return damaged("tensor %q lies at %v in %d bytes of data", name, e.Offsets, len(data))
 	}
 	d, ok := floatTypes[e.DType]
-	convolution := len(e.Shape) == 3 && e.Shape[1] == 1 // of each channel alone; it is read as a matrix
-	if !ok || len(e.Shape) < 1 || len(e.Shape) > 2 && !convolution {
+	list := len(e.Shape) == 3 && strings.HasSuffix(name, ".weight") // matrices of experts, or of channels of a convolution
+	if !ok || len(e.Shape) < 1 || len(e.Shape) > 2 && !list {
 		if t.others == nil {
 			t.others = map[string]otherTensor{}
 		}
