@@ -73,7 +73,7 @@ func (c *Context) run(ready chan<- error) {
 	c.thread = syscall.Gettid()
 	doing := fmt.Sprintf("use GPU %d (%s)", c.device.Ordinal, c.device.Name)
 	var handle uintptr
-	err := c.driver.call(doing, cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&handle)), uintptr(c.device.handle))
+	err := advised(c.driver.call(doing, cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&handle)), uintptr(c.device.handle)))
 	if err == nil {
 		if err = c.driver.call(doing, cuCtxSetCurrent, handle); err != nil {
 			err = errors.Join(err, c.driver.call(doing, cuDevicePrimaryCtxRelease, uintptr(c.device.handle)))

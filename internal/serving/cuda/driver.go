@@ -56,13 +56,13 @@ func Open(library string) (*Driver, error) {
 		return nil, fmt.Errorf("%w: it supports CUDA %d.%d: install release %s (CUDA 11.4) or newer", ErrOldDriver, version/1000, version%1000/10, oldestDriverOfRelease)
 	}
 	if err := d.call("initialize the driver", cuInit, 0); err != nil {
-		return nil, notInitialized(err)
+		return nil, advised(err)
 	}
 	return d, nil
 }
 
-// notInitialized adds what to do to an error of cuInit.
-func notInitialized(err error) error {
+// advised adds what to do to an error of the calls that begin to use the driver or a GPU.
+func advised(err error) error {
 	e := (*Error)(nil)
 	switch {
 	case !errors.As(err, &e):
@@ -72,6 +72,14 @@ func notInitialized(err error) error {
 		return fmt.Errorf("%w: the library and the kernel's module are of different releases: restart the machine; in a container, use the host's library", err)
 	case e.Status == statusCompatNotSupported:
 		return fmt.Errorf("%w: remove CUDA's compatibility library (cuda-compat) from the container, or install a newer driver", err)
+	case e.Status == statusSystemNotReady:
+		return fmt.Errorf("%w: start NVIDIA's fabric manager (nvidia-fabricmanager), which GPUs that are connected by NVSwitch need", err)
+	case e.Status == statusDeviceUnavailable:
+		return fmt.Errorf("%w: end the program that uses the GPU in exclusive mode, or, with MIG, create an instance (nvidia-smi shows both)", err)
+	case e.Status == statusStubLibrary:
+		return fmt.Errorf("%w: the library is the CUDA toolkit's stub: remove its folder from LD_LIBRARY_PATH, so that the driver's is found", err)
+	case e.Status == statusUnknown:
+		return fmt.Errorf("%w: nvidia-smi shows whether the driver works; if its kernel module was replaced, restart the machine", err)
 	}
 	return err
 }

@@ -64,10 +64,19 @@ func TestAMachineThatCannotRunKernelsIsRefused(t *testing.T) {
 			"the library and the kernel's module are of different releases: restart the machine; in a container, use the host's library",
 		804: "cannot initialize the driver: cuInit returned CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804): forward compatibility was attempted on non supported HW: " +
 			"remove CUDA's compatibility library (cuda-compat) from the container, or install a newer driver",
+		802: "cannot initialize the driver: cuInit returned an unknown error (802): the driver does not describe it: " +
+			"start NVIDIA's fabric manager (nvidia-fabricmanager), which GPUs that are connected by NVSwitch need",
+		34: "cannot initialize the driver: cuInit returned an unknown error (34): the driver does not describe it: " +
+			"the library is the CUDA toolkit's stub: remove its folder from LD_LIBRARY_PATH, so that the driver's is found",
+		999: "cannot initialize the driver: cuInit returned an unknown error (999): the driver does not describe it: " +
+			"nvidia-smi shows whether the driver works; if its kernel module was replaced, restart the machine",
 	} {
 		d.Fail("cuInit", status)
 		require.EqualError(t, open(), says)
 	}
+	d.Fail("cuDevicePrimaryCtxRetain", 46)
+	require.EqualError(t, open(), "cannot use GPU 0 (Emulated GPU 0): cuDevicePrimaryCtxRetain returned an unknown error (46): the driver does not describe it: "+
+		"end the program that uses the GPU in exclusive mode, or, with MIG, create an instance (nvidia-smi shows both)")
 	_, err = cuda.Open("libnot-there.so.1")
 	require.ErrorIs(t, err, cuda.ErrNoDriver)
 	require.ErrorContains(t, err, "no NVIDIA driver: cannot load libnot-there.so.1: install NVIDIA's driver")

@@ -45,7 +45,7 @@ func TestMMAMatchesFloat64(t *testing.T) {
 				sums[i] = float64(float32(rng.NormFloat64()))
 			}
 			out := g.blank(16 * 8)
-			require.NoError(t, g.run(c.kernel, cuda.Shape{Threads: 32, Shared: 768}, out, g.memory(aw...), g.memory(bw...), g.memory(bitsOf(sums)...)))
+			require.NoError(t, g.run(c.kernel, cuda.Shape{X: 1, Threads: 32, Shared: 768}, out, g.memory(aw...), g.memory(bw...), g.memory(bitsOf(sums)...)))
 			for i, got := range g.words(out) {
 				want := sums[i]
 				for k := range 16 {
@@ -64,7 +64,7 @@ func TestLdmatrixTransposes(t *testing.T) {
 		words[i] = uint32(2*i) | uint32(2*i+1)<<16
 	}
 	out := g.blank(4 * 32)
-	require.NoError(t, g.run("transpose", cuda.Shape{Threads: 32}, out, g.memory(words...)))
+	require.NoError(t, g.run("transpose", cuda.Shape{X: 1, Threads: 32}, out, g.memory(words...)))
 	for i, got := range g.words(out) {
 		matrix, row, column := i/32, i%32/4, i%4*2 // of the transposed matrix
 		low, high := matrix*64+column*8+row, matrix*64+(column+1)*8+row
@@ -75,7 +75,7 @@ func TestLdmatrixTransposes(t *testing.T) {
 func TestShuffles(t *testing.T) {
 	g := newGPU(t)
 	out := g.blank(96)
-	require.NoError(t, g.run("shuffles", cuda.Shape{Threads: 32}, out))
+	require.NoError(t, g.run("shuffles", cuda.Shape{X: 1, Threads: 32}, out))
 	got := g.words(out)
 	for lane := range uint32(32) {
 		require.Equal(t, 100+(lane^5), got[lane], "shfl_xor")
@@ -123,7 +123,7 @@ func TestAMissingBarrierIsSeenInSomeOrder(t *testing.T) {
 		for order := range 2 {
 			g.Order(order)
 			out := g.blank(c.threads)
-			require.NoError(t, g.run(c.kernel, cuda.Shape{Threads: c.threads}, out))
+			require.NoError(t, g.run(c.kernel, cuda.Shape{X: 1, Threads: c.threads}, out))
 			for i, got := range g.words(out) {
 				if got != uint32((i+c.far)%c.threads) {
 					mistakes++
@@ -163,7 +163,7 @@ func TestMistakesInKernelsAreReported(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := newGPU(t)
-			err := g.run(c.kernel, cuda.Shape{Threads: c.threads, Shared: 16}, c.arguments(g)...)
+			err := g.run(c.kernel, cuda.Shape{X: 1, Threads: c.threads, Shared: 16}, c.arguments(g)...)
 			require.ErrorContains(t, err, "CUDA_ERROR_ILLEGAL_ADDRESS (700)")
 			require.Contains(t, g.Failure(), c.says)
 			g.Forget()
@@ -177,9 +177,9 @@ func TestMistakesInKernelsAreReported(t *testing.T) {
 func TestWhatWasNotWrittenIsNaN(t *testing.T) {
 	g := newGPU(t)
 	out := g.memory(0, 0, 1)
-	require.NoError(t, g.run("uninitialized", cuda.Shape{Threads: 32}, out))
+	require.NoError(t, g.run("uninitialized", cuda.Shape{X: 1, Threads: 32}, out))
 	require.Equal(t, []uint32{nan, 0, 1}, g.words(out))
-	require.NoError(t, g.run("read_before_wait", cuda.Shape{Threads: 32, Shared: 16}, out, g.memory(1, 2, 3, 4)))
+	require.NoError(t, g.run("read_before_wait", cuda.Shape{X: 1, Threads: 32, Shared: 16}, out, g.memory(1, 2, 3, 4)))
 	require.Equal(t, []uint32{nan, 3, 0}, g.words(out))
 	require.Equal(t, []uint32{nan, nan}, g.words(g.blank(2)))
 }

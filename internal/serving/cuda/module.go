@@ -98,15 +98,19 @@ func (k *Kernel) Needs() (Needs, error) {
 }
 
 // AllowShared allows launches with up to size bytes of dynamic shared memory. Otherwise a kernel may have 48
-// KiB of shared memory, including the memory that it declares itself.
+// KiB of shared memory, including the memory that it declares itself. AllowShared also asks for as much shared memory of
+// a multiprocessor as there is, so that several blocks run at a time; the L1 cache has the rest.
 func (k *Kernel) AllowShared(size int) error {
-	return k.context.call(fmt.Sprintf("allow the kernel %s %d bytes of shared memory", k.name, size), cuFuncSetAttribute, k.handle, kernelDynamicShared, uintptr(size))
+	doing := fmt.Sprintf("allow the kernel %s %d bytes of shared memory", k.name, size)
+	if err := k.context.call(doing, cuFuncSetAttribute, k.handle, kernelDynamicShared, uintptr(size)); err != nil {
+		return err
+	}
+	return k.context.call(doing, cuFuncSetAttribute, k.handle, kernelSharedCarveout, 100)
 }
 
-// A Shape gives the number of blocks in each dimension, and the number of threads in each block. A
-// dimension of 0 counts as 1.
+// A Shape gives the number of blocks in each dimension, and the number of threads in each block.
 type Shape struct {
-	X, Y, Z int // blocks
+	X, Y, Z int // blocks; for Y and Z, 0 counts as 1
 	Threads int // of a block, a multiple of 32
 	Shared  int // bytes of dynamic shared memory of a block
 }
@@ -118,8 +122,8 @@ func (k *Kernel) Launch(s *Stream, shape Shape, arguments ...any) error {
 	if err != nil {
 		return err
 	}
-	if shape.X < 0 || shape.X > maxBlocksX || shape.Y < 0 || shape.Y > maxBlocksYZ || shape.Z < 0 || shape.Z > maxBlocksYZ {
-		return fmt.Errorf("the kernel %s with %d x %d x %d blocks: there may be at most %d x %d x %d", k.name, shape.X, shape.Y, shape.Z, maxBlocksX, maxBlocksYZ, maxBlocksYZ)
+	if shape.X < 1 || shape.X > maxBlocksX || shape.Y < 0 || shape.Y > maxBlocksYZ || shape.Z < 0 || shape.Z > maxBlocksYZ {
+		return fmt.Errorf("the kernel %s with %d x %d x %d blocks: there may be 1 to %d x %d x %d", k.name, shape.X, shape.Y, shape.Z, maxBlocksX, maxBlocksYZ, maxBlocksYZ)
 	}
 	dimension := func(n int) uintptr { return uintptr(max(n, 1)) }
 	return k.context.call("launch the kernel "+k.name, cuLaunchKernel, k.handle, dimension(shape.X), dimension(shape.Y), dimension(shape.Z),

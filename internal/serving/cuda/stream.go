@@ -91,11 +91,20 @@ type Event struct {
 
 // NewEvent creates an event. If timed is true, the event supports Elapsed but is slower.
 func (c *Context) NewEvent(timed bool) (*Event, error) {
-	e := &Event{context: c}
-	flags := uintptr(eventDisableTiming)
 	if timed {
-		flags = 0
+		return c.newEvent(0)
 	}
+	return c.newEvent(eventDisableTiming)
+}
+
+// NewBlockingEvent creates an event without times. A thread that waits for it sleeps. A thread that waits for another
+// event uses a processor, but notices the end of the work some microseconds earlier.
+func (c *Context) NewBlockingEvent() (*Event, error) {
+	return c.newEvent(eventDisableTiming | eventBlockingSync)
+}
+
+func (c *Context) newEvent(flags uintptr) (*Event, error) {
+	e := &Event{context: c}
 	if err := c.call("make an event", cuEventCreate, uintptr(unsafe.Pointer(&e.handle)), flags); err != nil {
 		return nil, err
 	}

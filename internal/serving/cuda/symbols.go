@@ -121,6 +121,9 @@ const (
 	kernelLocalBytes    = 3
 	kernelRegisters     = 4
 	kernelDynamicShared = 8
+
+	// The part of a multiprocessor's memory for both that is shared memory, in percent; the rest is the L1 cache.
+	kernelSharedCarveout = 9
 )
 
 // Options of the compiler (CUjit_option).
@@ -138,6 +141,7 @@ const (
 
 const (
 	streamNonBlocking    = 1 // does not wait for the default stream
+	eventBlockingSync    = 1 // a thread that waits sleeps
 	eventDisableTiming   = 2
 	hostAllocPortable    = 1
 	captureThreadLocal   = 1 // other threads may allocate meanwhile
@@ -148,8 +152,12 @@ const (
 	statusInvalidContext = 201
 	statusNotReady       = 600
 
+	statusStubLibrary        = 34  // CUDA_ERROR_STUB_LIBRARY
+	statusDeviceUnavailable  = 46  // CUDA_ERROR_DEVICE_UNAVAILABLE
+	statusSystemNotReady     = 802 // CUDA_ERROR_SYSTEM_NOT_READY
 	statusDriverMismatch     = 803 // CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
 	statusCompatNotSupported = 804 // CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE
+	statusUnknown            = 999 // CUDA_ERROR_UNKNOWN
 
 	oldestComputeMajor    = 8
 	oldestDriver          = 11040 // reads PTX 7.4

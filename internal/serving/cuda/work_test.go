@@ -191,7 +191,10 @@ func TestEventsOrderStreams(t *testing.T) {
 	ms, err := end.Elapsed(begin)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, ms, float32(0))
-	require.NoError(t, errors.Join(begin.Close(), end.Close(), second.Close(), m.Close()))
+	blocking, err := g.context.NewBlockingEvent()
+	require.NoError(t, err)
+	require.Equal(t, 1, g.Calls("cuEventCreate of a blocking event"))
+	require.NoError(t, errors.Join(blocking.Close(), begin.Close(), end.Close(), second.Close(), m.Close()))
 }
 
 // Ensure that a graph runs when it is launched, not when it is captured, and uses the arguments of the
@@ -201,7 +204,7 @@ func TestAGraphRepeatsWhatWasCaptured(t *testing.T) {
 	m := g.memory(0, 0, 0)
 	write := g.kernel("write_at", "u64", "u32")
 	graph, err := g.stream.Capture(func() error {
-		return errors.Join(write.Launch(g.stream, cuda.Shape{Threads: 32}, m.Pointer(), int32(1)), g.stream.Fill(m, 8, 4, 1))
+		return errors.Join(write.Launch(g.stream, cuda.Shape{X: 1, Threads: 32}, m.Pointer(), int32(1)), g.stream.Fill(m, 8, 4, 1))
 	})
 	require.NoError(t, err)
 	require.NoError(t, g.stream.Synchronize())
@@ -231,18 +234,20 @@ func TestLaunchesAreChecked(t *testing.T) {
 	k := g.kernel("write_at", "u64", "u32")
 	m := g.memory(0)
 	p := m.Pointer()
-	shape := cuda.Shape{Threads: 32}
+	shape := cuda.Shape{X: 1, Threads: 32}
 	require.EqualError(t, k.Launch(g.stream, shape, p), "the kernel write_at has 2 parameters, not 1")
 	require.EqualError(t, k.Launch(g.stream, shape, p, int64(1)), "argument 1 of the kernel write_at is of type int64 with 8 bytes, the parameter has 4")
 	require.EqualError(t, k.Launch(g.stream, shape, m, int32(1)), "argument 0 of the kernel write_at is of type *cuda.Memory, not a number or cuda.Pointer")
 	require.ErrorContains(t, k.Launch(g.stream, shape, p, nil), "argument 1 of the kernel write_at is nil")
-	for _, shape := range []cuda.Shape{{X: -1, Threads: 32}, {X: 1 << 31, Threads: 32}, {Y: 1 << 16, Threads: 32}, {Z: 1 << 16, Threads: 32}} {
-		require.ErrorContains(t, k.Launch(g.stream, shape, p, int32(1)), "blocks: there may be at most 2147483647 x 65535 x 65535")
+	for _, shape := range []cuda.Shape{{X: 0, Threads: 32}, {X: -1, Threads: 32}, {X: 1 << 31, Threads: 32}, {X: 1, Y: 1 << 16, Threads: 32}, {X: 1, Z: 1 << 16, Threads: 32}} {
+		require.ErrorContains(t, k.Launch(g.stream, shape, p, int32(1)), "blocks: there may be 1 to 2147483647 x 65535 x 65535")
 	}
-	require.ErrorContains(t, k.Launch(g.stream, cuda.Shape{Threads: 1056}, p, int32(0)), "cannot launch the kernel write_at: cuLaunchKernel returned CUDA_ERROR_INVALID_VALUE (1)")
-	require.ErrorContains(t, k.Launch(g.stream, cuda.Shape{Threads: 32, Shared: 50 << 10}, p, int32(0)), "CUDA_ERROR_INVALID_VALUE")
+	require.ErrorContains(t, k.Launch(g.stream, cuda.Shape{X: 1, Threads: 1056}, p, int32(0)), "cannot launch the kernel write_at: cuLaunchKernel returned CUDA_ERROR_INVALID_VALUE (1)")
+	require.ErrorContains(t, k.Launch(g.stream, cuda.Shape{X: 1, Threads: 32, Shared: 50 << 10}, p, int32(0)), "CUDA_ERROR_INVALID_VALUE")
+	calls := g.Calls("cuFuncSetAttribute")
 	require.NoError(t, k.AllowShared(50<<10))
-	require.NoError(t, k.Launch(g.stream, cuda.Shape{Threads: 32, Shared: 50 << 10}, p, int32(0)))
+	require.Equal(t, calls+2, g.Calls("cuFuncSetAttribute"), "the limit and the carve-out")
+	require.NoError(t, k.Launch(g.stream, cuda.Shape{X: 1, Threads: 32, Shared: 50 << 10}, p, int32(0)))
 	require.NoError(t, g.stream.Synchronize())
 	require.ErrorContains(t, k.AllowShared(300<<10), "cannot allow the kernel write_at 307200 bytes of shared memory")
 	needs, err := k.Needs()
@@ -252,7 +257,7 @@ func TestLaunchesAreChecked(t *testing.T) {
 	require.NoError(t, err)
 	limited, err := loaded.Kernel("write_at")
 	require.NoError(t, err)
-	require.ErrorContains(t, limited.Launch(g.stream, cuda.Shape{Threads: 96}, [3]uint64{}), "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
+	require.ErrorContains(t, limited.Launch(g.stream, cuda.Shape{X: 1, Threads: 96}, [3]uint64{}), "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
 	_, err = loaded.Kernel("read_at")
 	require.EqualError(t, err, "the PTX has no kernel read_at")
 	require.NoError(t, loaded.Close())

@@ -68,7 +68,10 @@ func (r *Runner) CopyBlocks(pairs []kvstore.Pair) error {
 		return nil
 	}
 	return r.context.Do(func() error {
-		f, err := r.next()
+		f, err := r.prepared.flight, error(nil)
+		if f == nil {
+			f, err = r.next()
+		}
 		if err == nil {
 			f.pairs, err = r.device.grown(f.pairs, 8*len(pairs))
 		}

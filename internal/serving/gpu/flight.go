@@ -3,6 +3,7 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"runtime"
 
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/serving/model"
@@ -27,9 +28,16 @@ func (f *flight) allocate(c *cuda.Context, results, states int) (err error) {
 	if f.states, err = c.AllocPinned(states); err != nil {
 		return err
 	}
-	f.computed, err = c.NewEvent(false)
+	newEvent := func() (*cuda.Event, error) { return c.NewEvent(false) }
+	if runtime.GOMAXPROCS(0) <= fewProcessors {
+		newEvent = c.NewBlockingEvent
+	}
+	f.computed, err = newEvent()
 	return err
 }
+
+// fewProcessors is a number of processors of which none can be spared for waiting for the GPU.
+const fewProcessors = 4
 
 func (f *flight) close() error {
 	return errors.Join(f.pairs.Close(), f.inputs.Close(), f.results.Close(), f.states.Close(), f.computed.Close())

@@ -2,6 +2,7 @@ package gpu_test
 
 import (
 	"bytes"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -84,6 +85,43 @@ func TestABatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
 			r.ReadBlock(id, got)
 			require.Equal(t, bytes.Repeat([]byte{7, 8}, blockSize*64*2), got, "block %d", id)
 		}
+	}
+}
+
+// Ensure that copies of blocks for a prepared batch stay as they are until the GPU has made them, also if copies for the
+// next batch follow at once.
+func TestCopiesForAPreparedBatchAreNotOverwritten(t *testing.T) {
+	d := openDevice(t)
+	m, w := load(t, d, openSmall(small))
+	r := onGPU(t, m, w)
+	batches := batchesOf(m.VocabSize, false)
+	block := bytes.Repeat([]byte{7, 8}, blockSize*64*2)
+	r.WriteBlock(11, block)
+	require.NoError(t, r.Forward(batches[0]))
+	r.Prepare(batches[1])
+	logitsOf(t, r, batches[0])
+	require.NoError(t, r.CopyBlocks([]kvstore.Pair{{Src: 11, Dst: 12}}))
+	require.NoError(t, r.ForwardPrepared(batches[1]))
+	require.NoError(t, r.CopyBlocks([]kvstore.Pair{{Src: 11, Dst: 13}}))
+	require.NoError(t, r.Forward(batches[2]))
+	logitsOf(t, r, batches[1])
+	logitsOf(t, r, batches[2])
+	for _, id := range []int32{12, 13} {
+		got := make([]byte, len(block))
+		r.ReadBlock(id, got)
+		require.Equal(t, block, got, "block %d", id)
+	}
+}
+
+// Ensure that a thread that waits for the GPU sleeps if the process has few processors.
+func TestWaitingForTheGPULeavesFewProcessorsFree(t *testing.T) {
+	driver, d := openDriver(t)
+	m, w := load(t, d, openSmall(small))
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, c := range []struct{ processors, events int }{{2, 2}, {5, 2}, {4, 4}} {
+		runtime.GOMAXPROCS(c.processors)
+		onGPU(t, m, w)
+		require.Equal(t, c.events, driver.Calls("cuEventCreate of a blocking event"), "%d processors", c.processors)
 	}
 }
 

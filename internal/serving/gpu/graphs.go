@@ -9,8 +9,8 @@ import (
 )
 
 // maxGraphs is the largest number of shapes in graphs. If graphs has so many and a step has a new shape, run first
-// removes all graphs.
-const maxGraphs = 128
+// removes all graphs. Up to 256 sequences have 19 numbers of rows; each occurs with some numbers of partitions.
+const maxGraphs = 256
 
 // graphs holds the captured decoding steps of each shape. The first step of a shape launches its kernels one by one.
 // The driver compiles them then, because it cannot compile during a capture. The second step is captured.
@@ -60,14 +60,23 @@ func (g *graphs) close() error {
 // powerOfTwo returns the smallest power of two that is at least n.
 func powerOfTwo(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
 
-// padded returns a decoding step with more sequences, so that few shapes of graphs occur. The numbers of sequences and
-// of entries of a block table become powers of two. The keys and values of the added sequences are not stored. In a
-// decoding step, each sequence has one token. If b is another step, or if the padded batch would be too large, padded
-// returns b and false.
+// paddedRows returns the number of rows of a decoding step of n sequences in a graph: a power of two up to 64, and a
+// multiple of 16 above. Products of up to 64 rows take their time to read the weights; those of more rows compute.
+func paddedRows(n int) int {
+	if n <= 64 {
+		return powerOfTwo(n)
+	}
+	return (n + 15) / 16 * 16
+}
+
+// padded returns a decoding step with more tokens, so that few shapes of graphs occur. The number of entries of a block
+// table becomes a power of two. The added tokens belong to no sequence: there are as many sequences more, without
+// tokens, so that the arrays of the inputs have the size of the shape. In a decoding step, each sequence has one token.
+// If b is another step, or if the padded batch would be too large, padded returns b and false.
 func (r *Runner) padded(b *model.Batch) (p *model.Batch, decode bool) {
 	n := len(b.SeqLens)
-	rows := powerOfTwo(n)
-	if len(b.Tokens) != n || rows > r.config.MaxNumBatchedTokens {
+	rows := min(paddedRows(n), r.config.MaxNumBatchedTokens)
+	if len(b.Tokens) != n || n > rows {
 		return b, false
 	}
 	p = &r.batch
@@ -79,7 +88,7 @@ func (r *Runner) padded(b *model.Batch) (p *model.Batch, decode bool) {
 	}
 	for i := n; i < rows; i++ {
 		p.Tokens, p.Positions = append(p.Tokens, 0), append(p.Positions, 0)
-		p.QueryStart, p.SeqLens = append(p.QueryStart, int32(i+1)), append(p.SeqLens, 1)
+		p.QueryStart, p.SeqLens = append(p.QueryStart, int32(n)), append(p.SeqLens, 0)
 	}
 	return p, true
 }

@@ -76,7 +76,7 @@ func (x *inputs) fill(r *Runner, f *flight, b *model.Batch, decode bool) (shape 
 		}
 		if decode {
 			var launches kernels.DecodeShape
-			launches, decode = p.PadDecode()
+			launches, decode = p.PadDecode(len(b.Tokens))
 			shape += fmt.Sprint(" ", launches)
 		}
 		planned := &plan{AttentionPlan: p}

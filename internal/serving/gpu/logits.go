@@ -99,10 +99,7 @@ func (r *Runner) launchLogits(b *model.Batch, start, n int, host *cuda.Pinned) {
 		return
 	}
 	r.pick(r.inputs.logits+cuda.Pointer(4*start), n)
-	for row := 0; row < n; row += kernels.MaxFloat32Rows {
-		x := r.picked.Pointer() + cuda.Pointer(row*r.HiddenSize*r.kind.Bytes())
-		r.multiplyTo(&r.head, r.results.address(4*row*r.VocabSize), x, min(kernels.MaxFloat32Rows, n-row), true)
-	}
+	r.multiplyTo(&r.head, r.results.address(0), r.picked.Pointer(), n, true)
 	indices := r.results.indices()
 	r.launch(kernels.ArgMax{Indices: r.results.address(indices), Values: r.results.address(indices + 4*r.results.rows), Logits: r.results.address(0), Rows: n, N: r.VocabSize})
 	unneeded := make([]bool, n)

@@ -59,25 +59,31 @@ struct Range {
   int first, end;
 };
 
-// blocks_of returns each lane's block: lane i has that of chunk i % CHUNKS of a step.
-DEVICE int blocks_of(const Attention &a, int sequence, Range tokens, int key0) {
+// The grid of decoding and of prefill has a block of threads for each tile (or part of one) and key head. Those of the
+// heads follow each other, because they read one block of keys and because the tiles with the most keys come first.
+DEVICE int kv_head_of_block(const Attention &a) { return (u32)block_x() % (u32)a.kv_heads; }
+DEVICE int tile_of_block(const Attention &a) { return (u32)block_x() / (u32)a.kv_heads; }
+
+// places_of returns where each lane's chunk of a step begins: lane i has that of chunk i % CHUNKS. A place is a row of D
+// elements, counted from the first block on. A chunk lies in one block.
+DEVICE u32 places_of(const Attention &a, int kv_head, int sequence, Range tokens, int key0) {
   int key = key0 + lane() % CHUNKS * CHUNK;
   key = key < tokens.first ? tokens.first : key < tokens.end ? key : tokens.end - 1;
-  return a.tables[(u64)sequence * a.table_stride + key / a.block_size];
+  const u32 entry = (u32)key / (u32)a.block_size, block = a.tables[(u64)sequence * a.table_stride + entry];
+  return (block * a.kv_heads + kv_head) * a.block_size + (key - entry * a.block_size) / CHUNK * CHUNK;
 }
 
 // Elements of 8 bits arrive at the end of the memory of a step, from RAW on, and are then spread over all of it.
 template <int D> struct Raw { static const int AT = STEP * (Rows<D>::BYTES - D); };
 
 // load begins to copy the keys or values of a step. Those not to read become 0. Warps take chunks in turn.
-template <class C, int D> DEVICE void load(u32 to, const void *cache, const Attention &a, int kv_head, Range tokens,
-                                           int block, int key0, int warp, int warps) {
+template <class C, int D>
+DEVICE void load(u32 to, const void *cache, Range tokens, u32 places, int key0, int warp, int warps) {
   for (int chunk = warp; chunk < CHUNKS; chunk += warps) {
     const int SIZE = sizeof(C), IN_ROW = D * SIZE / 16, UNITS = CHUNK * IN_ROW; // of 16 bytes
     const u32 me = (u32)opaque(lane()), key = key0 + chunk * CHUNK,
               place = to + (SIZE == 1 ? Raw<D>::AT + chunk * CHUNK * D : chunk * CHUNK * Rows<D>::BYTES);
-    const u64 head = (u64)shfl((u32)block, chunk) * a.kv_heads + kv_head;
-    const char *at = (const char *)cache + (head * a.block_size + key % (u32)a.block_size) * (D * SIZE) + me * 16;
+    const char *at = (const char *)cache + (u64)shfl(places, chunk) * (D * SIZE) + me * 16;
     UNROLL
     for (int i = 0; i < (UNITS + 31) / 32; i++) {
       u32 unit = i * 32 + me, row = unit / IN_ROW;

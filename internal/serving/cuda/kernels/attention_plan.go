@@ -3,6 +3,7 @@ package kernels
 import (
 	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"llmmemory/internal/serving/cuda"
@@ -44,8 +45,11 @@ func (s AttentionShape) Plan(device cuda.Device, queryStart, seqLens []int32, wi
 			return p, fmt.Errorf("sequence %d has %d tokens, %d of them queries", i, all[i].length, all[i].queries)
 		}
 	}
-	maxWarps := min(8, (device.SharedMemory-s.prefillMemory(0))/(s.prefillMemory(1)-s.prefillMemory(0)))
-	if maxWarps < 1 || s.decodeMemory() > device.SharedMemory {
+	maxWarps := maxPrefillWarps
+	for maxWarps > 1 && s.prefillMemory(maxWarps) > device.SharedMemory {
+		maxWarps /= 2
+	}
+	if s.prefillMemory(maxWarps) > device.SharedMemory || s.decodeMemory() > device.SharedMemory {
 		return p, fmt.Errorf("attention with heads of %d elements needs %d bytes of shared memory: %s has %d", s.HeadSize,
 			max(s.prefillMemory(1), s.decodeMemory()), device.Name, device.SharedMemory)
 	}
@@ -54,6 +58,10 @@ func (s AttentionShape) Plan(device cuda.Device, queryStart, seqLens []int32, wi
 	p.choose(all, maxWarps, device.Multiprocessors)
 	return p, nil
 }
+
+// maxPrefillWarps is the largest number of warps of a block of prefill. The number is a power of two, so that the four
+// schedulers of a multiprocessor have the same number of warps, unless there are fewer warps than schedulers.
+const maxPrefillWarps = 8
 
 type sequence struct{ number, queries, length int }
 
@@ -95,10 +103,6 @@ func (p *AttentionPlan) choose(sequences []sequence, maxWarps, multiprocessors i
 	p.splitTiles, p.wholeTiles, p.works = len(split)/4, len(whole)/4, len(work)/2
 	p.wholeAt, p.workAt = len(split), len(split)+len(whole)
 	p.Entries = slices.Concat(split, whole, work)
-	p.setPartBytes()
-}
-
-func (p *AttentionPlan) setPartBytes() {
 	p.PartBytes = p.works * p.shape.PartitionBytes()
 }
 
@@ -106,18 +110,19 @@ func (p *AttentionPlan) setPartBytes() {
 // them all.
 type DecodeShape struct{ tiles, rows, partitions int }
 
-// PadDecode adds partitions up to a power of two, so that few different shapes occur. Their results are not used. If
-// the plan has tiles of prefill, or no partitions, PadDecode changes nothing and returns false.
-func (p *AttentionPlan) PadDecode() (DecodeShape, bool) {
+// PadDecode adds entries without a tile or a partition, so that few different shapes occur: at least so many tiles, and
+// a power of two of partitions. The kernels leave these entries out. If the plan has tiles of prefill, or no
+// partitions, PadDecode changes nothing and returns false.
+func (p *AttentionPlan) PadDecode(tiles int) (DecodeShape, bool) {
 	if p.wholeTiles > 0 || p.works == 0 {
 		return DecodeShape{}, false
 	}
-	first := p.Entries[p.workAt : p.workAt+2]
-	for p.works&(p.works-1) != 0 {
-		p.Entries = append(p.Entries, first...)
-		p.works++
-	}
-	p.setPartBytes()
+	padding, works := max(0, tiles-p.splitTiles), 1<<bits.Len(uint(p.works-1))
+	p.Entries = slices.Concat(p.Entries[:p.workAt], slices.Repeat([]int32{-1, 0, 0, 0}, padding), p.Entries[p.workAt:],
+		slices.Repeat([]int32{-1, 0}, works-p.works))
+	p.splitTiles, p.works = p.splitTiles+padding, works
+	p.workAt += 4 * padding
+	p.wholeAt = p.workAt
 	return DecodeShape{p.splitTiles, p.splitRows, p.works}, true
 }
 

@@ -24,6 +24,7 @@ type problem struct {
 	positive      bool   // values have one sign, so that outputs do not cancel
 	blocks        uint64 // seed of the order of blocks in memory
 	warps         int    // of a block of prefill; 0: as many as fit
+	tiles         int    // of a padded plan of decoding; 0: the plan is not padded
 }
 
 // prefillMemory returns the bytes of shared memory for p.warps warps in a block of prefill.
@@ -160,6 +161,10 @@ func (p *problem) run(g *gpu, n numbers, multiprocessors int) []byte {
 	}
 	plan, err := p.Plan(device, starts, lens, p.window)
 	require.NoError(g.t, err)
+	if p.tiles > 0 {
+		_, ok := plan.PadDecode(p.tiles)
+		require.True(g.t, ok)
+	}
 	out := g.empty(2 * max(1, len(n.query)))
 	a := kernels.PagedAttention{AttentionShape: p.AttentionShape, Plan: plan, Window: p.window, SoftCap: p.softCap, TableStride: m.stride,
 		Scale: float32(1 / math.Sqrt(float64(p.HeadSize))), Out: out.Pointer(), Query: g.bytes(encode(p.Type, n.query)).Pointer(),

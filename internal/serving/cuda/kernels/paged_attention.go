@@ -177,11 +177,11 @@ func (a PagedAttention) Launch(set *Set, s *cuda.Stream) error {
 		suffix = fmt.Sprintf("_fp8_%d", a.HeadSize)
 	}
 	if p.works > 0 {
-		shape := cuda.Shape{X: p.works, Y: a.KVHeads, Threads: 32, Shared: a.decodeMemory()}
+		shape := cuda.Shape{X: p.works * a.KVHeads, Threads: 32, Shared: a.decodeMemory()}
 		if err := set.launch(s, "paged_attention_decode"+suffix, shape, arguments); err != nil {
 			return err
 		}
-		shape = cuda.Shape{X: p.splitTiles, Y: a.KVHeads, Z: p.splitRows, Threads: max(128, a.HeadSize)}
+		shape = cuda.Shape{X: p.splitTiles * a.KVHeads, Y: p.splitRows, Threads: max(128, a.HeadSize)}
 		if err := set.launch(s, "paged_attention_merge", shape, arguments); err != nil {
 			return err
 		}
@@ -190,6 +190,6 @@ func (a PagedAttention) Launch(set *Set, s *cuda.Stream) error {
 		return nil
 	}
 	arguments.tiles = entry(p.wholeAt)
-	shape := cuda.Shape{X: p.wholeTiles, Y: a.KVHeads, Threads: 32 * p.warps, Shared: a.prefillMemory(p.warps)}
+	shape := cuda.Shape{X: p.wholeTiles * a.KVHeads, Threads: 32 * p.warps, Shared: a.prefillMemory(p.warps)}
 	return set.launch(s, "paged_attention_prefill"+suffix, shape, arguments)
 }

@@ -4,7 +4,8 @@
 //
 // A row is a token's query head among those that share a key head: row i of a sequence is token i / group and head i %
 // group of the group. A tile is 16 rows (decoding) or those of a block (prefill). Its entry in tiles is: sequence,
-// first row, and for decoding its first element of parts and how many there are, in the order of partitions.
+// first row, and for decoding its first element of parts and how many there are, in the order of partitions. The
+// sequence of a tile that pads a graph is -1.
 #pragma once
 #include "attention.h"
 
@@ -36,13 +37,13 @@ template <class C, int D> DEVICE void load_queries(u32 to, const Attention &a, c
 
 // weights_of makes weights of products. What few steps use is computed again by those, so that it takes no registers.
 template <class T, int D, int R> DEVICE void weights_of(State<T, D, R> &st, float (&s)[R][STEP / 8][4],
-                                                        const Attention &a, const Reach &reach, int tile, int row0,
-                                                        int key0) {
+                                                        const Attention &a, const Reach &reach, int tile, int kv_head,
+                                                        int row0, int key0) {
   float factor = mul_rn(a.scale, LOG2E);
   if (a.soft_cap != 0) cap<R>(s, a.scale, a.soft_cap), factor = 1;
   bool biased = a.slopes || !(factor > 0), partial = key0 < reach.all_from || key0 + STEP > reach.all_to;
   if (biased || partial) {
-    Tile t = Tile::of(a, opaque(tile), block_y());
+    Tile t = Tile::of(a, opaque(tile), kv_head);
     int end[R][2];
     float slope[R][2];
     UNROLL
@@ -61,11 +62,13 @@ template <int D> struct DecodeMemory {
   static const int TENSOR = STEP * Rows<D>::BYTES, QUERIES = TILE * Rows<D>::BYTES, BYTES = QUERIES + 2 * TENSOR;
 };
 
-// Grid: work, key heads. A warp computes one partition.
+// Grid: work, each for the key heads. A warp computes one partition.
 template <class C, int D> DEVICE void decode(const Attention &a) {
   typedef typename Cached<C>::Product T;
-  const int work = block_x(), tile = a.work[work * 2], partition = a.work[work * 2 + 1];
-  const Tile t = Tile::of(a, tile, block_y());
+  const int kv_head = kv_head_of_block(a), work = tile_of_block(a), tile = a.work[work * 2],
+            partition = a.work[work * 2 + 1];
+  if (tile < 0) return; // it pads a graph
+  const Tile t = Tile::of(a, tile, kv_head);
   const int row0 = t.first_row;
   const Reach reach = reach_of(a, t, t.first_row, TILE);
   int from = partition * PARTITION, to = from + PARTITION;
@@ -73,18 +76,18 @@ template <class C, int D> DEVICE void decode(const Attention &a) {
   if (from < reach.any_from) from = reach.any_from / STEP * STEP;
   const Range tokens = {reach.any_from, reach.any_to};
   const u32 q = shared_address(dynamic_shared()), k = q + DecodeMemory<D>::QUERIES, v = k + DecodeMemory<D>::TENSOR;
-  int block = blocks_of(a, t.sequence, tokens, from);
+  u32 places = places_of(a, kv_head, t.sequence, tokens, from);
   load_queries<C, D>(q, a, t, t.first_row, TILE);
-  load<C, D>(k, a.keys, a, block_y(), tokens, block, from, 0, 1);
+  load<C, D>(k, a.keys, tokens, places, from, 0, 1);
   cp_async_commit();
-  load<C, D>(v, a.values, a, block_y(), tokens, block, from, 0, 1);
+  load<C, D>(v, a.values, tokens, places, from, 0, 1);
   cp_async_commit();
   State<T, D, 1> st;
   reset(st);
   for (int key0 = from; key0 < to; key0 += STEP) {
     bool more = key0 + STEP < to;
     float s[1][STEP / 8][4];
-    if (more) block = blocks_of(a, t.sequence, tokens, key0 + STEP);
+    if (more) places = places_of(a, kv_head, t.sequence, tokens, key0 + STEP);
     cp_async_wait<1>();
     warp_barrier();
     if (sizeof(C) == 1) {
@@ -93,9 +96,9 @@ template <class C, int D> DEVICE void decode(const Attention &a) {
     }
     products<T, D, 1>(s, q, k);
     warp_barrier();
-    if (more) load<C, D>(k, a.keys, a, block_y(), tokens, block, key0 + STEP, 0, 1);
+    if (more) load<C, D>(k, a.keys, tokens, places, key0 + STEP, 0, 1);
     cp_async_commit();
-    weights_of<T, D, 1>(st, s, a, reach, tile, row0, key0);
+    weights_of<T, D, 1>(st, s, a, reach, tile, kv_head, row0, key0);
     cp_async_wait<1>();
     warp_barrier();
     if (sizeof(C) == 1) {
@@ -104,15 +107,15 @@ template <class C, int D> DEVICE void decode(const Attention &a) {
     }
     add_values<T, D, 1>(st, s, v);
     warp_barrier();
-    if (more) load<C, D>(v, a.values, a, block_y(), tokens, block, key0 + STEP, 0, 1);
+    if (more) load<C, D>(v, a.values, tokens, places, key0 + STEP, 0, 1);
     cp_async_commit();
   }
-  const int rows = Tile::of(a, opaque(tile), block_y()).rows;
+  const int rows = Tile::of(a, opaque(tile), kv_head).rows;
   UNROLL
   for (int i = 0; i < 2; i++) {
     int row = lane() / 4 + i * 8, c = lane() % 4;
     if (row0 + row >= rows) continue;
-    float *part = a.parts + (((u64)work * a.kv_heads + block_y()) * TILE + row) * (D + 2);
+    float *part = a.parts + ((u64)block_x() * TILE + row) * (D + 2);
     UNROLL
     for (int u = 0; u < D / 8; u++)
       store8(part + u * 8 + c * 2, {bits_of(st.o[0][u][i * 2]), bits_of(st.o[0][u][i * 2 + 1])});
@@ -180,13 +183,14 @@ DEVICE void store(const State<T, D, R> &st, const Merged<D, R> &all, const Atten
   }
 }
 
-// Grid: tiles, key heads. A warp has R * TILE rows, and all warps share keys and values. While products are computed,
+// Grid: tiles, each for the key heads. A warp has R * TILE rows, and all warps share keys and values. While products are computed,
 // values are on their way; while values are added, the next keys.
 template <class C, int D, int R> DEVICE void prefill(const Attention &a) {
   typedef typename Cached<C>::Product T;
   typedef PrefillMemory<D, R> Memory;
   const int warps = threads() / 32;
-  const Tile t = Tile::of(a, block_x(), block_y());
+  const int kv_head = kv_head_of_block(a), tile = tile_of_block(a);
+  const Tile t = Tile::of(a, tile, kv_head);
   const int row0 = t.first_row + warp() * R * TILE;
   const Reach reach = reach_of(a, t, row0, R * TILE);
   const int first = above(Tile::end_of(t, t.first_row), reach.window),
@@ -195,9 +199,9 @@ template <class C, int D, int R> DEVICE void prefill(const Attention &a) {
   const u32 q = shared_address(dynamic_shared()), k = q + warps * Memory::QUERIES, v = k + Memory::TENSOR;
   const Merged<D, R> all = Merged<D, R>::at(v + Memory::TENSOR + warp() * Memory::SUMS);
   const int from = first / STEP * STEP;
-  int block = blocks_of(a, t.sequence, tokens, from);
+  u32 places = places_of(a, kv_head, t.sequence, tokens, from);
   load_queries<C, D>(q, a, t, t.first_row, warps * R * TILE);
-  load<C, D>(k, a.keys, a, block_y(), tokens, block, from, warp(), warps);
+  load<C, D>(k, a.keys, tokens, places, from, warp(), warps);
   cp_async_commit();
   UNROLL
   for (int i = 0; i < R * 2; i++) {
@@ -213,18 +217,18 @@ template <class C, int D, int R> DEVICE void prefill(const Attention &a) {
     float s[R][STEP / 8][4];
     cp_async_wait<0>();
     barrier(); // the keys are there, and the values of the step before are used
-    load<C, D>(v, a.values, a, block_y(), tokens, block, key0, warp(), warps);
+    load<C, D>(v, a.values, tokens, places, key0, warp(), warps);
     cp_async_commit();
-    if (more) block = blocks_of(a, t.sequence, tokens, key0 + STEP);
+    if (more) places = places_of(a, kv_head, t.sequence, tokens, key0 + STEP);
     if (sizeof(C) == 1) {
       unpack<D>(k, a.fp8_shift, threads());
       barrier();
     }
     if (reached) products<T, D, R>(s, q + warp() * Memory::QUERIES, k);
     barrier();
-    if (more) load<C, D>(k, a.keys, a, block_y(), tokens, block, key0 + STEP, warp(), warps);
+    if (more) load<C, D>(k, a.keys, tokens, places, key0 + STEP, warp(), warps);
     cp_async_commit();
-    if (reached) weights_of<T, D, R>(st, s, a, reach, block_x(), row0, key0);
+    if (reached) weights_of<T, D, R>(st, s, a, reach, tile, kv_head, row0, key0);
     cp_async_wait<1>();
     barrier();
     if (sizeof(C) == 1) {
@@ -237,7 +241,7 @@ template <class C, int D, int R> DEVICE void prefill(const Attention &a) {
       none = false;
     }
   }
-  store<C, T, D, R>(st, all, a, Tile::of(a, opaque(block_x()), block_y()), opaque(row0));
+  store<C, T, D, R>(st, all, a, Tile::of(a, opaque(tile), kv_head), opaque(row0));
 }
 
 #define PAGED_ATTENTION(C, type, D)                                                                                    \

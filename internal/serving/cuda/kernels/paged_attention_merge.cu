@@ -1,20 +1,22 @@
 // The partitions of decoding, merged.
 #include "attention.h"
 
-const int MERGED = 256, AHEAD = 8; // partitions at a time, at most; partitions that are loaded ahead
+const int MERGED = 256, AHEAD = 32; // partitions at a time, at most; partitions that are loaded ahead
 
-// Grid: tiles, key heads, rows of a tile. A thread has an element of the head.
+// Grid: tiles, each for the key heads; rows of a tile. A thread has an element of the head.
 KERNEL LAUNCH_BOUNDS(MERGED) void paged_attention_merge(Attention a) {
   SHARED(ms, float[MERGED]);
   SHARED(ls, float[MERGED]);
   SHARED(befores, float[MERGED]);
   SHARED(weights, float[MERGED]);
-  const Tile t = Tile::of(a, block_x(), block_y());
-  const int row = t.first_row + block_z(), first = a.tiles[block_x() * 4 + 2], parts = a.tiles[block_x() * 4 + 3],
-            i = thread(), size = a.head_size;
+  const int tile = tile_of_block(a), first = a.tiles[tile * 4 + 2], parts = a.tiles[tile * 4 + 3], i = thread(),
+            size = a.head_size;
+  if (a.tiles[tile * 4] < 0) return; // it pads a graph
+  const Tile t = Tile::of(a, tile, kv_head_of_block(a));
+  const int row = t.first_row + block_y();
   if (row >= t.rows) return;
   const u64 stride = (u64)a.kv_heads * TILE * (size + 2);
-  const float *part = a.parts + (((u64)first * a.kv_heads + t.kv_head) * TILE + block_z()) * (size + 2);
+  const float *part = a.parts + (((u64)first * a.kv_heads + t.kv_head) * TILE + block_y()) * (size + 2);
   float m, l, o = 0;
   begin(m, l, a.sinks, Tile::head_of(t, row));
   for (int at = 0; at < parts; at += threads(), part += stride * threads()) {

@@ -100,11 +100,21 @@ func TestAttentionOfKeysOf8BitsThatAreNaN(t *testing.T) {
 	}
 }
 
-// Ensure that a block of prefill may have any number of warps. The number need not divide the keys and values of a step
-// evenly.
-func TestPrefillWithAnyNumberOfWarps(t *testing.T) {
+// Ensure that the tiles and partitions that pad a plan change nothing. There is no memory for their results, so the
+// emulator would see it if they were computed.
+func TestPaddingOfDecodingIsLeftOut(t *testing.T) {
 	g := newGPU(t)
-	for _, c := range level.First(1, []struct{ headSize, warps int }{{64, 7}, {80, 3}, {96, 5}, {128, 7}, {256, 5}}) {
+	p := problem{AttentionShape: shape(kernels.F16, 64, 4, 2, 16), lens: []int{513, 30, 256}, queries: []int{1, 1, 1}}
+	n := p.numbers()
+	out := p.run(g, n, many)
+	p.tiles = 4
+	require.Equal(t, out, p.run(g, n, many))
+}
+
+// Ensure that outputs have the same bits with each number of warps of a block of prefill.
+func TestPrefillWithEachNumberOfWarps(t *testing.T) {
+	g := newGPU(t)
+	for _, c := range level.First(1, []struct{ headSize, warps int }{{64, 2}, {80, 4}, {96, 1}, {128, 4}, {256, 2}}) {
 		t.Run(fmt.Sprintf("heads of %d, %d warps", c.headSize, c.warps), func(t *testing.T) {
 			p := problem{AttentionShape: shapeFP8(kernels.CacheE4M3, kernels.F16, c.headSize, 1, 1, 16), lens: []int{70}, queries: []int{70}, warps: c.warps}
 			if p.prefillMemory() > g.context.Device().SharedMemory {

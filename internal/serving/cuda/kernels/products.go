@@ -15,7 +15,7 @@ type Product struct {
 	Out, In             cuda.Pointer // [Rows][stride], of the weights' Type unless Float32
 	OutStride, InStride int          // elements from row to row; 0 means without gaps
 	Rows                int
-	Float32             bool // Out is float32; only with at most MaxFloat32Rows rows
+	Float32             bool // Out is float32
 
 	Plan     ProductPlan
 	Parts    cuda.Pointer // ProductPlan.PartBytes bytes
@@ -30,14 +30,11 @@ type ProductPlan struct {
 
 	weights  Weights
 	rows     int
-	fewRows  bool
+	fewRows  bool // the kernel for few rows computes fewRows rows at a time
 	threads  int  // of a block
 	separate bool // each part of a sum is computed by another block
 	chunk    int  // outputs that are unpacked at a time
 }
-
-// MaxFloat32Rows is the largest number of rows of a product whose outputs are float32.
-const MaxFloat32Rows = productFewRows
 
 // Sizes of products.h.
 const (
@@ -56,9 +53,8 @@ func (w Weights) Plan(device cuda.Device, rows int) (ProductPlan, error) {
 		return p, c.err
 	}
 	parts := w.parts()
-	if p.fewRows = rows <= productFewRows; p.fewRows {
-		for p.threads = 256; p.fewMemory()+productShared > device.SharedMemory && p.threads > 32; p.threads /= 2 {
-		}
+	if p.fewRows = rows <= productFewRows*w.passes(); p.fewRows {
+		p.few(device)
 		if parts > 1 {
 			p.PartBytes, p.Counters = parts*w.tiles()*productFewRows*16*4, w.tiles()*32/p.threads
 		}
@@ -73,6 +69,29 @@ func (w Weights) Plan(device cuda.Device, rows int) (ProductPlan, error) {
 		p.PartBytes, p.Counters = parts*blocks*p.threads*512, blocks
 	}
 	return p, nil
+}
+
+// passes returns how often the kernel for few rows may read the weights, 32 rows at a time. Unpacked weights are
+// read once by the kernel for few rows or by that for many. Other formats are read again as long as this moves fewer
+// bytes than to unpack them, which also writes and reads numbers of 16 bits; and at most 5 times.
+func (w Weights) passes() int {
+	if w.Format == Plain {
+		return 1
+	}
+	return min(5, 1+2*formats[Plain].slab/formats[w.Format].slab)
+}
+
+// few sets p.threads for a product of few rows: the number with which a multiprocessor has the most threads in its shared
+// memory. If several have as many, it is the largest of them.
+func (p *ProductPlan) few(device cuda.Device) {
+	most := 0
+	for threads := 32; threads <= 256; threads *= 2 {
+		q := *p
+		q.threads = threads
+		if n := device.SharedMemory / (q.fewMemory(p.rows) + productShared) * threads; n >= most {
+			most, p.threads = n, threads
+		}
+	}
 }
 
 // many sets p.threads and p.separate for a product of many rows. A block computes a tile of outputs. It has as many
@@ -102,9 +121,11 @@ func (p *ProductPlan) many(device cuda.Device, parts int) {
 // threads.
 func (p *ProductPlan) blocks(threads int) int { return ceil(p.rows, threads) * ceil(p.chunk, 128) }
 
-func (p *ProductPlan) fewMemory() int {
+// fewMemory returns the bytes of dynamic shared memory that a block needs for some rows, of which it computes at most
+// productFewRows.
+func (p *ProductPlan) fewMemory(rows int) int {
 	f := formats[p.weights.Format]
-	return f.stages * (p.threads/32*f.slab + ceil(p.rows, 8)*8*256)
+	return f.stages * (p.threads/32*f.slab + ceil(min(rows, productFewRows), 8)*8*256)
 }
 
 // manyMemory returns the bytes of dynamic shared memory that a block needs. The block loads inputs and weights in
@@ -133,7 +154,6 @@ func (a Product) check() error {
 	c.require((a.OutStride == 0 || a.OutStride >= a.Outputs) && (a.InStride == 0 || a.InStride >= a.Columns) && a.InStride%8 == 0,
 		" with strides of %d elements for rows and %d for outputs: they must be 0, or at least %d and a multiple of 8, and at least %d",
 		a.InStride, a.OutStride, a.Columns, a.Outputs)
-	c.require(!a.Float32 || a.Rows <= MaxFloat32Rows, " of %d rows with float32 outputs: at most %d are possible", a.Rows, MaxFloat32Rows)
 	if a.Plan.PartBytes > 0 {
 		c.addresses(4, operand{"Arrived", a.Arrived})
 		c.addresses(16, operand{"Parts", a.Parts})
@@ -158,17 +178,24 @@ func (a Product) Launch(set *Set, s *cuda.Stream) error {
 	if a.OutStride == 0 {
 		arguments.outStride = uint64(a.Outputs)
 	}
+	outBytes := a.Type.Bytes()
 	if a.Float32 {
-		arguments.wide = 1
+		arguments.wide, outBytes = 1, 4
 	}
 	p := &a.Plan
-	if p.fewRows {
-		shape := cuda.Shape{X: a.tiles() * 32 / p.threads, Y: a.parts(), Threads: p.threads, Shared: p.fewMemory()}
-		return set.launch(s, fmt.Sprintf("product_%v_%v", a.Format, a.Type), shape, arguments)
+	for row := 0; p.fewRows && row < a.Rows; row += productFewRows {
+		rows := min(productFewRows, a.Rows-row)
+		arguments.rows = int32(rows)
+		arguments.out = a.Out + cuda.Pointer(row*int(arguments.outStride)*outBytes)
+		arguments.input = a.In + cuda.Pointer(row*int(arguments.inStride)*a.Type.Bytes())
+		shape := cuda.Shape{X: a.tiles() * 32 / p.threads, Y: a.parts(), Threads: p.threads, Shared: p.fewMemory(rows)}
+		if err := set.launch(s, fmt.Sprintf("product_%v_%v", a.Format, a.Type), shape, arguments); err != nil {
+			return err
+		}
 	}
-	for start := 0; start < a.Outputs; start += p.chunk {
+	for start := 0; !p.fewRows && start < a.Outputs; start += p.chunk {
 		arguments.outputs = int32(min(p.chunk, a.Outputs-start))
-		arguments.out = a.Out + cuda.Pointer(start*a.Type.Bytes())
+		arguments.out = a.Out + cuda.Pointer(start*outBytes)
 		if a.Format != Plain {
 			if err := a.unpack(set, s, start, int(arguments.outputs)); err != nil {
 				return err

@@ -15,7 +15,7 @@ struct Product {
   u32 *arrived;  // for each group of blocks that add their parts, 0 before and after
   u64 in_stride, out_stride; // elements from row to row
   int rows, outputs, columns, parts_of_sum;
-  int wide; // not 0: outputs are float32 (few rows only)
+  int wide; // not 0: outputs are float32
 };
 
 DEVICE int slabs_of(const Product &a) { return (a.columns + SLAB - 1) / SLAB; }
@@ -200,9 +200,21 @@ template <class T> struct Many {
     each(sum, [] LAMBDA (float(&s)[4], int) { s[0] = s[1] = s[2] = s[3] = 0; });
   }
 
-  // store writes the tile through shared memory, so that 16 bytes of a row are written at a time.
+  // store writes the tile. Outputs of 16 bits go through shared memory, so that 16 bytes of a row are written at a
+  // time; of float32, eight lanes write 32 bytes of a row together.
   DEVICE void store(const Product &a, Sums &sum) {
     const int PITCH = OUTPUTS + 8, output0 = warp() % 2 * 64 + lane() / 4, row0 = warp() / 2 * 64 + lane() % 4 * 2;
+    if (a.wide) {
+      each(sum, [&] LAMBDA (float(&s)[4], int k) {
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+          const int row = block_x() * rows_of_block() + row0 + k % 8 * 8 + i % 2,
+                    output = block_y() * OUTPUTS + output0 + k / 8 * 16 + i / 2 * 8;
+          if (row < a.rows && output < a.outputs) ((float *)a.out)[row * a.out_stride + output] = s[i];
+        }
+      });
+      return;
+    }
     T *tile = (T *)dynamic_shared();
     barrier(); // all warps have used the last stage
     each(sum, [&] LAMBDA (float(&s)[4], int k) {

@@ -119,6 +119,7 @@ API cuFuncGetAttribute(int *value, int attribute, void *function) {
 API cuFuncSetAttribute(void *function, int attribute, int value) {
   BEGIN(context);
   auto *f = (Function *)function;
+  if (attribute == 9) return value >= -1 && value <= 100 ? OK : INVALID_VALUE; // the carve-out of shared memory
   if (attribute != 8 || value < 0 || f->declared + value > most_shared()) return INVALID_VALUE;
   f->most_dynamic = value;
   return OK;

@@ -102,8 +102,10 @@ static double now() {
   return t.tv_sec * 1e3 + t.tv_nsec * 1e-6;
 }
 
-API cuEventCreate(void **event, unsigned) {
+API cuEventCreate(void **event, unsigned flags) {
   BEGIN(context);
+  if (flags > 3) return INVALID_VALUE;
+  if (flags & 1) state.calls["cuEventCreate of a blocking event"]++;
   *event = keep(state.events, std::make_shared<Event>());
   return OK;
 }
