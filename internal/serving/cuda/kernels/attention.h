@@ -167,11 +167,13 @@ template <class T, int D, int R> DEVICE void reset(State<T, D, R> &st) {
   }
 }
 
-// products computes q k of a step. q and k are rows in shared memory. Of 32 elements a lane has 8 in a row, which are
-// two mma: the order in which an mma adds them is the same for every row.
+// products computes q k of a step. k are rows in shared memory. Of 32 elements a lane has 8 in a row, which are two mma:
+// the order in which an mma adds them is the same for every row. q are operands in shared memory: 16 bytes of each lane
+// for mma 0 of a tile of rows, then for mma 1, and so on.
 template <class T, int D, int R> DEVICE void products(float (&s)[R][STEP / 8][4], u32 q, u32 k) {
   const int r = lane() / 4, c = lane() % 4, EIGHT = 8 * Rows<D>::BYTES;
-  const Units<D, 4> qs = Units<D, 4>::of(q, r, c), ks = Units<D, 4>::of(k, r, c);
+  const Units<D, 4> ks = Units<D, 4>::of(k, r, c);
+  const u32 mine = q + lane() * 16;
   UNROLL
   for (int t = 0; t < R; t++) {
     UNROLL
@@ -183,10 +185,11 @@ template <class T, int D, int R> DEVICE void products(float (&s)[R][STEP / 8][4]
     u32 a[R][2][4];
     UNROLL
     for (int t = 0; t < R; t++) {
-      bytes16 x = load16_shared(qs.at[j % 2], offset + t * 2 * EIGHT),
-              y = load16_shared(qs.at[j % 2], offset + (t * 2 + 1) * EIGHT);
-      a[t][0][0] = x.x, a[t][0][1] = y.x, a[t][0][2] = x.y, a[t][0][3] = y.y;
-      a[t][1][0] = x.z, a[t][1][1] = y.z, a[t][1][2] = x.w, a[t][1][3] = y.w;
+      UNROLL
+      for (int i = 0; i < 2; i++) {
+        bytes16 x = load16_shared(mine, t * TILE * Rows<D>::BYTES + (j * 2 + i) * 512);
+        a[t][i][0] = x.x, a[t][i][1] = x.y, a[t][i][2] = x.z, a[t][i][3] = x.w;
+      }
     }
     UNROLL
     for (int n = 0; n < STEP / 8; n++) {
@@ -204,8 +207,8 @@ template <class T, int D, int R> DEVICE void products(float (&s)[R][STEP / 8][4]
   u32 a[R][4];
   UNROLL
   for (int t = 0; t < R; t++) {
-    bytes8 x = load8_shared(q + last, t * 2 * EIGHT), y = load8_shared(q + last, (t * 2 + 1) * EIGHT);
-    a[t][0] = x.x, a[t][1] = y.x, a[t][2] = x.y, a[t][3] = y.y;
+    bytes16 x = load16_shared(mine, t * TILE * Rows<D>::BYTES + (D / 16 - 1) * 512);
+    a[t][0] = x.x, a[t][1] = x.y, a[t][2] = x.z, a[t][3] = x.w;
   }
   UNROLL
   for (int n = 0; n < STEP / 8; n++) {

@@ -175,6 +175,9 @@ DEVICE void store16_shared(u32 address, int offset, bytes16 v) {
                "r"(v.z), "r"(v.w)
                : "memory");
 }
+DEVICE void store4_shared(u32 address, int offset, u32 v) {
+  asm volatile("st.shared.u32 [%0 + %1], %2;" ::"r"(address), "i"(offset), "r"(v) : "memory");
+}
 DEVICE void store8_shared(u32 address, int offset, bytes8 v) {
   asm volatile("st.shared.v2.u32 [%0 + %1], {%2, %3};" ::"r"(address), "i"(offset), "r"(v.x), "r"(v.y) : "memory");
 }
@@ -186,6 +189,10 @@ DEVICE int opaque(int x) { asm volatile("" : "+r"(x)); return x; }
 // the others zero.
 DEVICE void cp_async16(u32 to, const void *from, int bytes) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+// cp_async4 copies 4 bytes or makes 4 zeros, otherwise as cp_async16.
+DEVICE void cp_async4(u32 to, const void *from, int bytes) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 // cp_async_commit ends a group of copies. cp_async_wait waits until at most N groups of this thread are under way.
 DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }

@@ -25,11 +25,16 @@ KERNEL LAUNCH_BOUNDS(256) void pack_weights_plain(char *to, Unpacked from) {
   Place at = Place::of(to, from.columns, Plain::BYTES);
   if (!at.slab) return;
   UNROLL
-  for (int i = 0; i < 8; i++) {
-    int output = at.output + i % 2 * 8, column = at.column + i / 2 * 32 + lane() % 4 * 8;
-    bytes16 x = {0, 0, 0, 0};
-    if (output < from.outputs && column < from.columns) x = load16(from.rows + output * from.row_bytes + column * 2);
-    store16(at.slab + i * 512 + lane() * 16, x);
+  for (int j = 0; j < 4; j++) {
+    bytes16 x[2];
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+      int output = at.output + i * 8, column = at.column + j * 32 + lane() % 4 * 8;
+      x[i] = {0, 0, 0, 0};
+      if (output < from.outputs && column < from.columns) x[i] = load16(from.rows + output * from.row_bytes + column * 2);
+    }
+    store16(at.slab + j * 1024 + lane() * 16, {x[0].x, x[1].x, x[0].y, x[1].y});
+    store16(at.slab + j * 1024 + 512 + lane() * 16, {x[0].z, x[1].z, x[0].w, x[1].w});
   }
 }
 

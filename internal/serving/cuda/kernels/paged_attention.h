@@ -18,19 +18,29 @@ DEVICE Reach reach_of(const Attention &a, const Tile &t, int row0, int rows) {
   return {window, above(last, window), first, above(first, window), row0 < t.rows ? last : 0};
 }
 
-// load_queries begins to copy rows of queries to shared memory. Those behind the last become 0.
+// load_queries begins to copy rows of queries to shared memory, in the order in which products takes them. Those behind
+// the last become 0.
 template <class C, int D> DEVICE void load_queries(u32 to, const Attention &a, const Tile &t, int row0, int rows) {
   for (int i = thread(); i < rows * (D / 8); i += threads()) {
-    int row = i / (D / 8), unit = i % (D / 8), at = row0 + row < t.rows ? row0 + row : t.rows - 1;
+    const int row = i / (D / 8), unit = i % (D / 8);
+    const bool there = row0 + row < t.rows;
+    const int at = there ? row0 + row : t.rows - 1;
     const u16 *from =
         (const u16 *)a.query + Tile::token_of(t, at) * a.query_stride + Tile::head_of(t, at) * D + unit * 8;
+    const bool last = unit >= D / 32 * 4; // of the last 16 elements two lanes have four each
+    const int mma = last ? D / 32 * 2 : unit / 4 * 2, lane = row % 8 * 4 + (last ? unit % 4 * 2 : unit % 4);
+    const u32 place = to + row / TILE * TILE * Rows<D>::BYTES + mma * 512 + lane * 16 + row / 8 % 2 * 4;
+    u32 x[4];
     if (sizeof(C) == 1 && a.bf16) {
-      bytes16 x = {0, 0, 0, 0};
-      if (row0 + row < t.rows) x = load16(from);
-      store16_shared(to + Rows<D>::at(row, unit), 0,
-                     {half_of_bfloat(x.x), half_of_bfloat(x.y), half_of_bfloat(x.z), half_of_bfloat(x.w)});
-    } else {
-      cp_async16(to + Rows<D>::at(row, unit), from, row0 + row < t.rows ? 16 : 0);
+      bytes16 y = {0, 0, 0, 0};
+      if (there) y = load16(from);
+      x[0] = half_of_bfloat(y.x), x[1] = half_of_bfloat(y.y), x[2] = half_of_bfloat(y.z), x[3] = half_of_bfloat(y.w);
+    }
+    UNROLL
+    for (int j = 0; j < 4; j++) {
+      const u32 word = place + j / 2 * (last ? 16 : 512) + j % 2 * 8;
+      if (sizeof(C) == 1 && a.bf16) store4_shared(word, 0, x[j]);
+      else cp_async4(word, from + j * 2, there ? 4 : 0);
     }
   }
 }

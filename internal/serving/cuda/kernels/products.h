@@ -42,6 +42,48 @@ DEVICE bool last_to_arrive(u32 *arrived, int n) {
   return last;
 }
 
+// Rows of float32 outputs in shared memory, which are written 16 bytes or more of a row at a time.
+template <class T> struct OutputTile {
+  u32 memory;
+  int pitch; // in elements: those that a warp puts are in different banks
+  DEVICE OutputTile of(int outputs) { return {shared_address(dynamic_shared()), outputs + 4}; }
+
+  // put stores a lane's sums of mma with 16 outputs and 8 rows.
+  DEVICE void put(const OutputTile &t, int row, int output, const float *sum) {
+    const u32 at = t.memory + ((row + lane() % 4 * 2) * t.pitch + output + lane() / 4) * 4;
+    UNROLL
+    for (int i = 0; i < 4; i++) store4_shared(at + i % 2 * t.pitch * 4, i / 2 * 32, bits_of(sum[i]));
+  }
+
+  // write writes rows of a number of outputs to where row0 and output0 are in the product.
+  DEVICE void write(const OutputTile &t, const Product &a, int row0, int output0, int rows, int outputs) {
+    const bool whole = a.outputs % 8 == 0 && a.out_stride % 8 == 0;
+    const u32 units = outputs / 8;
+    for (u32 i = thread(); i < rows * units; i += threads()) {
+      const int r = i / units, o = i % units * 8, row = row0 + r, output = output0 + o;
+      if (row >= a.rows || output >= a.outputs) continue;
+      const u32 from = t.memory + (r * t.pitch + o) * 4;
+      const u64 to = row * a.out_stride + output;
+      if (!whole) {
+        for (int e = 0; e < 8 && output + e < a.outputs; e++) {
+          const float x = float_of(load4_shared(from + e * 4, 0));
+          if (a.wide) ((float *)a.out)[to + e] = x;
+          else from_float(((T *)a.out)[to + e], x);
+        }
+        continue;
+      }
+      const bytes16 x = load16_shared(from, 0), y = load16_shared(from, 16);
+      if (a.wide) {
+        store16((float *)a.out + to, x), store16((float *)a.out + to + 4, y);
+      } else {
+        store16((T *)a.out + to,
+                {Format<T>::pack(float_of(x.x), float_of(x.y)), Format<T>::pack(float_of(x.z), float_of(x.w)),
+                 Format<T>::pack(float_of(y.x), float_of(y.y)), Format<T>::pack(float_of(y.z), float_of(y.w))});
+      }
+    }
+  }
+};
+
 DEVICE void add_to(float *sum, bytes16 x) {
   sum[0] = add_rn(sum[0], float_of(x.x)), sum[1] = add_rn(sum[1], float_of(x.y));
   sum[2] = add_rn(sum[2], float_of(x.z)), sum[3] = add_rn(sum[3], float_of(x.w));
@@ -90,18 +132,16 @@ template <class T, class F> struct Few {
     for (int n = 0; n < FEW; n++) sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;
   }
 
-  DEVICE void store(const Product &a, const float (&sum)[FEW][4], int tile) {
+  DEVICE void store(const Product &a, const float (&sum)[FEW][4]) {
+    const int outputs = threads() / 2;
+    const OutputTile<T> tile = OutputTile<T>::of(outputs);
+    barrier(); // all warps have used the last stage
     UNROLL
     for (int n = 0; n < FEW; n++) {
-      UNROLL
-      for (int i = 0; i < 4; i++) {
-        int output = tile * 16 + lane() / 4 + i / 2 * 8, row = n * 8 + lane() % 4 * 2 + i % 2;
-        if (row >= a.rows || output >= a.outputs) continue;
-        const u64 at = row * a.out_stride + output;
-        if (a.wide) ((float *)a.out)[at] = sum[n][i];
-        else from_float(((T *)a.out)[at], sum[n][i]);
-      }
+      if (n * 8 < a.rows) OutputTile<T>::put(tile, n * 8, warp() * 16, sum[n]);
     }
+    barrier();
+    OutputTile<T>::write(tile, a, 0, block_x() * outputs, a.rows, outputs);
   }
 
   DEVICE void run(const Product &a) {
@@ -143,7 +183,7 @@ template <class T, class F> struct Few {
         }
       }
     }
-    store(a, sum, tile);
+    store(a, sum);
   }
 };
 
@@ -158,15 +198,45 @@ template <class T> struct Many {
   DEVICE int rows_of_block() { return threads(); }
   DEVICE int stage_bytes() { return MANY_WEIGHTS + rows_of_block() * MANY_COLUMNS * 2; }
 
-  // load begins to copy columns step * 32 and what follows. Activations lie without gaps: two rows of 64 bytes meet in
-  // no bank.
-  DEVICE void load(const Product &a, u32 to, int step) {
-    const char *from =
-        (const char *)a.weights + ((u64)block_y() * (OUTPUTS / 16) * slabs_of(a) * SLAB + step * MANY_COLUMNS) * 32;
-    for (int i = thread(); i < MANY_WEIGHTS / 16; i += threads())
-      cp_async16(to + i * 16, from + (u64)(i / 64) * slabs_of(a) * Plain::BYTES + i % 64 * 16, 16);
-    for (int i = thread(); i < rows_of_block() * 4; i += threads())
-      load_unit<T>(to + MANY_WEIGHTS + i * 16, a, block_x() * rows_of_block() + i / 4, step * MANY_COLUMNS + i % 4 * 8);
+  // What a thread copies in the next step: of one, two or four tiles of 16 outputs 32 bytes each, and of four rows of
+  // activations, which are 8 rows apart, 16 bytes each.
+  struct Sources {
+    const char *weights, *in;
+    u64 next_tile, next_row; // bytes from one to the next
+    u32 to_weights, to_in;   // in a stage
+    int rows, column;        // of activations: rows from the thread's first one on
+    DEVICE Sources of(const Product &a, int step) {
+      const int tiles = 8 * 32 / threads(), tile = warp() * tiles, row = warp() * 32 + lane() / 4,
+                row0 = block_x() * rows_of_block() + row;
+      Sources s;
+      s.next_tile = (u64)slabs_of(a) * Plain::BYTES, s.next_row = 8 * a.in_stride * 2;
+      s.to_weights = tile * 1024 + lane() * 16, s.to_in = MANY_WEIGHTS + row / 32 * 2048 + lane() * 16;
+      s.rows = a.rows - row0, s.column = step * MANY_COLUMNS + lane() % 4 * 8;
+      s.weights = (const char *)a.weights + ((u64)block_y() * (OUTPUTS / 16) + tile) * s.next_tile + step * 1024 +
+                  lane() * 16;
+      s.in = (const char *)a.in + (row0 * a.in_stride + s.column) * 2;
+      return s;
+    }
+  };
+
+  // load begins to copy a step. Activations lie without gaps: two rows of 64 bytes meet in no bank. Rows and columns
+  // beyond the last become 0, and nothing is read at their addresses.
+  DEVICE void load(const Product &a, Sources &s, u32 to) {
+    auto tile = [&] LAMBDA (int t) {
+      const u32 at = to + s.to_weights + t * 1024;
+      const char *from = s.weights + t * s.next_tile;
+      cp_async16(at, from, 16), cp_async16(at + 512, from + 512, 16);
+    };
+    tile(0);
+    if (threads() < 256) {
+      tile(1);
+      if (threads() < 128) tile(2), tile(3);
+    }
+    const int rows = opaque(s.column < a.columns ? s.rows : 0);
+    const char *in = s.in;
+    UNROLL
+    for (int k = 0; k < 4; k++, in += s.next_row) cp_async16(to + s.to_in + k * 512, in, rows > k * 8 ? 16 : 0);
+    s.weights += 1024, s.in += MANY_COLUMNS * 2, s.column += MANY_COLUMNS;
   }
 
   DEVICE void add_step(Sums &sum, u32 w, u32 in) {
@@ -174,8 +244,8 @@ template <class T> struct Many {
     UNROLL
     for (int i = 0; i < 4; i++) {
       bytes16 x = load16_shared(w, i * 1024), y = load16_shared(w, i * 1024 + 512);
-      plain_fragment(a[i][0], x, y, 0);
-      plain_fragment(a[i][1], x, y, 1);
+      plain_fragment(a[i][0], x);
+      plain_fragment(a[i][1], y);
     }
     UNROLL
     for (int n = 0; n < 8; n++) {
@@ -200,67 +270,48 @@ template <class T> struct Many {
     each(sum, [] LAMBDA (float(&s)[4], int) { s[0] = s[1] = s[2] = s[3] = 0; });
   }
 
-  // store writes the tile. Outputs of 16 bits go through shared memory, so that 16 bytes of a row are written at a
-  // time; of float32, eight lanes write 32 bytes of a row together.
+  // store writes the tile, half of its rows at a time if it has more than 64.
   DEVICE void store(const Product &a, Sums &sum) {
-    const int PITCH = OUTPUTS + 8, output0 = warp() % 2 * 64 + lane() / 4, row0 = warp() / 2 * 64 + lane() % 4 * 2;
-    if (a.wide) {
-      each(sum, [&] LAMBDA (float(&s)[4], int k) {
-        UNROLL
-        for (int i = 0; i < 4; i++) {
-          const int row = block_x() * rows_of_block() + row0 + k % 8 * 8 + i % 2,
-                    output = block_y() * OUTPUTS + output0 + k / 8 * 16 + i / 2 * 8;
-          if (row < a.rows && output < a.outputs) ((float *)a.out)[row * a.out_stride + output] = s[i];
-        }
-      });
-      return;
-    }
-    T *tile = (T *)dynamic_shared();
-    barrier(); // all warps have used the last stage
-    each(sum, [&] LAMBDA (float(&s)[4], int k) {
-      T *at = tile + (row0 + k % 8 * 8) * PITCH + output0 + k / 8 * 16;
-      from_float(at[0], s[0]), from_float(at[PITCH], s[1]), from_float(at[8], s[2]), from_float(at[PITCH + 8], s[3]);
-    });
-    barrier();
-    const bool whole = a.outputs % 8 == 0 && a.out_stride % 8 == 0;
-    for (int i = thread(); i < rows_of_block() * (OUTPUTS / 8); i += threads()) {
-      int r = i / (OUTPUTS / 8), o = i % (OUTPUTS / 8) * 8, row = block_x() * rows_of_block() + r,
-          output = block_y() * OUTPUTS + o;
-      if (row >= a.rows || output >= a.outputs) continue;
-      T *to = (T *)a.out + row * a.out_stride + output;
-      if (whole) {
-        store16(to, load16(tile + r * PITCH + o));
-        continue;
+    const OutputTile<T> tile = OutputTile<T>::of(OUTPUTS);
+    const int rows = rows_of_block() > 64 ? rows_of_block() / 2 : 64, row0 = warp() / 2 * 64;
+    for (int first = 0; first < rows_of_block(); first += rows) {
+      barrier(); // all warps have used the last stage, or written the rows before
+      if (row0 >= first && row0 < first + rows) {
+        each(sum, [&] LAMBDA (float(&s)[4], int k) {
+          OutputTile<T>::put(tile, row0 - first + k % 8 * 8, warp() % 2 * 64 + k / 8 * 16, s);
+        });
       }
-      for (int e = 0; e < 8 && output + e < a.outputs; e++) to[e] = tile[r * PITCH + o + e];
+      barrier();
+      OutputTile<T>::write(tile, a, block_x() * rows_of_block() + first, block_y() * OUTPUTS, rows, OUTPUTS);
     }
   }
 
   DEVICE void run(const Product &a) {
-    const bool apart = grid_z() > 1;
+    const bool apart = grid_z() > 1, in_parts = !apart && a.parts_of_sum > 1;
     const int steps = SLAB / MANY_COLUMNS, first_part = block_z(), end_part = apart ? first_part + 1 : a.parts_of_sum;
     const int first = part_begins(a, first_part) * steps, end = part_begins(a, end_part) * steps;
-    const u32 memory = shared_address(dynamic_shared()),
-              totals = memory + MANY_STAGES * stage_bytes() + warp() * 32 * 512 + lane() * 16;
-    const u32 w = memory + warp() % 2 * 4096 + lane() * 16,
-              in = memory + MANY_WEIGHTS + warp() / 2 * 4096 + lane() * 16;
-    UNROLL
+    const u32 bytes = stage_bytes(), memory = shared_address(dynamic_shared()), stages_end = memory + MANY_STAGES * bytes,
+              totals = stages_end + warp() * 32 * 512 + lane() * 16;
+    const u32 w = warp() % 2 * 4096 + lane() * 16, in = MANY_WEIGHTS + warp() / 2 * 4096 + lane() * 16;
+    const bool idle = block_x() * rows_of_block() + warp() / 2 * 64 >= a.rows; // the warp has no rows
+    Sources from = Sources::of(a, first);
     for (int i = 0; i < MANY_STAGES - 1; i++) {
-      if (first + i < end) load(a, memory + i * stage_bytes(), first + i);
+      if (first + i < end) load(a, from, memory + i * bytes);
       cp_async_commit();
     }
     Sums sum;
     clear(sum);
-    int part = first_part, part_end = part_begins(a, part + 1) * steps;
+    int part = first_part, part_end = in_parts ? part_begins(a, part + 1) * steps : end + 1;
+    u32 stage = memory, free = stages_end - bytes;
     for (int step = first; step < end; step++) {
       cp_async_wait<MANY_STAGES - 2>();
       barrier(); // the stage is there, and the one before is used
-      if (step + MANY_STAGES - 1 < end)
-        load(a, memory + (step - first + MANY_STAGES - 1) % MANY_STAGES * stage_bytes(), step + MANY_STAGES - 1);
+      if (step + MANY_STAGES - 1 < end) load(a, from, free);
       cp_async_commit();
-      const u32 stage = (step - first) % MANY_STAGES * stage_bytes();
-      add_step(sum, w + stage, in + stage);
-      if (apart || step + 1 < part_end || a.parts_of_sum == 1) continue;
+      if (!idle) add_step(sum, w + stage, in + stage);
+      free = stage, stage += bytes;
+      if (stage == stages_end) stage = memory;
+      if (step + 1 < part_end) continue;
       each(sum, [&] LAMBDA (float(&s)[4], int k) { // the part is complete
         if (part > 0) {
           bytes16 x = load16_shared(totals, k * 512);
@@ -305,8 +356,8 @@ template <class T, class F> DEVICE void unpack_weights(char *to, const char *fro
     fragment<T, F>(a[0], raw, j * 2);
     fragment<T, F>(a[1], raw, j * 2 + 1);
     char *unit = to + at * Plain::BYTES + j * 1024 + lane() * 16;
-    store16(unit, {a[0][0], a[0][2], a[1][0], a[1][2]});
-    store16(unit + 512, {a[0][1], a[0][3], a[1][1], a[1][3]});
+    store16(unit, {a[0][0], a[0][1], a[0][2], a[0][3]});
+    store16(unit + 512, {a[1][0], a[1][1], a[1][2], a[1][3]});
   }
 }
 

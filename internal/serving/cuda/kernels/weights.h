@@ -2,7 +2,8 @@
 //
 // Weights are the 16-row operand of mma. A packed matrix is [tile of 16 outputs][slab of 128 columns]. Of 32 columns a
 // lane has 8 in a row of output lane / 4, from 8 * (lane % 4) on, and the same of output lane / 4 + 8. These are two
-// mma: elements 0 to 3, then 4 to 7. Outputs are padded to 128, columns to 128, with zeros.
+// mma: elements 0 to 3, then 4 to 7. Outputs are padded to 128, columns to 128, with zeros. An operand that is loaded
+// with one instruction is in four consecutive registers, as mma needs it; otherwise the GPU would copy it first.
 //
 // The formats of GGUF are unpacked in registers: an integer is put into the fraction of a float32, whose exponent makes
 // it a whole number, and a fused multiply-add applies scale and minimum. The weight is then rounded to the type of the
@@ -151,15 +152,13 @@ struct Q6_K { // integers of 6 bits less 32; each 16 have a scale of 8 bits
 // Weights of the type of the activations.
 struct Plain {
   static const int BYTES = 8 * 512, STAGES = 3;
-  struct Raw { bytes16 q[8]; }; // of each 32 columns: output lane / 4, then the one 8 below
+  struct Raw { bytes16 q[8]; }; // operands of mma 0 to 7
   DEVICE void read(Raw &raw, u32 slab) {
     UNROLL
     for (int i = 0; i < 8; i++) raw.q[i] = load16_shared(slab + lane() * 16, i * 512);
   }
 };
-DEVICE void plain_fragment(u32 *a, const bytes16 &x, const bytes16 &y, int i) { // i: 0 or 1
-  a[0] = i ? x.z : x.x, a[1] = i ? y.z : y.x, a[2] = i ? x.w : x.y, a[3] = i ? y.w : y.y;
-}
+DEVICE void plain_fragment(u32 *a, const bytes16 &x) { a[0] = x.x, a[1] = x.y, a[2] = x.z, a[3] = x.w; }
 
 // load_slab begins to copy a warp's slab to shared memory.
 template <class F> DEVICE void load_slab(u32 to, const char *from) {
@@ -173,7 +172,7 @@ template <class F> DEVICE void load_slab(u32 to, const char *from) {
 // fragment is the operand of mma i of a slab (0 to 7).
 template <class T, class F> DEVICE void fragment(u32 *a, const typename F::Raw &raw, int i) {
   if constexpr (__is_same(F, Plain)) {
-    plain_fragment(a, raw.q[i / 2 * 2], raw.q[i / 2 * 2 + 1], i % 2);
+    plain_fragment(a, raw.q[i]);
   } else {
     UNROLL
     for (int p = 0; p < 4; p++) {

@@ -180,12 +180,16 @@ static inline u32 load4_shared(u32 address, int offset) {
 static inline void store16_shared(u32 address, int offset, bytes16 v) {
   store16(emulator::shared_at(address + offset, 16, 16, "store16_shared"), v);
 }
+static inline void store4_shared(u32 address, int offset, u32 v) {
+  memcpy(emulator::shared_at(address + offset, 4, 4, "store4_shared"), &v, 4);
+}
 static inline void store8_shared(u32 address, int offset, bytes8 v) {
   store8(emulator::shared_at(address + offset, 8, 8, "store8_shared"), v);
 }
 static inline int opaque(int x) { return x; }
 
 void cp_async16(u32 to, const void *from, int bytes);
+void cp_async4(u32 to, const void *from, int bytes);
 void cp_async_commit();
 void emulated_cp_async_wait(int groups);
 template <int N> static inline void cp_async_wait() { emulated_cp_async_wait(N); }

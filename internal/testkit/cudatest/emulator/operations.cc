@@ -69,7 +69,7 @@ namespace {
 struct Copy {
   char *to;
   const char *from;
-  int bytes;
+  int bytes, size; // copied, and with the zeros behind them
 };
 std::vector<std::vector<Copy>> groups[1024]; // of each thread; the last one is not committed yet
 } // namespace
@@ -81,16 +81,19 @@ bool all_copies_waited(const Thread *t) {
   }
   return true;
 }
+
+// The bytes are NaN until the thread waits for the copy.
+static void begin_copy(const char *what, u32 to, const void *from, int bytes, int size) {
+  if (bytes < 0 || bytes > size) fail("%s of %d bytes", what, bytes);
+  if (bytes) emulated_aligned(from, size);
+  char *at = shared_at(to, size, size, what);
+  memset(at, 0xff, size);
+  groups[thread()].back().push_back({at, (const char *)from, bytes, size});
+}
 } // namespace emulator
 
-// The 16 bytes are NaN until the thread waits for the copy.
-void cp_async16(u32 to, const void *from, int bytes) {
-  if (bytes < 0 || bytes > 16) emulator::fail("cp_async16 of %d bytes", bytes);
-  if (bytes) emulated_aligned(from);
-  char *at = emulator::shared_at(to, 16, 16, "cp_async16");
-  memset(at, 0xff, 16);
-  emulator::groups[thread()].back().push_back({at, (const char *)from, bytes});
-}
+void cp_async16(u32 to, const void *from, int bytes) { emulator::begin_copy("cp_async16", to, from, bytes, 16); }
+void cp_async4(u32 to, const void *from, int bytes) { emulator::begin_copy("cp_async4", to, from, bytes, 4); }
 
 void cp_async_commit() { emulator::groups[thread()].emplace_back(); }
 
@@ -98,7 +101,7 @@ void emulated_cp_async_wait(int groups) {
   auto &all = emulator::groups[thread()];
   while (int(all.size()) - 1 > groups) {
     for (const emulator::Copy &c : all.front()) {
-      memset(c.to, 0, 16);
+      memset(c.to, 0, c.size);
       memcpy(c.to, c.from, c.bytes);
     }
     all.erase(all.begin());
