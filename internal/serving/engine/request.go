@@ -64,6 +64,7 @@ const MaxN = 128
 // Limits on the memory of a waiting request, and on the time for comparing a token of its answer with the request's
 // stop tokens and strings.
 const (
+	maxStops      = 64  // Continue sends 19
 	maxStopTokens = 128 // vLLM's MAX_NUM_STOP_TOKEN_IDS
 	maxStopBytes  = 1 << 10
 	maxSaltBytes  = 1 << 10
@@ -123,8 +124,8 @@ func (r *Request) CheckSettings(vocab int) error {
 		return bad("max_tokens", "max_tokens is %d; it must be at least 1.", r.MaxTokens)
 	case r.MinTokens < 0 || r.MinTokens > r.MaxTokens:
 		return bad("min_tokens", "min_tokens is %d; it must be from 0 to max_tokens, which is %d.", r.MinTokens, r.MaxTokens)
-	case len(r.Stop) > 16:
-		return bad("stop", "There are %d stop sequences; at most 16 are possible.", len(r.Stop))
+	case len(r.Stop) > maxStops:
+		return bad("stop", "There are %d stop sequences; at most %d are possible.", len(r.Stop), maxStops)
 	case len(r.StopTokenIDs) > maxStopTokens:
 		return bad("stop_token_ids", "stop_token_ids has %d tokens; at most %d are possible.",
 			len(r.StopTokenIDs), maxStopTokens)

@@ -68,7 +68,10 @@ func (b *body) chat() (*openai.Chat, error) {
 	if b.TopK != nil {
 		c.Request.TopK = *b.TopK
 	}
-	for _, read := range []func(*openai.Chat) error{b.readMessages, b.readTools, b.readChoice, b.readThinking, b.readOutput} {
+	if err := c.ReadThinking(b.Thinking); err != nil {
+		return nil, err
+	}
+	for _, read := range []func(*openai.Chat) error{b.readMessages, b.readTools, b.readChoice, b.readOutput} {
 		if err := read(c); err != nil {
 			return nil, err
 		}
@@ -187,38 +190,6 @@ func (b *body) readChoice(c *openai.Chat) error {
 		c.ToolChoice, c.Allowed, c.OneCall = "required", []string{choice.Name}, true
 	default:
 		return openai.Invalid("tool_choice", "The type of tool_choice is %q; auto, any, tool and none are known.", choice.Type)
-	}
-	return nil
-}
-
-// readThinking reads the field thinking: whether the model shall think, and whether the answer omits the reasoning. If
-// the type is adaptive, or if the chat template has no variable for thinking, the template and the model decide whether
-// the model thinks.
-func (b *body) readThinking(c *openai.Chat) error {
-	if openai.IsNull(b.Thinking) {
-		return nil
-	}
-	var t struct {
-		Type    string `json:"type"`
-		Budget  int    `json:"budget_tokens"`
-		Display string `json:"display"`
-	}
-	if err := openai.ReadObject("thinking", "thinking", b.Thinking, &t); err != nil {
-		return err
-	}
-	c.OmitReasoning = t.Display == "omitted"
-	switch {
-	case t.Type == "":
-		return openai.Invalid("thinking", "thinking has no type; enabled, disabled and adaptive are known.")
-	case t.Display != "" && t.Display != "summarized" && t.Display != "omitted":
-		return openai.Invalid("thinking", "The display of thinking is %q; summarized and omitted are known.", t.Display)
-	case t.Budget != 0 && t.Type != "enabled":
-		return openai.Invalid("thinking", "thinking has budget_tokens, which only the type enabled may have.")
-	case t.Type == "enabled", t.Type == "disabled":
-		think := t.Type == "enabled"
-		c.Think = &think
-	case t.Type != "adaptive":
-		return openai.Invalid("thinking", "The type of thinking is %q; enabled, disabled and adaptive are known.", t.Type)
 	}
 	return nil
 }

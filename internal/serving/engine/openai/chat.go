@@ -31,6 +31,9 @@ type chatFields struct {
 	Tools                []json.RawMessage `json:"tools"`
 	ReasoningEffort      string            `json:"reasoning_effort"`
 	EnableThinking       *bool             `json:"enable_thinking"` // Alibaba's
+	Thinking             json.RawMessage   `json:"thinking"`        // of DeepSeek and Kimi, in Anthropic's form
+	Reasoning            json.RawMessage   `json:"reasoning"`       // OpenRouter's
+	ShortEffort          string            `json:"effort"`          // what Cline sends beside reasoning_effort
 	AddGenerationPrompt  *bool             `json:"add_generation_prompt"`
 	ContinueFinalMessage bool              `json:"continue_final_message"`
 	ChatTemplateKwargs   kwargs            `json:"chat_template_kwargs"`
@@ -185,7 +188,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	if err := c.readChoice(body.ToolChoice); err != nil {
 		return err
 	}
-	c.OmitReasoning = body.IncludeReasoning != nil && !*body.IncludeReasoning
+	c.OmitReasoning = c.OmitReasoning || body.IncludeReasoning != nil && !*body.IncludeReasoning
 	if c.FormField, c.Form, err = body.form(); err != nil {
 		return err
 	}
@@ -218,7 +221,10 @@ func (body *chatFields) chat() (*Chat, error) {
 	case c.Continue && IsNull(body.Messages[n-1].Content):
 		return nil, invalid("messages", "Message %d has no content that continue_final_message could continue.", n-1)
 	}
-	var err error
+	err := body.readThinking(c)
+	if err != nil {
+		return nil, err
+	}
 	if c.tools, err = readTools(body.Tools); err != nil {
 		return nil, err
 	}

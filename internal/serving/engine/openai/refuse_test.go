@@ -110,7 +110,7 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 		{texts, text + `"logit_bias": {"3": 101}}`, "logit_bias", "from -100 to 100"},
 		{texts, text + `"top_k": -2}`, "top_k", "it must be from 0 to 2147483647."},
 		{texts, text + `"top_p": 0}`, "top_p", "it must be above 0 and at most 1."},
-		{texts, text + `"stop": ` + many(17) + "}", "stop", "at most 16"},
+		{texts, text + `"stop": ` + many(65) + "}", "stop", "at most 64"},
 		{texts, text + `"stop_token_ids": [-1]}`, "stop_token_ids", "Token -1 is not in the vocabulary"},
 		{texts, text + `"stop_token_ids": [1` + strings.Repeat(", 1", 128) + `]}`, "stop_token_ids", "at most 128"},
 		{texts, text + `"logit_bias": {"a": 5}}`, "logit_bias", `logit_bias has the key "a"`},
@@ -247,8 +247,11 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 		{chats, talk + `"reasoning_effort": "much"}`, "reasoning_effort", `reasoning_effort is "much"; none, minimal, low, `},
 		{chats, talk + `"enable_thinking": "false"}`, "enable_thinking", "true or false is expected"},
 		{texts, text + `"enable_thinking": false}`, "enable_thinking", "use enable_thinking"},
-		{chats, talk + `"reasoning": {"effort": "low"}}`, "reasoning", "use enable_thinking"},
-		{chats, talk + `"thinking": {"type": "disabled"}}`, "thinking", "use enable_thinking"},
+		{texts, text + `"reasoning": {"effort": "low"}}`, "reasoning", "use enable_thinking"},
+		{texts, text + `"thinking": {"type": "disabled"}}`, "thinking", "use enable_thinking"},
+		{chats, talk + `"thinking": {"type": "off"}}`, "thinking", "enabled, disabled and adaptive are known"},
+		{chats, talk + `"reasoning": {"effort": "much"}}`, "reasoning.effort", "reasoning.effort is"},
+		{chats, talk + `"reasoning": {"mode": "x"}}`, "reasoning", "mode"},
 		{chats, talk + `"reasoning_format": "none"}`, "reasoning_format", "reasoning is in reasoning_content"},
 		{chats, talk + `"separate_reasoning": false}`, "separate_reasoning", "reasoning is in reasoning_content"},
 		{chats, talk + `"lora": [{"id": 0, "scale": 0.5}]}`, "lora", "give NAME as model"},
@@ -354,6 +357,7 @@ func TestFieldsOfMessagesThatChangeNothingAreAccepted(t *testing.T) {
 		`"refusal": null, "annotations": [], "audio": null, "function_call": null, "tool_calls": null`, // OpenAI's model_dump
 		`"annotations": [{"type": "url_citation"}], "parsed": {"a": 1}, "tool_calls": []`,
 		`"provider_specific_fields": {"refusal": null}, "reasoning_details": [], "images": []`,
+		`"reasoning_details": [{"type": "reasoning.text", "text": "I think"}]`, // of OpenRouter, in a conversation that began there
 		`"id": "m1", "created_at": 5, "metadata": {"a": 1}, "cache_control": {"type": "ephemeral"}, "type": "message"`,
 		`"prefix": false, "partial": false, "nobody_knows": null`,
 		`"injected": false, "message_id": "m", "reasoning_signature": null, "opts": {"visible": false}`, // of clients in editors

@@ -124,7 +124,7 @@ var bodyFields = fieldTable{unknown: "is not a field of this request", foreign: 
 	// llama.cpp
 	"cache_prompt", "id_slot", "n_cache_reuse", "n_discard", "n_keep", "return_progress",
 	// ollama and routers
-	"keep_alive", "models", "provider", "route", "session_id", "trace", "usage",
+	"keep_alive", "litellm_session_id", "models", "provider", "reasoningSummary", "route", "session_id", "trace", "usage",
 }, dependent: map[string]string{
 	"repeat_last_n": "repeat_penalty", "mirostat_tau": "mirostat", "mirostat_eta": "mirostat", "dynatemp_exponent": "dynatemp_range",
 	"dry_base": "dry_multiplier", "dry_allowed_length": "dry_multiplier", "dry_penalty_last_n": "dry_multiplier",
@@ -138,13 +138,13 @@ var messageFields = fieldTable{unknown: "is not known", foreign: slices.Concat(
 		{"prefix", "false", "use continue_final_message"},
 		{"partial", "false", "use continue_final_message"},
 	},
-	unserved("use reasoning", "thinking", "thinking_blocks", "reasoning_details"),
+	unserved("use reasoning", "thinking", "thinking_blocks"),
 	unserved("use content", "refusal", "text"),
 	unserved("use name", "tool_name"),
 	unserved("", "audio", "images"),
 ), harmless: []string{
 	"annotations", "cache_control", "created", "createdAt", "created_at", "finish_reason", "id", "index", "injected",
-	"message_id", "metadata", "opts", "parsed", "provider_specific_fields", "reasoning_signature", "status", "stop_reason", "timestamp", "type",
+	"message_id", "metadata", "opts", "parsed", "provider_specific_fields", "reasoning_details", "reasoning_signature", "status", "stop_reason", "timestamp", "type",
 }}
 
 func unserved(alternative string, names ...string) (list []foreignField) {

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,6 +98,66 @@ func (c *Chat) addVariables(template *chat.Template, defaults json.RawMessage) e
 	_, xml := c.variables["xml_tools"]
 	if _, python := c.variables["python_tools"]; !xml && !python && template.Mentions("xml_tools") { // SmolLM3
 		c.variables["xml_tools"] = tools
+	}
+	return nil
+}
+
+// readThinking sets Think, Effort and OmitReasoning from the fields that other servers have for them. The fields
+// enable_thinking and reasoning_effort win over these.
+func (body *chatFields) readThinking(c *Chat) error {
+	if err := c.ReadThinking(body.Thinking); err != nil {
+		return err
+	}
+	var r struct {
+		Enabled   *bool  `json:"enabled"`
+		Effort    string `json:"effort"`
+		Exclude   bool   `json:"exclude"`
+		MaxTokens int    `json:"max_tokens"` // no limit, like budget_tokens
+		Summary   string `json:"summary"`    // of OpenAI; the answer has the whole reasoning
+	}
+	if !IsNull(body.Reasoning) {
+		if err := ReadObject("reasoning", "reasoning", body.Reasoning, &r); err != nil {
+			return err
+		}
+	}
+	c.Think = cmp.Or(body.EnableThinking, r.Enabled, c.Think)
+	c.OmitReasoning = c.OmitReasoning || r.Exclude
+	for _, other := range []struct{ field, effort string }{{"reasoning.effort", r.Effort}, {"effort", body.ShortEffort}} {
+		if c.Effort == "" {
+			c.Effort, c.EffortField = other.effort, other.field
+		}
+	}
+	return nil
+}
+
+// ReadThinking sets what thinking says, a field of Anthropic's Messages. The budget is no limit: the model decides how
+// long it thinks. If the type is adaptive, or if the chat template has no variable for thinking, the template and the
+// model decide whether the model thinks.
+func (c *Chat) ReadThinking(thinking json.RawMessage) error {
+	if IsNull(thinking) {
+		return nil
+	}
+	var t struct {
+		Type    string `json:"type"`
+		Budget  int    `json:"budget_tokens"`
+		Display string `json:"display"`
+	}
+	if err := ReadObject("thinking", "thinking", thinking, &t); err != nil {
+		return err
+	}
+	c.OmitReasoning = t.Display == "omitted"
+	switch {
+	case t.Type == "":
+		return invalid("thinking", "thinking has no type; enabled, disabled and adaptive are known.")
+	case t.Display != "" && t.Display != "summarized" && t.Display != "omitted":
+		return invalid("thinking", "The display of thinking is %q; summarized and omitted are known.", t.Display)
+	case t.Budget != 0 && t.Type != "enabled":
+		return invalid("thinking", "thinking has budget_tokens, which only the type enabled may have.")
+	case t.Type == "enabled", t.Type == "disabled":
+		think := t.Type == "enabled"
+		c.Think = &think
+	case t.Type != "adaptive":
+		return invalid("thinking", "The type of thinking is %q; enabled, disabled and adaptive are known.", t.Type)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ var itemFields = map[string][]string{
 	"custom_tool_call":        {"call_id", "name", "input", "caller", "namespace"},
 	"custom_tool_call_output": {"call_id", "output", "caller", "name", "namespace"},
 
-	"reasoning": {"summary", "content"},
+	"reasoning": {"summary", "content", "duration", "started_at"}, // with the times of open-webui
 }
 
 // inputItems returns the items of the input, which is a list of items or a string. A string is the text of a user.

@@ -52,7 +52,7 @@ func TestItemsBecomeMessages(t *testing.T) {
 				call(t, "c1", "look", `{"b": 1}`), call(t, "c2", "see", "{}")}}, {Role: "tool", ToolCallID: "c1", Content: "x"},
 				{Role: "tool", ToolCallID: "c2", Content: "y"}, {Role: "assistant", Content: "So."}, {Role: "assistant", Content: "And."}}},
 		{"reasoning after calls, and a summary", `"input": [{"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
-			{"type": "reasoning", "summary": [{"type": "summary_text", "text": "S"}]}, {"type": "function_call", "call_id": "c2", "name": "see",
+			{"type": "reasoning", "duration": 3, "started_at": 1.5, "summary": [{"type": "summary_text", "text": "S"}]}, {"type": "function_call", "call_id": "c2", "name": "see",
 			"arguments": "{}"}]`, []chat.Message{{Role: "assistant", ToolCalls: []any{call(t, "c1", "look", "{}")}},
 			{Role: "assistant", Reasoning: "S", ToolCalls: []any{call(t, "c2", "see", "{}")}}}},
 	} {
