@@ -38,6 +38,7 @@ type Batch struct {
 	Scale         float32   // of q·k, usually 1/sqrt(head size)
 	AlibiSlopes   []float32 // [NumHeads], or nil: slope · (token - query token) is added to logits
 	SlidingWindow int       // how many tokens a query token attends to, itself included; 0 means all
+	Chunk         int       // if not 0, a query token attends only to tokens of its chunk: token t is in chunk t / Chunk
 	SoftCap       float32   // if not 0, logits become cap · tanh(logit / cap)
 	Sinks         []float32 // [NumHeads], or nil: the logit of an extra token without a value
 
@@ -76,6 +77,9 @@ func (b *Batch) attended(position int) (start, end int) {
 	if b.SlidingWindow > 0 {
 		start = max(0, position+1-b.SlidingWindow)
 	}
+	if b.Chunk > 0 {
+		start = max(start, position-position%b.Chunk)
+	}
 	return start, position + 1
 }
 
@@ -93,8 +97,8 @@ func (b *Batch) check(c *Cache) error {
 		return badArgument("%d ALiBi slopes for %d heads", len(b.AlibiSlopes), b.NumHeads)
 	case b.Sinks != nil && len(b.Sinks) != b.NumHeads:
 		return badArgument("%d sinks for %d heads", len(b.Sinks), b.NumHeads)
-	case b.SlidingWindow < 0:
-		return badArgument("a window of %d tokens; it must be at least 0", b.SlidingWindow)
+	case b.SlidingWindow < 0 || b.Chunk < 0:
+		return badArgument("a window of %d tokens, chunks of %d; both must be at least 0", b.SlidingWindow, b.Chunk)
 	case !(b.SoftCap >= 0) || math.IsInf(float64(b.SoftCap), 1):
 		return badArgument("a soft cap of %v; it must be finite and at least 0", b.SoftCap)
 	case math.IsNaN(float64(b.Scale)) || math.IsInf(float64(b.Scale), 0):

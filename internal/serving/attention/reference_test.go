@@ -183,6 +183,9 @@ func (p *problem) attended(seq, query, head int) (logits []float64, values [][]f
 	if b.SlidingWindow > 0 {
 		start = max(0, position-b.SlidingWindow+1)
 	}
+	if b.Chunk > 0 {
+		start = max(start, position/b.Chunk*b.Chunk)
+	}
 	for t := start; t <= position; t++ {
 		block, offset := int(b.BlockTables[seq*b.TableStride+t/c.BlockSize]), t%c.BlockSize
 		ks, vs := float64(keyFactor), float64(valueFactor)

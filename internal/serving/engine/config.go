@@ -210,6 +210,8 @@ func (c *Config) share(m *model.Config, page int, bytes int64) (*memplan.Plan, e
 		group := kvcache.Group{Kind: kvcache.Full, BlockSize: c.BlockSize}
 		if w := m.Window(i); w > 0 && w < c.MaxModelLen {
 			group.Kind, group.Window = kvcache.SlidingWindow, w
+		} else if n := m.Chunk(i); n > 0 && n < c.MaxModelLen {
+			group.Kind, group.Chunk = kvcache.ChunkedLocal, n
 		}
 		layers[i] = memplan.Layer{Group: group, Page: page}
 	}
@@ -231,7 +233,7 @@ func (c *Config) share(m *model.Config, page int, bytes int64) (*memplan.Plan, e
 		}
 	}
 	if len(c.groups) > 1 && c.Offload != nil {
-		return nil, fmt.Errorf("%w: some layers of the model have a window or a state and others have none; blocks of such models cannot be kept outside the process", ErrConfig)
+		return nil, fmt.Errorf("%w: some layers of the model have a window, chunks or a state and others have none; blocks of such models cannot be kept outside the process", ErrConfig)
 	}
 	return plan, nil
 }

@@ -16,6 +16,7 @@ import (
 	"llmmemory/internal/serving/kvstore"
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/parallel"
+	"llmmemory/internal/testkit/level"
 )
 
 const hybridWindow, hybridGroups = 16, 3
@@ -28,17 +29,29 @@ func hybridLlama(t testing.TB, pool *parallel.Pool, part model.Part) *model.Mode
 	})
 }
 
+// An openPart opens a part of a model.
+type openPart = func(*parallel.Pool, model.Part) *model.Model
+
+// chunkedLlama returns a model like that of hybridLlama, with chunks in place of the window.
+func chunkedLlama(t testing.TB, pool *parallel.Pool, part model.Part) *model.Model {
+	return changedLlama(t, pool, part, 256, func(c *model.Config) {
+		c.NumLayers, c.AttentionChunk, c.Full = 6, hybridWindow, []bool{false, false, true, false, false, true}
+		c.NoRope, c.Temperature = c.Full, &model.Temperature{Floor: 8, Scale: 0.5}
+		c.QKNorm = model.RotatedNorm
+	})
+}
+
 // hybridBlock is the size of a block in bytes: keys and values of two layers for 8 tokens with 4 heads
 // of 8 float32 elements.
 const hybridBlock = 2 * 8 * 2 * 4 * 8 * 4
 
 // greedy returns the greedy answer to a prompt, which it computes with the model and without an engine. All layers are
 // in one group that keeps every block.
-func greedy(t *testing.T, prompt []int32, maxTokens int) []int32 {
+func greedy(t *testing.T, open openPart, prompt []int32, maxTokens int) []int32 {
 	pool, err := parallel.New(1)
 	require.NoError(t, err)
 	defer pool.Close()
-	m := hybridLlama(t, pool, model.Part{})
+	m := open(pool, model.Part{})
 	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(8, attention.F32), Layers: m.NumLayers, NumBlocks: 64}, pool)
 	require.NoError(t, err)
 	defer store.Close()
@@ -62,25 +75,38 @@ func greedy(t *testing.T, prompt []int32, maxTokens int) []int32 {
 }
 
 // Ensure that the answers of a model do not change when the engine frees blocks that have left the model's window.
-// Only some layers of this model have a window. The memory is so small that requests are preempted, and some requests
+// Only some layers of this model have a window, or chunks. The memory is so small that requests are preempted, and some requests
 // find their prompts in the prefix cache. The cases are one worker, two workers, and speculation.
 func TestAModelWithSomeWindowsAnswersAsIfNothingWereFreed(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(4, 9))
 	var requests []engine.Request
-	var want [][]int32
+	open := map[bool]openPart{
+		false: func(pool *parallel.Pool, p model.Part) *model.Model { return hybridLlama(t, pool, p) },
+		true:  func(pool *parallel.Pool, p model.Part) *model.Model { return chunkedLlama(t, pool, p) },
+	}
+	wants := map[bool][][]int32{}
 	for i := range 10 {
 		r := request(strings.Repeat(story, rnd.IntN(4))+fmt.Sprintf("The code %d of", i%3), 5+rnd.IntN(40))
 		r.IgnoreEOS = true
-		requests, want = append(requests, r), append(want, greedy(t, r.Prompt, r.MaxTokens))
+		requests = append(requests, r)
+		for chunks := range open {
+			wants[chunks] = append(wants[chunks], greedy(t, open[chunks], r.Prompt, r.MaxTokens))
+		}
 	}
 	for _, test := range []struct {
 		name        string
 		workers     int
 		speculative int
-	}{{"one worker", 1, 0}, {"two workers", 2, 0}, {"speculation", 1, 3}} {
+		chunks      bool
+	}{{"one worker", 1, 0, false}, {"two workers", 2, 0, false}, {"speculation", 1, 3, false}, {"chunks", 1, 0, true},
+		{"chunks and speculation", 2, 3, true}} {
 		t.Run(test.name, func(t *testing.T) {
+			if test.name == "chunks and speculation" {
+				level.SkipNormal(t)
+			}
 			counts := &counter{}
-			e := startParts(t, test.workers, func(pool *parallel.Pool, p model.Part) *model.Model { return hybridLlama(t, pool, p) },
+			want := wants[test.chunks]
+			e := startParts(t, test.workers, open[test.chunks],
 				func(c *engine.Config) {
 					// A request of 208 tokens has at most 26 blocks in the group without a window, and
 					// 9 in each of the other groups.
@@ -118,15 +144,22 @@ func TestSeveralAnswersOfAModelWithSomeWindows(t *testing.T) {
 	requireIdle(t, e)
 }
 
-// Ensure that blocks before the windows are freed. A sequence of 800 tokens has 100 blocks in the
+// Ensure that blocks before the windows, or before the chunks, are freed. A sequence of 800 tokens has 100 blocks in the
 // group without a window, and at most 9 in each of the other groups.
 func TestBlocksBeforeAWindowAreGivenBack(t *testing.T) {
+	t.Run("window", func(t *testing.T) { blocksAreGivenBack(t, hybridLlama, 18) })
+	t.Run("chunks", func(t *testing.T) { blocksAreGivenBack(t, chunkedLlama, 16) })
+}
+
+// blocksAreGivenBack tests that a model's longest sequence fits into 139 blocks of memory, of which its layers with
+// windows or chunks need the given number.
+func blocksAreGivenBack(t *testing.T, llama func(testing.TB, *parallel.Pool, model.Part) *model.Model, local int) {
 	seen := &captured{n: hybridGroups, tokens: 790}
-	open := func(pool *parallel.Pool, p model.Part) *model.Model { return hybridLlama(t, pool, p) }
+	open := func(pool *parallel.Pool, p model.Part) *model.Model { return llama(t, pool, p) }
 	e := startParts(t, 1, open, func(c *engine.Config) {
 		c.BlockSize, c.MaxNumBatchedTokens, c.MaxModelLen, c.KVCacheBytes = 8, 24, 0, 140*hybridBlock
 	}, nil)
-	require.Equal(t, 968, e.Config().MaxModelLen, "121 blocks of 139, beside the 18 of windows")
+	require.Equal(t, (139-local)*8, e.Config().MaxModelLen)
 	e.WatchMemory(seen)
 	r := request(strings.Repeat(story, 16), 16)
 	r.IgnoreEOS = true

@@ -35,6 +35,8 @@ func Check(c *model.Config) error {
 		return unsupported("models of the family %s have layers with states, which run on the CPU only", c.Family)
 	case c.Experts != nil:
 		return unsupported("models with experts run on the CPU only, and this one has %d experts in a layer", c.Experts.Count)
+	case c.AttentionChunk > 0 || c.QKNorm == model.RotatedNorm || c.Temperature != nil:
+		return unsupported("attention of the family %s runs on the CPU only", c.Family)
 	case !known:
 		return unsupported("the activation of %s has no kernel", c.Family)
 	case c.NumHeads/c.NumKVHeads > kernels.MaxQueryHeads:

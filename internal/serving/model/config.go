@@ -42,6 +42,9 @@ const (
 	NoQKNorm  QKNorm = iota
 	HeadNorm         // over each head (Qwen3, Gemma 3)
 	WidthNorm        // over all heads together (OLMo 2)
+
+	// RotatedNorm is an RMSNorm without weights over each head, after its rotation, in layers with rotations (Llama 4).
+	RotatedNorm
 )
 
 // Config describes the shape and the computation of a model. Names are those of vLLM and Hugging Face.
@@ -68,16 +71,18 @@ type Config struct {
 
 	Recurrence *Recurrence // nil if all layers have attention
 
-	Rope           *Rope  // nil if positions are learned
-	LocalRope      *Rope  // of layers with the window; if nil, Rope
-	PositionOffset int    // learned position p is in row p + PositionOffset (2 in OPT)
-	SlidingWindow  int    // tokens that a token attends to; 0 means all
-	Full           []bool // layers without the window; if nil, all have it
-	NoRope         []bool // layers without rotations (SmolLM3); if nil, all have them
-	UnusedWindow   int    // a window below MaxModelLen in a GGUF file that is ignored, as in llama.cpp; else 0
-	Gate           bool   // the output of attention is multiplied by a sigmoid of another projection (Qwen3-Next)
-	Sinks          bool   // the softmax of each head has an extra logit without a value (gpt-oss)
-	TieEmbeddings  bool   // the output matrix is the embeddings
+	Rope           *Rope        // nil if positions are learned
+	LocalRope      *Rope        // of layers with the window; if nil, Rope
+	PositionOffset int          // learned position p is in row p + PositionOffset (2 in OPT)
+	SlidingWindow  int          // tokens that a token attends to; 0 means all
+	AttentionChunk int          // if not 0, a token attends only to the tokens of its chunk: token t is in chunk t / AttentionChunk
+	Full           []bool       // layers without the window and without chunks; if nil, all have them
+	NoRope         []bool       // layers without rotations (SmolLM3); if nil, all have them
+	UnusedWindow   int          // a window below MaxModelLen in a GGUF file that is ignored, as in llama.cpp; else 0
+	Temperature    *Temperature // of layers without rotations; nil means none
+	Gate           bool         // the output of attention is multiplied by a sigmoid of another projection (Qwen3-Next)
+	Sinks          bool         // the softmax of each head has an extra logit without a value (gpt-oss)
+	TieEmbeddings  bool         // the output matrix is the embeddings
 
 	AttentionScale float64 // factor of the products of queries and keys; 0 means 1 / sqrt(HeadDim)
 	AttentionCap   float64 // if not 0, logits of attention become cap · tanh(logit / cap)
@@ -101,11 +106,19 @@ type Experts struct {
 	Sigmoid          bool    // an expert's weight is the sigmoid of its logit; otherwise, of a softmax over all logits
 	Correction       bool    // numbers are added to weights to choose experts (DeepSeek V3)
 	Groups, Chosen   int     // if Groups > 1, the experts of a token are in Chosen of Groups groups of consecutive experts
+	InputScale       bool    // an expert's input is multiplied by its weight, not its output (Llama 4)
 	Normalize        bool    // weights are divided by the sum of the weights of the chosen experts
 	Scale            float64 // factor of the weights; 0 means 1
 	Bias             bool
 	RouterBias       bool
 	Dense            []bool // layers with an MLP; if nil, all have experts
+}
+
+// Temperature multiplies the queries at position p by 1 + Scale · ln(1 + floor((p + 1) / Floor)) (Llama 4).
+type Temperature struct{ Floor, Scale float64 }
+
+func (t *Temperature) factor(position int32) float32 {
+	return float32(1 + t.Scale*math.Log1p(math.Floor((float64(position)+1)/t.Floor)))
 }
 
 // Latent describes multi-head latent attention (MLA). The cache has one key of a token for all heads: KVRank elements,
@@ -135,7 +148,7 @@ func (a *Latent) check(c *Config) error {
 			a.RopeDim, attention.MaxKeySize)
 	case c.Rope == nil || c.LocalRope != nil || c.Rope.Rotated(c.HeadDim) != a.RopeDim:
 		return refused("latent attention without its rotation")
-	case c.Sinks || c.QKVBias || c.OutBias || c.QKNorm != NoQKNorm || c.SlidingWindow > 0:
+	case c.Sinks || c.QKVBias || c.OutBias || c.QKNorm != NoQKNorm || c.SlidingWindow > 0 || c.AttentionChunk > 0:
 		return refused("latent attention with biases, sinks, norms of heads or a window is not supported")
 	}
 	return nil
@@ -155,6 +168,14 @@ func (c *Config) Window(layer int) int {
 		return 0
 	}
 	return c.SlidingWindow
+}
+
+// Chunk returns the size of the chunks of a layer's attention, or 0 if it has none.
+func (c *Config) Chunk(layer int) int {
+	if c.Full != nil && c.Full[layer] {
+		return 0
+	}
+	return c.AttentionChunk
 }
 
 // RopeOf returns the rotary embedding of a layer, or nil if it has none.
@@ -198,8 +219,10 @@ func (c *Config) check() error {
 		return refused("heads of %d elements: want a multiple of 8 up to 256", c.HeadDim)
 	case !(c.NormEps > 0 && c.NormEps < 1):
 		return refused("the epsilon of norms is %v", c.NormEps)
-	case c.SlidingWindow < 0:
-		return refused("a sliding window of %d tokens", c.SlidingWindow)
+	case c.SlidingWindow < 0 || c.AttentionChunk < 0:
+		return refused("a sliding window of %d tokens, chunks of %d", c.SlidingWindow, c.AttentionChunk)
+	case c.Temperature != nil && !(c.Temperature.Floor >= 1 && c.Temperature.Scale >= 0 && c.Temperature.Scale <= 1<<24):
+		return refused("queries are scaled by %v every %v tokens", c.Temperature.Scale, c.Temperature.Floor)
 	}
 	for _, v := range []struct {
 		name  string

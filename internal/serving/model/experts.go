@@ -175,7 +175,11 @@ func (r *Runner) mixture(l *layer, x []float32, rows int) error {
 			continue
 		}
 		for k, row := range g.rows[start:end] {
-			copy(g.inputs[k*hidden:][:hidden], x[int(row)*hidden:])
+			input := g.inputs[k*hidden:][:hidden]
+			copy(input, x[int(row)*hidden:])
+			if e.InputScale {
+				g.scaleInput(e, input, int(row), int32(i))
+			}
 		}
 		expert := &l.experts.all[i]
 		r.firstHalf(expert, g.inputs, end-start)
@@ -202,12 +206,23 @@ func (r *Runner) mixture(l *layer, x []float32, rows int) error {
 	return nil
 }
 
+// scaleInput multiplies the input of an expert by its weight for the row.
+func (g *routing) scaleInput(e *Experts, input []float32, row int, expert int32) {
+	k := row*e.PerToken + slices.Index(g.chosen[row*e.PerToken:][:e.PerToken], expert)
+	for i := range input {
+		input[i] *= g.weights[k]
+	}
+}
+
 func (r *Runner) combineRow(l *layer, row int) {
 	e, g, hidden := r.model.Experts, &r.routing, r.model.HiddenSize
 	sums := r.sums[row*hidden:][:hidden]
 	clear(sums)
 	for k := row * e.PerToken; k < (row+1)*e.PerToken; k++ {
 		w, out := g.weights[k], g.results[int(g.indices[k])*hidden:][:hidden]
+		if e.InputScale {
+			w = 1
+		}
 		if bias := l.experts.all[g.chosen[k]].downProj.bias; bias != nil {
 			for i, b := range bias {
 				out[i] += b

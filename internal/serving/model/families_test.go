@@ -193,6 +193,8 @@ func (f *family) llamaTensors(all map[string][]int) {
 func (f *family) feedForwardTensors(all map[string][]int, prefix string, l int) {
 	r := &f.ref
 	switch {
+	case r.family == "llama4_text":
+		f.llama4Tensors(all, prefix, l)
 	case r.shape.experts > 0 && (r.shape.dense == nil || !r.shape.dense(l)):
 		f.mixtureTensors(all, prefix)
 	case r.family == "phi3" || r.family == "glm4":
@@ -262,6 +264,7 @@ func (f *family) write(t testing.TB) string {
 		return f.unchanged(name, shape)
 	})
 	f.ref.splitExperts()
+	f.ref.renameLlama4()
 	config, err := json.Marshal(f.config)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644))

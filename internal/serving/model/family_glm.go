@@ -25,7 +25,7 @@ var glm4Mixture = family{
 	rules: Config{Experts: &Experts{}},
 	folder: inFolder{name: "glm4_moe", eps: 1e-5, names: deepSeekNames, prepare: halfRotated,
 		finish: func(c *Config, p *published) error {
-			if c.OutBias = false; p.HeadNorms {
+			if c.OutBias = false; p.HeadNorms != nil && *p.HeadNorms {
 				c.QKNorm = HeadNorm
 			}
 			return readRoutedExperts(c, p, "noaux_tc", "sigmoid")

@@ -1,5 +1,7 @@
 package model
 
+import "encoding/json"
+
 // expertFields has fields of config.json that families with latent attention or routed experts have.
 type expertFields struct {
 	// DeepSeek
@@ -20,8 +22,17 @@ type expertFields struct {
 	ChoiceMethod  string  `json:"topk_method"`
 	Scoring       string  `json:"scoring_func"`
 
-	HeadNorms     bool     `json:"use_qk_norm"`     // GLM
+	HeadNorms     *bool    `json:"use_qk_norm"`     // GLM and Llama 4
 	MLPLayerTypes []string `json:"mlp_layer_types"` // GLM: dense or sparse
+
+	// Llama 4
+	DenseIntermediate int             `json:"intermediate_size_mlp"`
+	MixtureStep       int             `json:"interleave_moe_layer_step"`
+	MixtureLayers     []int           `json:"moe_layers"`
+	ChunkSize         json.RawMessage `json:"attention_chunk_size"`
+	Tuning            json.RawMessage `json:"attn_temperature_tuning"`
+	FloorScale        float64         `json:"floor_scale"`
+	AttnScale         float64         `json:"attn_scale"`
 
 	// ERNIE
 	Bias        bool `json:"use_bias"`

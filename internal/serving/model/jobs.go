@@ -177,7 +177,7 @@ type rowOp uint8
 const (
 	opNorm         rowOp = iota // x to normed
 	opSquares                   // sums the squares of queries and keys
-	opRotate                    // normalizes queries and keys with QKNorm, and rotates queries
+	opRotate                    // normalizes queries and keys with QKNorm, and rotates queries, and with RotatedNorm also keys
 	opLower                     // normalizes what queries are made from
 	opLatent                    // prepares queries and keys of latent attention
 	opActivate                  // gateUp to act
@@ -276,18 +276,33 @@ func (r *Runner) rotateRow(j *rowJob, row int) {
 	query, key := r.queryAndKey(row)
 	switch m.QKNorm {
 	case HeadNorm:
-		for h := 0; h < len(query); h += m.HeadDim {
-			rmsNorm(query[h:][:m.HeadDim], query[h:][:m.HeadDim], j.layer.qNorm, m.NormEps)
-		}
-		for h := 0; h < len(key); h += m.HeadDim {
-			rmsNorm(key[h:][:m.HeadDim], key[h:][:m.HeadDim], j.layer.kNorm, m.NormEps)
-		}
+		m.normHeads(query, j.layer.qNorm)
+		m.normHeads(key, j.layer.kNorm)
 	case WidthNorm:
 		scaleBy(query, j.layer.qNorm, r.squares[2*row], m.NumHeads*m.HeadDim, m.NormEps)
 		scaleBy(key, j.layer.kNorm, r.squares[2*row+1], m.NumKVHeads*m.HeadDim, m.NormEps)
 	}
-	if j.angles != nil {
-		m.rotate(query, j.positions[row], j.angles.rope, &j.angles.tables)
+	if j.angles == nil {
+		if m.Temperature != nil {
+			factor := m.Temperature.factor(j.positions[row])
+			for i := range query {
+				query[i] *= factor
+			}
+		}
+		return
+	}
+	m.rotate(query, j.positions[row], j.angles.rope, &j.angles.tables)
+	if m.QKNorm == RotatedNorm {
+		m.rotate(key, j.positions[row], j.angles.rope, &j.angles.tables)
+		m.normHeads(query, j.layer.qNorm)
+		m.normHeads(key, j.layer.kNorm)
+	}
+}
+
+// normHeads normalizes each head.
+func (m *Model) normHeads(heads, weight []float32) {
+	for h := 0; h < len(heads); h += m.HeadDim {
+		rmsNorm(heads[h:][:m.HeadDim], heads[h:][:m.HeadDim], weight, m.NormEps)
 	}
 }
 

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"llmmemory/internal/serving/model/matrix"
 	"llmmemory/internal/serving/model/weights"
@@ -124,6 +125,8 @@ func (l *loader) qkNorm(name string, width int) []float32 {
 		return l.normWeights(name, l.config.HeadDim)
 	case WidthNorm:
 		return pick(l.normWeights(name, width), l.part.span(width))
+	case RotatedNorm:
+		return slices.Repeat([]float32{1}, l.config.HeadDim)
 	}
 	return nil
 }

@@ -151,6 +151,10 @@ func tinyReference(g *weights.GGUF, t *weightfile.Tiny) *reference {
 	case "glm4moe":
 		*p, r.rotated = tinyRouted(&routerShape{scale: 1.5, sigmoid: true, correction: true}), 8
 		p.normalize, p.headNorm = true, true
+	case "llama4":
+		*p = tinyRouted(&routerShape{sigmoid: true, inputs: true})
+		p.experts, p.sharedInter, p.rotatedNorm, p.floor = weightfile.TinyExperts, weightfile.TinyShared, true, 8192
+		p.noRope, p.dense = last(4), func(l int) bool { return l%2 == 0 }
 	case "ernie4_5-moe":
 		*p = tinyRouted(&routerShape{scale: 1.5, correction: true})
 		p.normalize = true
@@ -162,7 +166,7 @@ func tinyReference(g *weights.GGUF, t *weightfile.Tiny) *reference {
 
 // tinyWeights returns the tensors of a GGUF file under the names that they have in a model folder.
 func tinyWeights(g *weights.GGUF, arch string) map[string][]float32 {
-	w := published(g, slices.Contains([]string{"llama", "smollm3", "granite", "ernie4_5", "ernie4_5-moe"}, arch), weightfile.TinyDim)
+	w := published(g, slices.Contains([]string{"llama", "smollm3", "granite", "ernie4_5", "ernie4_5-moe", "llama4"}, arch), weightfile.TinyDim)
 	parts := map[string]string{"attn_qkv": "self_attn.qkv_proj", "attn_sinks": "self_attn.sinks",
 		"post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm",
 		"ffn_gate_inp": "mlp.gate", "ffn_gate_inp_shexp": "mlp.shared_expert_gate", "ffn_gate_shexp": "mlp.shared_expert.gate_proj",

@@ -17,6 +17,7 @@ type latentShape struct{ queryRank, kvRank, nope, rope, value int }
 // routerShape says how experts are chosen, where this differs from a softmax over all experts.
 type routerShape struct {
 	sigmoid, correction bool
+	inputs              bool // weights multiply the inputs of experts
 	groups, chosen      int
 	scale               float64
 	shared              string // the name of the shared expert without a gate, or ""
@@ -160,8 +161,12 @@ func (r *reference) routedMixture(l int, x, logits []float64) []float64 {
 	all := make([]float64, r.hidden)
 	for k, e := range chosen {
 		name := prefix + fmt.Sprintf(p.expertNames, e)
-		for i, v := range r.mlp(x, p.expertInter, name+p.expertMLP[0], name+p.expertMLP[1], name+p.expertMLP[2]) {
-			all[i] += weights[k] * v
+		input, weight := x, weights[k]
+		if p.routing.inputs {
+			input, weight = scaled(x, weights[k]), 1
+		}
+		for i, v := range r.mlp(input, p.expertInter, name+p.expertMLP[0], name+p.expertMLP[1], name+p.expertMLP[2]) {
+			all[i] += weight * v
 		}
 	}
 	if shared := prefix + p.routing.shared; p.routing.shared != "" {
@@ -274,7 +279,7 @@ func routedFamilies(makeOf func(name, kind string, heads, kvHeads, dim int, shap
 		"moe_k": 3, "moe_intermediate_size": 24, "moe_num_shared_experts": 2, "moe_layer_start_index": 1, "moe_layer_end_index": 4,
 		"moe_layer_interval": 2, "use_bias": false, "tie_word_embeddings": true})
 	mixed.ref.pairs = true
-	return []family{glm, mixture, flash, ernie, mixed}
+	return []family{glm, mixture, flash, ernie, mixed, llama4Family(makeOf)}
 }
 
 // tinyLatent completes the reference of a tiny model with latent attention.

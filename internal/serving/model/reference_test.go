@@ -45,6 +45,9 @@ type layerShape struct {
 	routing                                                   *routerShape         // nil: a softmax over all experts
 	dense                                                     func(layer int) bool // layers without experts; nil: none
 	renamed                                                   map[string]string    // other names of norms
+	rotatedNorm                                               bool                 // Llama 4
+	floor, tuning                                             float64              // Llama 4: of the temperature
+	chunk                                                     int                  // of attention
 }
 
 // times returns the product of x and a matrix of the shape [out, in] (in GPT-2 [in, out]), plus the bias if there is
@@ -199,6 +202,9 @@ func (r *reference) attend(l int, q, k, v []float64) []float64 {
 	if r.window > 0 && (r.shape.full == nil || !r.shape.full(l)) {
 		first = max(0, len(r.keys[l])-r.window)
 	}
+	if p := &r.shape; p.chunk > 0 && !p.full(l) {
+		first = (len(r.keys[l]) - 1) / p.chunk * p.chunk
+	}
 	for h := range r.heads {
 		start := h / (r.heads / r.kvHeads) * r.dim
 		var weights []float64
@@ -271,6 +277,11 @@ func (r *reference) attention(l int, n []float64, position int) []float64 {
 		}
 		r.rope(q, position, theta, scaled)
 		r.rope(k, position, theta, scaled)
+		if p.rotatedNorm {
+			q, k = r.bareNorms(q), r.bareNorms(k)
+		}
+	} else if p.floor != 0 {
+		q = p.tuned(q, position)
 	}
 	return r.attend(l, q, k, v)
 }
@@ -368,29 +379,4 @@ func (r *reference) mixture(l int, x []float64) []float64 {
 		}
 	}
 	return all
-}
-
-func (r *reference) gpt2Layer(l int, x []float64) []float64 {
-	named := func(name string) string { return fmt.Sprintf("transformer.h.%d.%s", l, name) }
-	qkv := r.times(named("attn.c_attn"), r.norm(named("ln_1"), x), 3*r.hidden)
-	a := r.attend(l, qkv[:r.hidden], qkv[r.hidden:2*r.hidden], qkv[2*r.hidden:])
-	x = plus(x, r.times(named("attn.c_proj"), a, r.hidden))
-	upProj := r.times(named("mlp.c_fc"), r.norm(named("ln_2"), x), r.inter)
-	for i, v := range upProj {
-		upProj[i] = v / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(v+0.044715*v*v*v)))
-	}
-	return plus(x, r.times(named("mlp.c_proj"), upProj, r.hidden))
-}
-
-func (r *reference) optLayer(l int, x []float64) []float64 {
-	named := func(name string) string { return fmt.Sprintf("model.decoder.layers.%d.%s", l, name) }
-	n := r.norm(named("self_attn_layer_norm"), x)
-	q, k, v := r.times(named("self_attn.q_proj"), n, r.hidden), r.times(named("self_attn.k_proj"), n, r.hidden),
-		r.times(named("self_attn.v_proj"), n, r.hidden)
-	x = plus(x, r.times(named("self_attn.out_proj"), r.attend(l, q, k, v), r.hidden))
-	upProj := r.times(named("fc1"), r.norm(named("final_layer_norm"), x), r.inter)
-	for i, v := range upProj {
-		upProj[i] = max(v, 0)
-	}
-	return plus(x, r.times(named("fc2"), upProj, r.hidden))
 }

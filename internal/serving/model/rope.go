@@ -69,7 +69,7 @@ func (r *Rope) check(headDim int) error {
 		return refused("positions are divided by %v", r.Linear)
 	case r.Factors != nil && len(r.Factors) != size/2:
 		return refused("%d factors for %d frequencies", len(r.Factors), size/2)
-	case l != nil && !(l.Factor > 0 && l.OriginalLength > 0 && l.LowFreqFactor > 0 && l.HighFreqFactor > l.LowFreqFactor):
+	case l != nil && !(l.Factor > 0 && l.OriginalLength > 0 && l.LowFreqFactor > 0 && l.HighFreqFactor >= l.LowFreqFactor):
 		return refused("llama3 rope scaling with %+v", *l)
 	}
 	factors := r.Factors
@@ -145,7 +145,7 @@ func (r *Rope) frequencies(headDim int) []float64 {
 func (l *Llama3) scale(f float64) float64 {
 	rotations := l.OriginalLength * f / (2 * math.Pi)
 	switch {
-	case rotations < l.LowFreqFactor:
+	case rotations < l.LowFreqFactor, rotations == l.HighFreqFactor && l.HighFreqFactor == l.LowFreqFactor:
 		return f / l.Factor
 	case rotations > l.HighFreqFactor:
 		return f

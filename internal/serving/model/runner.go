@@ -242,10 +242,10 @@ func (r *Runner) attention(i int, b *Batch) error {
 	switch {
 	case m.Latent != nil:
 		r.latentQueries(l, b, angles)
-	case angles != nil:
-		r.tokens.Rotation = &angles.rotation
-		fallthrough
-	case m.QKNorm != NoQKNorm:
+	case angles != nil || m.QKNorm != NoQKNorm || m.Temperature != nil:
+		if angles != nil && m.QKNorm != RotatedNorm {
+			r.tokens.Rotation = &angles.rotation
+		}
 		r.each(n, rowJob{op: opRotate, layer: l, positions: b.Positions, angles: angles})
 	}
 	place := r.places[i]
@@ -255,7 +255,8 @@ func (r *Runner) attention(i int, b *Batch) error {
 		return err
 	}
 	r.batch.BlockTables, r.batch.TableStride = blocks.BlockTables, blocks.TableStride
-	r.batch.CommonPrefix, r.batch.SlidingWindow, r.batch.Sinks = blocks.CommonPrefix, m.Window(i), l.sinks
+	r.batch.CommonPrefix, r.batch.Sinks = blocks.CommonPrefix, l.sinks
+	r.batch.SlidingWindow, r.batch.Chunk = m.Window(i), m.Chunk(i)
 	if err := r.attend.Forward(r.store.Layer(place.Layer), &r.batch); err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func Tinies() []Tiny {
 		tiny("glm4", "glm4", map[string]any{"rope.dimension_count": uint32(TinyDim / 2)}),
 		tiny("glm4moe", "glm4moe", routedMeta(map[string]any{"rope.dimension_count": uint32(TinyDim / 2), "expert_gating_func": uint32(2),
 			"expert_weights_norm": true, "expert_group_count": uint32(1), "expert_group_used_count": uint32(1)})),
-		tiny("ernie4_5", "ernie4_5", nil), tiny("ernie4_5-moe", "ernie4_5-moe", routedMeta(map[string]any{
+		tiny("llama4", "llama4", llama4Meta()), tiny("ernie4_5", "ernie4_5", nil), tiny("ernie4_5-moe", "ernie4_5-moe", routedMeta(map[string]any{
 			"expert_shared_feed_forward_length": uint32(2 * TinyShared), "interleave_moe_layer_step": uint32(1)})),
 	}
 }
@@ -74,7 +74,7 @@ func tiny(name, arch string, extra map[string]any) Tiny {
 	}
 	b.norm("output_norm", TinyHidden)
 	for i := range TinyLayers {
-		b.dense = i < lead(extra)
+		b.dense = i < lead(extra) || arch == "llama4" && i%2 == 0
 		for _, t := range slices.Concat(b.norms(), b.attention(), b.feedForward()) {
 			if t.present {
 				t.add(fmt.Sprintf("blk.%d.%s", i, t.name), t.shape...)
@@ -185,6 +185,9 @@ func (b *builder) attention() []layerTensor {
 
 func (b *builder) feedForward() []layerTensor {
 	const hidden, inter = TinyHidden, TinyInter
+	if b.arch == "llama4" {
+		return b.llama4()
+	}
 	if b.Meta[b.arch+".expert_shared_count"] != nil {
 		return b.routed()
 	}

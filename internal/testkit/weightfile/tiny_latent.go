@@ -33,6 +33,12 @@ func routedMeta(extra map[string]any) map[string]any {
 	return all
 }
 
+// llama4Meta returns the metadata of Llama 4. Experts are in every second layer.
+func llama4Meta() map[string]any {
+	return map[string]any{"expert_count": uint32(TinyExperts), "expert_used_count": uint32(TinyUsed),
+		"expert_feed_forward_length": uint32(TinyShared), "interleave_moe_layer_step": uint32(2)}
+}
+
 // lead returns the number of layers without experts at the beginning.
 func lead(extra map[string]any) int {
 	n, _ := extra["leading_dense_block_count"].(uint32)
@@ -71,5 +77,22 @@ func (b *builder) routed() []layerTensor {
 		{experts, "ffn_gate_shexp", b.matrix, []int{2 * inter, hidden}},
 		{experts, "ffn_up_shexp", b.matrix, []int{2 * inter, hidden}},
 		{experts, "ffn_down_shexp", b.matrix, []int{hidden, 2 * inter}},
+	}
+}
+
+// llama4 returns the tensors of an MLP, or of Llama 4's experts.
+func (b *builder) llama4() []layerTensor {
+	const hidden, inter = TinyHidden, TinyShared
+	return []layerTensor{
+		{b.dense, "ffn_gate", b.matrix, []int{TinyInter, hidden}},
+		{b.dense, "ffn_up", b.matrix, []int{TinyInter, hidden}},
+		{b.dense, "ffn_down", b.matrix, []int{hidden, TinyInter}},
+		{!b.dense, "ffn_gate_inp", b.matrix, []int{TinyExperts, hidden}},
+		{!b.dense, "ffn_gate_exps", b.matrix, []int{TinyExperts, inter, hidden}},
+		{!b.dense, "ffn_up_exps", b.matrix, []int{TinyExperts, inter, hidden}},
+		{!b.dense, "ffn_down_exps", b.matrix, []int{TinyExperts, hidden, inter}},
+		{!b.dense, "ffn_gate_shexp", b.matrix, []int{inter, hidden}},
+		{!b.dense, "ffn_up_shexp", b.matrix, []int{inter, hidden}},
+		{!b.dense, "ffn_down_shexp", b.matrix, []int{hidden, inter}},
 	}
 }
