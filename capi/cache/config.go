@@ -30,17 +30,32 @@ func configuration(config *C.llm_cache_config, s *spans) (sched.Config, error) {
 		return none, err
 	}
 	return sched.Config{
-		Policy: sched.Policy(config.policy), MaxNumSeqs: int(config.max_num_seqs), MaxNumBatchedTokens: int(config.max_num_batched_tokens),
-		LongPrefillTokenThreshold: int(config.long_prefill_token_threshold), NumLookaheadTokens: int(config.num_lookahead_tokens), NumSpeculativeTokens: int(config.num_speculative_tokens),
-		DisableChunkedPrefill: config.flags&C.LLM_CACHE_WHOLE_PREFILLS != 0,
-		AdmitChunks:           config.flags&C.LLM_CACHE_ADMIT_CHUNKS != 0,
-		ReturnDrafts:          config.flags&C.LLM_CACHE_RETURN_DRAFTS != 0,
-		AsVLLM:                config.flags&C.LLM_CACHE_AS_VLLM != 0,
-		AsyncScheduling:       config.flags&C.LLM_CACHE_ASYNC != 0, PipelineParallelSize: int(config.pipeline_parallel_size),
-		MaxConcurrentBatches: int(config.max_concurrent_batches),
-		MaxLoRAs:             int(config.max_loras), EncoderCacheSize: int(config.encoder_cache_size), MaxNumEncoderInputTokens: int(config.max_num_encoder_input_tokens),
-		DisableChunkedMMInput: config.flags&C.LLM_CACHE_WHOLE_ITEMS != 0,
-		ZeroNewBlocks:         config.flags&C.LLM_CACHE_ZERO_BLOCKS != 0,
+		Policy: sched.Policy(config.policy),
+		Limits: sched.Limits{
+			MaxNumSeqs:                int(config.max_num_seqs),
+			MaxNumBatchedTokens:       int(config.max_num_batched_tokens),
+			LongPrefillTokenThreshold: int(config.long_prefill_token_threshold),
+			DisableChunkedPrefill:     config.flags&C.LLM_CACHE_WHOLE_PREFILLS != 0,
+			AdmitChunks:               config.flags&C.LLM_CACHE_ADMIT_CHUNKS != 0,
+		},
+		Speculation: sched.Speculation{
+			NumLookaheadTokens:   int(config.num_lookahead_tokens),
+			NumSpeculativeTokens: int(config.num_speculative_tokens),
+			ReturnDrafts:         config.flags&C.LLM_CACHE_RETURN_DRAFTS != 0,
+		},
+		AsVLLM: config.flags&C.LLM_CACHE_AS_VLLM != 0,
+		Batches: sched.Batches{
+			AsyncScheduling:      config.flags&C.LLM_CACHE_ASYNC != 0,
+			PipelineParallelSize: int(config.pipeline_parallel_size),
+			MaxConcurrentBatches: int(config.max_concurrent_batches),
+		},
+		MaxLoRAs: int(config.max_loras),
+		Encoder: sched.Encoder{
+			EncoderCacheSize:         int(config.encoder_cache_size),
+			MaxNumEncoderInputTokens: int(config.max_num_encoder_input_tokens),
+			DisableChunkedMMInput:    config.flags&C.LLM_CACHE_WHOLE_ITEMS != 0,
+		},
+		ZeroNewBlocks: config.flags&C.LLM_CACHE_ZERO_BLOCKS != 0,
 		Connector: sched.Connector{
 			Consumer: config.flags&C.LLM_CACHE_KV_CONSUMER != 0, Producer: config.flags&C.LLM_CACHE_KV_PRODUCER != 0,
 			BestEffort: config.flags&C.LLM_CACHE_KV_BEST_EFFORT != 0,

@@ -44,7 +44,8 @@ const storyBlock, storyBlocks = 4, 12
 
 func storyV1() (serve.Scheduler, error) {
 	return adapter.New(sched.Config{
-		AsVLLM: true, MaxNumBatchedTokens: 64, MaxNumSeqs: 8,
+		AsVLLM: true,
+		Limits: sched.Limits{MaxNumBatchedTokens: 64, MaxNumSeqs: 8},
 		Cache: kvcache.Config{
 			NumGPUBlocks: storyBlocks + 1, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: storyBlock}},
 			EnablePrefixCaching: true, Hash: blockhash.LE{}, MaxModelLen: 48,

@@ -319,7 +319,11 @@ func (c *Config) scheduler(blocks int) (*sched.Scheduler, error) {
 		maxLoRAs = 0 // no limit
 	}
 	return sched.New(sched.Config{
-		Cache: cache, Connector: sched.Connector{Consumer: c.Offload != nil && c.Offload.Loads}, MaxNumSeqs: c.MaxNumSeqs, MaxNumBatchedTokens: c.MaxNumBatchedTokens,
-		NumSpeculativeTokens: c.NumSpeculativeTokens, AsyncScheduling: c.asyncScheduling(), MaxLoRAs: maxLoRAs,
+		Cache:       cache,
+		Connector:   sched.Connector{Consumer: c.Offload != nil && c.Offload.Loads},
+		Limits:      sched.Limits{MaxNumSeqs: c.MaxNumSeqs, MaxNumBatchedTokens: c.MaxNumBatchedTokens},
+		Speculation: sched.Speculation{NumSpeculativeTokens: c.NumSpeculativeTokens},
+		Batches:     sched.Batches{AsyncScheduling: c.asyncScheduling()},
+		MaxLoRAs:    maxLoRAs,
 	})
 }

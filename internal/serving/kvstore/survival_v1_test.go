@@ -57,7 +57,7 @@ func TestEveryLogitSurvivesV1(t *testing.T) {
 						NumGPUBlocks: 22, Groups: []kvcache.Group{group(8)}, EnablePrefixCaching: true, Hash: blockhash.CBOR("0"),
 						MaxModelLen: longest,
 					},
-					MaxNumSeqs: 5, MaxNumBatchedTokens: 48,
+					Limits: sched.Limits{MaxNumSeqs: 5, MaxNumBatchedTokens: 48},
 				}
 				kind.change(&config, model)
 				e := newV1(t, uint64(10*i+j), model, d, config)

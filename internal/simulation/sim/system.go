@@ -156,9 +156,9 @@ var BlockHash = blockhash.NewFast()
 
 func buildV1(s Server, drafts int) (serve.Scheduler, error) {
 	return adapter.New(sched.Config{
-		AsVLLM:              true,
-		MaxNumBatchedTokens: s.MaxNumBatchedTokens, MaxNumSeqs: s.MaxNumSeqs, NumSpeculativeTokens: drafts,
-		NumLookaheadTokens: drafts,
+		AsVLLM:      true,
+		Limits:      sched.Limits{MaxNumBatchedTokens: s.MaxNumBatchedTokens, MaxNumSeqs: s.MaxNumSeqs},
+		Speculation: sched.Speculation{NumSpeculativeTokens: drafts, NumLookaheadTokens: drafts},
 		Cache: kvcache.Config{
 			NumGPUBlocks: s.NumGPUBlocks + 1, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: s.BlockSize}},
 			EnablePrefixCaching: !s.NoCaching, EnableEvents: s.Events && !s.NoCaching, Hash: BlockHash,

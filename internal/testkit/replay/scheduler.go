@@ -25,9 +25,16 @@ type schedulerPlayer struct {
 
 func newSchedulerPlayer(c *Config, hash blockhash.Function) *schedulerPlayer {
 	config := sched.Config{
-		AsVLLM: true, Cache: cacheConfig(c, hash), MaxNumSeqs: c.MaxSeqs, MaxNumBatchedTokens: c.MaxTokens,
-		LongPrefillTokenThreshold: c.LongPrefill, NumSpeculativeTokens: c.Spec,
-		DisableChunkedPrefill: !orTrue(c.Chunked), AdmitChunks: !orTrue(c.ReserveFull),
+		AsVLLM: true,
+		Cache:  cacheConfig(c, hash),
+		Limits: sched.Limits{
+			MaxNumSeqs:                c.MaxSeqs,
+			MaxNumBatchedTokens:       c.MaxTokens,
+			LongPrefillTokenThreshold: c.LongPrefill,
+			DisableChunkedPrefill:     !orTrue(c.Chunked),
+			AdmitChunks:               !orTrue(c.ReserveFull),
+		},
+		Speculation: sched.Speculation{NumSpeculativeTokens: c.Spec},
 	}
 	if c.Eagle {
 		config.NumLookaheadTokens = c.Spec // unlike n-grams, a draft model needs slots for keys and values

@@ -151,7 +151,9 @@ func TestABodyWaitsForMemoryForALimitedTime(t *testing.T) {
 // Ensure that if a body is stopped because it is slow, its client gets an error with the reason. The server must then
 // read the other body, which waited for memory.
 func TestAClientWhoseBodyIsSlowIsToldWhy(t *testing.T) {
-	s := &Server{config: Config{MaxBody: tested}, bodies: newBodyMemory(tested), slots: newSlots()}
+	s := &Server{config: Config{
+		Bounds: Bounds{MaxBody: tested},
+	}, bodies: newBodyMemory(tested), slots: newSlots()}
 	read := make(chan error, 1)
 	server := httptest.NewServer(s.guarded(func(w http.ResponseWriter, r *http.Request) error {
 		_, err := s.read(w, r)

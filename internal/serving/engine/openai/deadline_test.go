@@ -56,7 +56,8 @@ func TestAnAnswerThatIsNotReadIsGivenUp(t *testing.T) {
 	}
 	failed := make(chan openai.Record, 8) // more than there are connections
 	server := startTight(t, openai.Config{
-		WriteTimeout: 20 * time.Millisecond, Pages: map[string]func(http.ResponseWriter, *http.Request) error{"GET /page": page},
+		Bounds: openai.Bounds{WriteTimeout: 20 * time.Millisecond},
+		Pages:  map[string]func(http.ResponseWriter, *http.Request) error{"GET /page": page},
 		Record: func(r openai.Record) {
 			if r.Refused() {
 				failed <- r
@@ -98,7 +99,9 @@ func TestAnAnswerThatIsNotReadIsGivenUp(t *testing.T) {
 
 // Ensure that the server decodes other bodies while a client does not read its answer.
 func TestAnAnswerThatIsNotReadHoldsNobodyUp(t *testing.T) {
-	server := startTight(t, openai.Config{WriteTimeout: time.Hour})
+	server := startTight(t, openai.Config{
+		Bounds: openai.Bounds{WriteTimeout: time.Hour},
+	})
 	server.Start()
 	t.Cleanup(server.CloseClientConnections)
 	for path, body := range map[string]string{
@@ -121,7 +124,9 @@ func TestAnAnswerThatIsReadIsWhole(t *testing.T) {
 	s := start(t, nil)
 	text := strings.Repeat("page ", 1<<18)
 	server := httptest.NewServer(openai.New(openai.Config{
-		Engine: s.engine, Name: "demo", Metrics: openai.NewMetrics("demo"),
+		Engine:      s.engine,
+		ModelConfig: openai.ModelConfig{Name: "demo"},
+		Metrics:     openai.NewMetrics("demo"),
 		Pages: map[string]func(http.ResponseWriter, *http.Request) error{
 			"GET /page": func(w http.ResponseWriter, _ *http.Request) error {
 				n, err := io.WriteString(w, text)

@@ -142,8 +142,12 @@ func TestTheQueueOfOtherInterfacesIsThatOfChats(t *testing.T) {
 
 func TestAStreamOfAnotherInterfaceThatIsNotReadIsGivenUp(t *testing.T) {
 	failed := make(chan openai.Record, 2)
-	server := startTight(t, openai.Config{WriteTimeout: 20 * time.Millisecond, Interfaces: allInterfaces(),
-		Template: newTemplate(t, induction.Template), Record: func(r openai.Record) { failed <- r }})
+	server := startTight(t, openai.Config{
+		Bounds:      openai.Bounds{WriteTimeout: 20 * time.Millisecond},
+		Interfaces:  allInterfaces(),
+		ModelConfig: openai.ModelConfig{Template: newTemplate(t, induction.Template)},
+		Record:      func(r openai.Record) { failed <- r },
+	})
 	server.Start()
 	t.Cleanup(server.Close)
 	for _, path := range []string{messages, respond} {
@@ -182,8 +186,12 @@ func TestStreamsOfOtherInterfacesThatWaitAreKeptOpen(t *testing.T) {
 
 func TestAnErrorOfTheEngineIsAnErrorOfTheInterface(t *testing.T) {
 	s := startDamaged(t, "ln_f.bias", 0, nil)
-	all := openai.New(openai.Config{Engine: s.engine, Name: "demo", Metrics: openai.NewMetrics("demo"), Interfaces: allInterfaces(),
-		Template: newTemplate(t, induction.Template)})
+	all := openai.New(openai.Config{
+		Engine:      s.engine,
+		ModelConfig: openai.ModelConfig{Name: "demo", Template: newTemplate(t, induction.Template)},
+		Metrics:     openai.NewMetrics("demo"),
+		Interfaces:  allInterfaces(),
+	})
 	server := httptest.NewServer(all)
 	t.Cleanup(server.Close)
 	s.url = server.URL

@@ -115,7 +115,9 @@ func (late) Read([]byte) (int, error) { return 0, fmt.Errorf("read tcp: %w", os.
 func TestABodyThatComesTooSlowlyIsNotCalledBadJSON(t *testing.T) {
 	r, err := http.NewRequest("POST", "/v1/completions", io.MultiReader(strings.NewReader(`{"model": `), late{}))
 	require.NoError(t, err)
-	s := &Server{config: Config{MaxBody: 100}, bodies: newBodyMemory(100)}
+	s := &Server{config: Config{
+		Bounds: Bounds{MaxBody: 100},
+	}, bodies: newBodyMemory(100)}
 	_, err = s.read(nil, s.withReservation(r))
 	var e *apiError
 	require.ErrorAs(t, err, &e)
@@ -231,7 +233,9 @@ func TestBodiesBecomeTokensAFewAtATime(t *testing.T) {
 // no longer. A short body does not wait.
 func TestALargeBodyIsReadWhenThereIsMemory(t *testing.T) {
 	const maxBody = 1 << 20
-	s := &Server{config: Config{MaxBody: maxBody}, bodies: newBodyMemory(maxBody), slots: newSlots()}
+	s := &Server{config: Config{
+		Bounds: Bounds{MaxBody: maxBody},
+	}, bodies: newBodyMemory(maxBody), slots: newSlots()}
 	complete := s.bodies.sent(t, "unknown", largeBodies*maxBody/2/shortBody)
 	read := func(ctx context.Context, size int, known bool) (int, error) {
 		r, err := http.NewRequestWithContext(ctx, "POST", "/v1/completions", strings.NewReader(strings.Repeat(" ", size)))

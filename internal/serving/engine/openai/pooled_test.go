@@ -61,7 +61,11 @@ func TestWhatARequestForVectorsKeepsIsCounted(t *testing.T) {
 			e, err := engine.New(engine.Config{Model: m, Tokenizer: induction.Tokenizer(), Pool: pool, KVCacheBytes: 32 << 20, MaxModelLen: 1024,
 				Device: device}, nil)
 			require.NoError(t, err)
-			s := New(Config{Engine: e, Name: "demo", Metrics: NewMetrics("demo"), Pooling: &Pooling{Type: pooling.Last}})
+			s := New(Config{
+				Engine:      e,
+				ModelConfig: ModelConfig{Name: "demo", Pooling: &Pooling{Type: pooling.Last}},
+				Metrics:     NewMetrics("demo"),
+			})
 			w, r := httptest.NewRecorder(), httptest.NewRequest("POST", test.path, strings.NewReader("{"+test.fields+"}"))
 			var wait sync.WaitGroup
 			wait.Go(func() { s.ServeHTTP(w, r) })

@@ -19,7 +19,24 @@ import (
 
 // Config describes a server.
 type Config struct {
-	Engine        *engine.Engine
+	Engine *engine.Engine
+	ModelConfig
+	Access
+	Bounds
+	Version string // of the program
+	Metrics *Metrics
+
+	Interfaces []Interface // besides OpenAI's completions and chats
+
+	Record func(Record) // gets the record of each request, unless nil
+
+	// Pages are handlers for browsers, by pattern of http.ServeMux. A browser may send one of APIKeys as the password of
+	// HTTP's basic authentication.
+	Pages map[string]func(http.ResponseWriter, *http.Request) error
+}
+
+// ModelConfig describes the model as clients see it.
+type ModelConfig struct {
 	Name          string            // of the model, in answers
 	Aliases       []string          // further names of the model in requests
 	AnyName       bool              // requests may have any name
@@ -32,26 +49,23 @@ type Config struct {
 	DefaultKwargs json.RawMessage   // variables of the chat template that requests may change; empty means none
 	OmitImages    bool              // models see ImageLeftOut instead of images, which are refused otherwise
 	ParseSpecial  bool              // special tokens in the messages of a chat are tokens, not text
-	Version       string            // of the program
-	Metrics       *Metrics
-	APIKeys       []string // each request needs one of them, unless there are none
-	MaxBody       int64    // bytes of a request; 0 means 8 MB
-	MaxTexts      int      // prompts in a request; 0 means 128
-	Limits        Limits   // of each key
-	Local         bool     // only this machine can reach the server
-	Origins       *Origins // whose web pages may use the server; nil means only its own
+}
 
+// Access says who may use the server, and how much.
+type Access struct {
+	APIKeys []string // each request needs one of them, unless there are none
+	Limits  Limits   // of each key
+	Local   bool     // only this machine can reach the server
+	Origins *Origins // whose web pages may use the server; nil means only its own
+}
+
+// Bounds limit a request and its answer.
+type Bounds struct {
+	MaxBody          int64         // bytes of a request; 0 means 8 MB
+	MaxTexts         int           // prompts in a request; 0 means 128
 	KeepAlive        time.Duration // how long a stream may be silent before it gets a comment; 0 means 15 s
 	WriteTimeout     time.Duration // how long a client may take to accept a piece of an answer; 0 means WriteTimeout
 	IterationTimeout time.Duration // how long a step may take before GET /health is 503; 0 means a minute
-
-	Interfaces []Interface // besides OpenAI's completions and chats
-
-	Record func(Record) // gets the record of each request, unless nil
-
-	// Pages are handlers for browsers, by pattern of http.ServeMux. A browser may send one of APIKeys as the password of
-	// HTTP's basic authentication.
-	Pages map[string]func(http.ResponseWriter, *http.Request) error
 }
 
 // A Server handles the requests of all paths.

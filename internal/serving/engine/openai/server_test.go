@@ -57,7 +57,11 @@ func start(t testing.TB, change func(*openai.Config, *engine.Config)) *served {
 	m, err := handBuilt()
 	require.NoError(t, err)
 	ec := engine.Config{Model: m, Tokenizer: induction.Tokenizer(), Pool: pool, KVCacheBytes: 32 << 20, MaxModelLen: 1024}
-	oc := openai.Config{Name: "demo", Template: newTemplate(t, induction.Template), Metrics: openai.NewMetrics("demo"), KeepAlive: time.Hour}
+	oc := openai.Config{
+		ModelConfig: openai.ModelConfig{Name: "demo", Template: newTemplate(t, induction.Template)},
+		Metrics:     openai.NewMetrics("demo"),
+		Bounds:      openai.Bounds{KeepAlive: time.Hour},
+	}
 	if change != nil {
 		change(&oc, &ec)
 	}

@@ -95,7 +95,11 @@ func TestWhatAWaitingRequestKeepsIsCounted(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			tools, err := toolparser.Tools(test.parser, "")
 			require.NoError(t, err)
-			s := New(Config{Engine: e, Name: "demo", Template: template, Metrics: metrics, Format: toolparser.Format{Tools: tools}})
+			s := New(Config{
+				Engine:      e,
+				ModelConfig: ModelConfig{Name: "demo", Template: template, Format: toolparser.Format{Tools: tools}},
+				Metrics:     metrics,
+			})
 			server := httptest.NewServer(s)
 			t.Cleanup(server.Close)
 			body := `{"max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], ` + test.fields + "}"

@@ -16,7 +16,7 @@ import (
 
 func config(blockSize, blocks int, caching bool) sched.Config {
 	return sched.Config{
-		MaxNumSeqs: 8, MaxNumBatchedTokens: 64,
+		Limits: sched.Limits{MaxNumSeqs: 8, MaxNumBatchedTokens: 64},
 		Cache: kvcache.Config{
 			NumGPUBlocks: blocks + 1, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: blockSize}},
 			EnablePrefixCaching: caching, Hash: blockhash.LE{}, MaxModelLen: 64,

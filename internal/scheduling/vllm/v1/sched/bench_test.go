@@ -31,7 +31,8 @@ type decoder struct {
 
 func newDecoder(t testing.TB, running, lookahead int) *decoder {
 	s, err := New(Config{
-		MaxNumSeqs: running, MaxNumBatchedTokens: running * decoderPrompt, AsyncScheduling: lookahead > 0,
+		Limits:  Limits{MaxNumSeqs: running, MaxNumBatchedTokens: running * decoderPrompt},
+		Batches: Batches{AsyncScheduling: lookahead > 0},
 		Cache: kvcache.Config{
 			NumGPUBlocks: running*(decoderPrompt+decoderOutput)/16 + 1,
 			Groups:       []kvcache.Group{{Kind: kvcache.Full, BlockSize: 16}}, EnablePrefixCaching: true,

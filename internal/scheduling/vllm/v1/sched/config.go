@@ -21,30 +21,12 @@ const (
 
 // Config describes a scheduler.
 type Config struct {
-	Cache               kvcache.Config
-	Policy              Policy
-	MaxNumSeqs          int // running requests
-	MaxNumBatchedTokens int // tokens in a step
-
-	LongPrefillTokenThreshold int // largest number of tokens of one request in a step; 0: no limit
-	NumLookaheadTokens        int // slots for the draft model of each request
-	NumSpeculativeTokens      int // draft tokens of each request and step; 0: no speculation
-
-	DisableChunkedPrefill bool // a request waits until the budget of a step suffices for its prompt
-	AdmitChunks           bool // a request is admitted if its first chunk fits; otherwise its whole sequence must fit
-	ReturnDrafts          bool // blocks of rejected drafts are freed at once; vLLM keeps them
-
-	// AsVLLM makes the scheduler do exactly what vLLM does, even if this is unsafe. Requests can read blocks and
-	// encoder outputs that were never written. They can wait for each other or preempt each other for ever. A step can
-	// be empty although a request could run. vllm/v1/RULES.md §17 and §19 to §21 list these differences.
-	AsVLLM bool
-
-	// EncoderCacheSize is the number of embeddings of multimodal items that the worker keeps. If it is 0, there is no
-	// encoder, and items only change the hashes of blocks. MaxNumEncoderInputTokens is the largest number of embeddings
-	// that the worker computes in a step; 0 means EncoderCacheSize (RULES.md §20).
-	EncoderCacheSize         int
-	MaxNumEncoderInputTokens int
-	DisableChunkedMMInput    bool // a chunk that reaches an item contains the whole item
+	Cache  kvcache.Config
+	Policy Policy
+	Limits
+	Speculation
+	Encoder
+	Batches
 
 	MaxLoRAs int // number of adapters (Spec.LoRAID above 0) that may run at a time; 0: no limit
 
@@ -55,6 +37,38 @@ type Config struct {
 	// needs_kv_cache_zeroing).
 	ZeroNewBlocks bool
 
+	// AsVLLM makes the scheduler do exactly what vLLM does, even if this is unsafe. Requests can read blocks and
+	// encoder outputs that were never written. They can wait for each other or preempt each other for ever. A step can
+	// be empty although a request could run. vllm/v1/RULES.md §17 and §19 to §21 list these differences.
+	AsVLLM bool
+}
+
+// Limits say which requests run in a step, and with how many tokens.
+type Limits struct {
+	MaxNumSeqs                int // running requests
+	MaxNumBatchedTokens       int // tokens in a step
+	LongPrefillTokenThreshold int // largest number of tokens of one request in a step; 0: no limit
+
+	DisableChunkedPrefill bool // a request waits until the budget of a step suffices for its prompt
+	AdmitChunks           bool // a request is admitted if its first chunk fits; otherwise its whole sequence must fit
+}
+
+// Speculation is about draft tokens.
+type Speculation struct {
+	NumLookaheadTokens   int  // slots for the draft model of each request
+	NumSpeculativeTokens int  // draft tokens of each request and step; 0: no speculation
+	ReturnDrafts         bool // blocks of rejected drafts are freed at once; vLLM keeps them
+}
+
+// Encoder is about multimodal items (RULES.md §20).
+type Encoder struct {
+	EncoderCacheSize         int  // embeddings of items that the worker keeps; 0: no encoder, and items only change hashes of blocks
+	MaxNumEncoderInputTokens int  // embeddings that the worker computes in a step at most; 0: EncoderCacheSize
+	DisableChunkedMMInput    bool // a chunk that reaches an item contains the whole item
+}
+
+// Batches says how many steps may be in flight.
+type Batches struct {
 	// AsyncScheduling makes Schedule schedule the next step of a request before the tokens of its last step are known,
 	// with placeholders for these tokens (RULES.md §15).
 	AsyncScheduling bool

@@ -31,16 +31,29 @@ func anyConfig(t *rapid.T) *Scheduler {
 		return g
 	})
 	c := Config{
-		Policy:     Policy(small("policy", 1)),
-		MaxNumSeqs: small("seqs", 5), MaxNumBatchedTokens: small("batch", 20),
-		LongPrefillTokenThreshold: small("threshold", 6), NumLookaheadTokens: small("lookahead", 6),
-		NumSpeculativeTokens: small("drafts", 6), DisableChunkedPrefill: small("whole", 4) == 0,
-		AdmitChunks: rapid.Bool().Draw(t, "admit chunks"), ReturnDrafts: rapid.Bool().Draw(t, "return drafts"),
+		Policy: Policy(small("policy", 1)),
+		Limits: Limits{
+			MaxNumSeqs:                small("seqs", 5),
+			MaxNumBatchedTokens:       small("batch", 20),
+			LongPrefillTokenThreshold: small("threshold", 6),
+			DisableChunkedPrefill:     small("whole", 4) == 0,
+			AdmitChunks:               rapid.Bool().Draw(t, "admit chunks"),
+		},
+		Speculation: Speculation{
+			NumLookaheadTokens:   small("lookahead", 6),
+			NumSpeculativeTokens: small("drafts", 6),
+			ReturnDrafts:         rapid.Bool().Draw(t, "return drafts"),
+		},
 		Connector: rapid.SampledFrom(connectors).Draw(t, "connector"),
-		AsVLLM:    rapid.Bool().Draw(t, "as vllm"), AsyncScheduling: rapid.Bool().Draw(t, "async"),
-		ZeroNewBlocks:        rapid.Bool().Draw(t, "zero"),
-		PipelineParallelSize: small("stages", 3), MaxConcurrentBatches: small("batches", 4),
-		MaxLoRAs: small("adapters", 2), EncoderCacheSize: rapid.SampledFrom([]int{0, 4, 12}).Draw(t, "encoder"),
+		AsVLLM:    rapid.Bool().Draw(t, "as vllm"),
+		Batches: Batches{
+			AsyncScheduling:      rapid.Bool().Draw(t, "async"),
+			PipelineParallelSize: small("stages", 3),
+			MaxConcurrentBatches: small("batches", 4),
+		},
+		ZeroNewBlocks: rapid.Bool().Draw(t, "zero"),
+		MaxLoRAs:      small("adapters", 2),
+		Encoder:       Encoder{EncoderCacheSize: rapid.SampledFrom([]int{0, 4, 12}).Draw(t, "encoder")},
 		Cache: kvcache.Config{
 			NumGPUBlocks: small("blocks", 30), Groups: rapid.SliceOfN(group, 1, 3).Draw(t, "groups"), MaxModelLen: 1 + small("longest", 40),
 			EnablePrefixCaching: rapid.Bool().Draw(t, "caching"), Hash: blockhash.LE{}, EnableEvents: true,

@@ -24,14 +24,18 @@ var connectors = []Connector{{}, {}, {Consumer: true}, {Producer: true}, {Consum
 func drawConfig(t *rapid.T) Config {
 	layout := rapid.SampledFrom(layouts).Draw(t, "layout")
 	c := Config{
-		Policy:                    rapid.SampledFrom([]Policy{FCFS, Priority}).Draw(t, "policy"),
-		MaxNumSeqs:                rapid.IntRange(1, 6).Draw(t, "seqs"),
-		MaxNumBatchedTokens:       rapid.IntRange(4, 24).Draw(t, "tokens"),
-		LongPrefillTokenThreshold: rapid.SampledFrom([]int{0, 0, 2, 5}).Draw(t, "long prefill"),
-		NumSpeculativeTokens:      rapid.SampledFrom([]int{0, 0, 3}).Draw(t, "drafts"),
-		AdmitChunks:               rapid.Bool().Draw(t, "admit chunks"),
-		AsyncScheduling:           rapid.Bool().Draw(t, "async"),
-		PipelineParallelSize:      rapid.SampledFrom([]int{1, 1, 2, 3}).Draw(t, "stages"),
+		Policy: rapid.SampledFrom([]Policy{FCFS, Priority}).Draw(t, "policy"),
+		Limits: Limits{
+			MaxNumSeqs:                rapid.IntRange(1, 6).Draw(t, "seqs"),
+			MaxNumBatchedTokens:       rapid.IntRange(4, 24).Draw(t, "tokens"),
+			LongPrefillTokenThreshold: rapid.SampledFrom([]int{0, 0, 2, 5}).Draw(t, "long prefill"),
+			AdmitChunks:               rapid.Bool().Draw(t, "admit chunks"),
+		},
+		Speculation: Speculation{NumSpeculativeTokens: rapid.SampledFrom([]int{0, 0, 3}).Draw(t, "drafts")},
+		Batches: Batches{
+			AsyncScheduling:      rapid.Bool().Draw(t, "async"),
+			PipelineParallelSize: rapid.SampledFrom([]int{1, 1, 2, 3}).Draw(t, "stages"),
+		},
 		Cache: kvcache.Config{
 			NumGPUBlocks: rapid.SampledFrom([]int{6, 8, 11, 14, 18, 25, 40}).Draw(t, "blocks"), Groups: layout, MaxModelLen: longest,
 			EnablePrefixCaching: rapid.SampledFrom([]bool{true, true, false}).Draw(t, "caching"), Hash: blockhash.LE{},
@@ -68,19 +72,23 @@ func drawConfig(t *rapid.T) Config {
 // connector.
 func underPressure(t *rapid.T) Config {
 	return Config{
-		Policy:               rapid.SampledFrom([]Policy{Priority, Priority, FCFS}).Draw(t, "policy"),
-		MaxNumSeqs:           4,
-		MaxNumBatchedTokens:  rapid.IntRange(4, 12).Draw(t, "tokens"),
-		AdmitChunks:          true,
-		AsyncScheduling:      rapid.IntRange(0, 2).Draw(t, "async") == 0,
-		PipelineParallelSize: rapid.SampledFrom([]int{1, 1, 2}).Draw(t, "stages"),
-		Connector:            rapid.SampledFrom(level.Pick(connectors[1:3], connectors)).Draw(t, "connector"),
+		Policy: rapid.SampledFrom([]Policy{Priority, Priority, FCFS}).Draw(t, "policy"),
+		Limits: Limits{
+			MaxNumSeqs:          4,
+			MaxNumBatchedTokens: rapid.IntRange(4, 12).Draw(t, "tokens"),
+			AdmitChunks:         true,
+		},
+		Batches: Batches{
+			AsyncScheduling:      rapid.IntRange(0, 2).Draw(t, "async") == 0,
+			PipelineParallelSize: rapid.SampledFrom([]int{1, 1, 2}).Draw(t, "stages"),
+		},
+		Connector: rapid.SampledFrom(level.Pick(connectors[1:3], connectors)).Draw(t, "connector"),
 		Cache: kvcache.Config{
 			NumGPUBlocks: rapid.SampledFrom([]int{11, 12, 14}).Draw(t, "blocks"),
 			Groups:       []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}}, MaxModelLen: longest,
 			EnablePrefixCaching: true, Hash: blockhash.LE{},
 		},
-		EncoderCacheSize: rapid.SampledFrom([]int{0, 12}).Draw(t, "encoder cache"),
+		Encoder: Encoder{EncoderCacheSize: rapid.SampledFrom([]int{0, 12}).Draw(t, "encoder cache")},
 	}
 }
 
@@ -89,15 +97,17 @@ func underPressure(t *rapid.T) Config {
 // free.
 func contended(t *rapid.T) Config {
 	return Config{
-		Policy:                    rapid.SampledFrom([]Policy{Priority, FCFS}).Draw(t, "policy"),
-		MaxNumSeqs:                rapid.IntRange(2, 4).Draw(t, "seqs"),
-		MaxNumBatchedTokens:       rapid.IntRange(6, 16).Draw(t, "tokens"),
-		LongPrefillTokenThreshold: rapid.SampledFrom([]int{4, 5, 0}).Draw(t, "long prefill"),
-		AdmitChunks:               rapid.Bool().Draw(t, "admit chunks"),
-		AsyncScheduling:           rapid.IntRange(0, 3).Draw(t, "async") == 0,
-		Connector:                 rapid.SampledFrom(connectors).Draw(t, "connector"),
-		MaxLoRAs:                  rapid.SampledFrom([]int{0, 1}).Draw(t, "adapters"),
-		EncoderCacheSize:          rapid.SampledFrom([]int{10, 12, 16}).Draw(t, "encoder cache"),
+		Policy: rapid.SampledFrom([]Policy{Priority, FCFS}).Draw(t, "policy"),
+		Limits: Limits{
+			MaxNumSeqs:                rapid.IntRange(2, 4).Draw(t, "seqs"),
+			MaxNumBatchedTokens:       rapid.IntRange(6, 16).Draw(t, "tokens"),
+			LongPrefillTokenThreshold: rapid.SampledFrom([]int{4, 5, 0}).Draw(t, "long prefill"),
+			AdmitChunks:               rapid.Bool().Draw(t, "admit chunks"),
+		},
+		Batches:   Batches{AsyncScheduling: rapid.IntRange(0, 3).Draw(t, "async") == 0},
+		Connector: rapid.SampledFrom(connectors).Draw(t, "connector"),
+		MaxLoRAs:  rapid.SampledFrom([]int{0, 1}).Draw(t, "adapters"),
+		Encoder:   Encoder{EncoderCacheSize: rapid.SampledFrom([]int{10, 12, 16}).Draw(t, "encoder cache")},
 		Cache: kvcache.Config{
 			NumGPUBlocks: rapid.SampledFrom([]int{11, 14, 30}).Draw(t, "blocks"),
 			Groups:       []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}}, MaxModelLen: longest,

@@ -12,7 +12,7 @@ import (
 
 func small(blocks int) Config {
 	return Config{
-		MaxNumSeqs: 4, MaxNumBatchedTokens: 16,
+		Limits: Limits{MaxNumSeqs: 4, MaxNumBatchedTokens: 16},
 		Cache: kvcache.Config{
 			NumGPUBlocks: blocks, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}},
 			EnablePrefixCaching: true, Hash: blockhash.LE{}, MaxModelLen: 64,
