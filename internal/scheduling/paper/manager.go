@@ -101,9 +101,6 @@ func NewManager(config Config) (*Manager, error) {
 	return m, nil
 }
 
-// Prefix returns the blocks of the shared prefix, with which every table on the GPU begins.
-func (m *Manager) Prefix() []int32 { return m.prefix }
-
 // prefixTokens returns the number of tokens in the full blocks of the shared prefix. If the prefix ends inside a block,
 // the tokens in that last block are computed again for each prompt.
 func (m *Manager) prefixTokens() int { return len(m.prefix) * m.config.BlockSize }

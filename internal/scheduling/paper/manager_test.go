@@ -130,7 +130,7 @@ func TestSchedulerCheckSeesDamage(t *testing.T) {
 func TestThePrefixesBlocksBeginEveryTable(t *testing.T) {
 	m, err := NewManager(Config{BlockSize: 4, NumGPUBlocks: 8, NumCPUBlocks: 8, Prefix: 10})
 	require.NoError(t, err)
-	require.Equal(t, []int32{7, 6}, m.Prefix())
+	require.Equal(t, []int32{7, 6}, m.prefix)
 	require.Equal(t, 8, m.prefixTokens(), "two tokens fill no block")
 	check := func(groups ...*Group) {
 		t.Helper()

@@ -86,9 +86,6 @@ func newScheduler(limits Limits, m memory) (*Scheduler, error) {
 	return s, nil
 }
 
-// Prefix returns the blocks of the prefix that all prompts share.
-func (s *Scheduler) Prefix() []int32 { return s.prefix }
-
 // Add implements serve.Scheduler.
 func (s *Scheduler) Add(r serve.Request) error {
 	if invariants.Enabled {

@@ -87,8 +87,12 @@ func (w *watcher) dump() map[string]any {
 	for _, r := range rings {
 		dups = append(dups, row{r.Key.Hash.Short(), r.Key.Group, r.Blocks})
 	}
+	usage := 0.0
+	if n := w.pool.NumBlocks() - 1; n > 0 { // without the null block
+		usage = 1 - float64(w.pool.NumFree())/float64(n)
+	}
 	return map[string]any{
-		"fq": slices.AppendSeq([]int32{}, w.pool.Queue()), "ref": refs, "hash": hashes, "dup": dups, "usage": w.pool.Usage(),
+		"fq": slices.AppendSeq([]int32{}, w.pool.Queue()), "ref": refs, "hash": hashes, "dup": dups, "usage": usage,
 	}
 }
 

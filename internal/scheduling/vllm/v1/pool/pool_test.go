@@ -22,15 +22,6 @@ func TestImpossibleConfigurationsAreRefused(t *testing.T) {
 	}
 }
 
-func TestUsageIsTheShareOfBlocksInUse(t *testing.T) {
-	p := newPool(t, 5)
-	require.Zero(t, p.View.Usage())
-	_, err := p.Get(nil, 1)
-	require.NoError(t, err)
-	require.Equal(t, 0.25, p.View.Usage())
-	require.Zero(t, newPool(t, 1).View.Usage(), "nothing can be used")
-}
-
 func TestBrokenInvariantsPanic(t *testing.T) {
 	p := newPool(t, 5)
 	require.PanicsWithValue(t, "block 2 is freed, but it is free already", func() { p.Free([]int32{2}) })

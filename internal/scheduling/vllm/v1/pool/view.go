@@ -14,14 +14,6 @@ func (v View) NumFree() int { return v.p.free }
 // NumBlocks is the number of blocks, the null block included.
 func (v View) NumBlocks() int { return v.p.config.NumGPUBlocks }
 
-// Usage returns the fraction of blocks in use, not counting the null block.
-func (v View) Usage() float64 {
-	if v.p.config.NumGPUBlocks == 1 {
-		return 0
-	}
-	return 1 - float64(v.p.free)/float64(v.p.config.NumGPUBlocks-1)
-}
-
 // Version returns a number that changes whenever a key is removed from a block. A hit is valid as long as the number
 // stays the same.
 func (v View) Version() uint64 { return v.p.version }
