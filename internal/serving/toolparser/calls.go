@@ -35,6 +35,10 @@ type Writing struct {
 type Named struct {
 	ID   string // the marker before an id, which may be missing in the text
 	Args string // the marker before the arguments, or "" if they follow the name
+
+	// Numbered means that the id of a call is Before, its name, ":" and a number, and that there is no other name.
+	Numbered bool
+	Before   string
 }
 
 // markers returns the texts that may be special tokens of the model.

@@ -142,6 +142,13 @@ func (n *namedCall) next(b byte) progress {
 // begin reports the call whose name, and perhaps id, are in head.
 func (n *namedCall) begin(head []byte) progress {
 	name, id := strings.TrimSpace(string(head)), ""
+	if n.marks.Numbered {
+		id = name
+		name = strings.TrimPrefix(name, n.marks.Before)
+		if i := strings.LastIndexByte(name, ':'); i >= 0 {
+			name = name[:i]
+		}
+	}
 	if n.marks.ID != "" {
 		name, id, _ = strings.Cut(name, n.marks.ID)
 		if !isNineID(id) {

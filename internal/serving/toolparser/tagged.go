@@ -13,10 +13,25 @@ import (
 //	Rom
 //	</parameter></function>
 //
-// A line break after the tag of a parameter is not part of the value. Neither is one before the value's end.
+// or, if Value is not "",
+//
+//	look
+//	<arg_key>city</arg_key>
+//	<arg_value>Rom</arg_value>
+//
+// A line break at the beginning of a value is not part of it. Neither is one before the value's end.
 type Tagged struct {
-	Parameter, ParameterEnd string // around a value; the name of the parameter and ">" follow Parameter
+	Parameter, ParameterEnd string // around a name and its value
+	NameEnd, Value          string // between the name of a parameter and its value, perhaps with space; if both are "", ">"
 	End                     string
+}
+
+// Between returns the text that a model writes between the name of a parameter and its value.
+func (t *Tagged) Between() string {
+	if t.Value == "" {
+		return ">\n"
+	}
+	return t.NameEnd + "\n" + t.Value
 }
 
 // A ParameterKind says which JSON value the text of a parameter between tags means.
@@ -50,6 +65,7 @@ const (
 	taggedName taggedState = iota
 	betweenParameters
 	parameterName
+	valueTag // before Tagged.Value
 	valueBegin
 	insideValue
 )
@@ -66,8 +82,14 @@ func (t *taggedCall) next(b byte) progress {
 		return unfinished
 	case t.state == valueBegin:
 		t.state = insideValue
-	case (t.state == taggedName || t.state == parameterName) && b == '>':
+	case t.tags.Value == "" && (t.state == taggedName || t.state == parameterName) && b == '>':
 		return t.named()
+	case t.tags.Value != "" && t.state == taggedName && (b == '\n' || b == '<'):
+		p := t.named()
+		if b == '<' {
+			t.held = append(t.held, b)
+		}
+		return p
 	}
 	t.held = append(t.held, b)
 	switch {
@@ -75,6 +97,13 @@ func (t *taggedCall) next(b byte) progress {
 		t.read()
 	case t.state == betweenParameters:
 		return t.readTag()
+	case t.state == valueTag:
+		return t.readValueTag()
+	case t.state == parameterName && t.tags.Value != "" && t.out.completes(t.held, []string{t.tags.NameEnd}) != "":
+		t.held = t.held[:len(t.held)-len(t.tags.NameEnd)]
+		p := t.named()
+		t.state = valueTag
+		return p
 	case len(t.held) > maxName:
 		return t.stop(failed)
 	}
@@ -130,6 +159,19 @@ func (t *taggedCall) readTag() progress {
 	case string(t.held) == t.tags.End:
 		return t.stop(ended)
 	case !t.out.begins([]string{t.tags.Parameter, t.tags.End}, t.held):
+		return t.stop(passed)
+	}
+	return unfinished
+}
+
+// readValueTag reads the tag before a value.
+func (t *taggedCall) readValueTag() progress {
+	switch {
+	case t.out.spaceAfter(t.held, space) > 0: // the tag has not begun
+		t.held = t.held[:0]
+	case string(t.held) == t.tags.Value:
+		t.state, t.held = valueBegin, t.held[:0]
+	case !t.out.begins([]string{t.tags.Value}, t.held):
 		return t.stop(passed)
 	}
 	return unfinished
@@ -199,7 +241,10 @@ func (t *taggedCall) show(text string) { t.out.text(Arguments, []byte(text)) }
 
 // finish ends the arguments.
 func (t *taggedCall) finish() {
-	if t.state >= valueBegin {
+	if t.state == valueTag {
+		t.held = t.held[:0]
+	}
+	if t.state >= valueTag {
 		t.endValue()
 	}
 	if t.values == 0 {

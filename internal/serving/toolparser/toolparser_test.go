@@ -139,6 +139,16 @@ var texts = []struct {
 	{"Qwen3-Coder: without an end", "qwen3_coder", "", "", "<tool_call>\n<function=get_a>\n<parameter=city>\nRom", ` get_a({"city": "Rom"})`},
 	{"Qwen3-Coder: other text", "qwen3_coder", "", "", "<tool_call>\n<function=get_a>\n<parameter=x>\n1\n</parameter>\n!", ` get_a({"x": 1})!`},
 	{"Qwen3-Coder: no call", "qwen3_coder", "", "", "<tool_call> and <function=?!> are marks", "<tool_call> and <function=?!> are marks"},
+	{"GLM-4.5", "glm45", "glm45", "", "<think>Hm</think>\nI look.\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Köln</arg_value>\n" +
+		"<arg_key>days</arg_key>\n<arg_value>[1, 2]</arg_value>\n</tool_call>\n<tool_call>get_a\n</tool_call>",
+		`<Hm>I look. get_weather({"city": "Köln", "days": [1, 2]}) get_a({})`},
+	{"GLM-4.7: without line breaks", "glm45", "", "", "<tool_call>get_weather<arg_key>city</arg_key><arg_value>a <b> </arg></arg_value>" +
+		"<arg_key>x</arg_key><arg_value>true</arg_value></tool_call>Done.", ` get_weather({"city": "a <b> </arg>", "x": true})Done.`},
+	{"GLM-4.5: a key without a value", "glm45", "", "", "<tool_call>get_a\n<arg_key>city</arg_key>!</tool_call>", ` get_a({"city": ""})!</tool_call>`},
+	{"GLM-4.5: no call", "glm45", "", "", "<tool_call> and some <arg_key> are marks", "<tool_call> and some <arg_key> are marks"},
+	{"Kimi K2", "kimi_k2", "kimi_k2", "<think>", "Hm</think>I look.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>" +
+		object + "<|tool_call_end|><|tool_call_begin|>functions.get_weather:1<|tool_call_argument_begin|>" + object2 +
+		"<|tool_call_end|><|tool_calls_section_end|>", "<Hm>I look." + weather + weather2},
 	{"Granite 3.0", "granite", "", "", `<|tool_call|>[{"name": "get_weather", "arguments": ` + object + `}]`, weather},
 	{"Granite 3.1", "granite", "", "", `<tool_call>[{"name": "get_weather", "arguments": ` + object + `},{"name": "get_weather", "arguments": ` + object2 + `}]`, weather + weather2},
 	{"Phi-4-mini: functools", "phi4_mini_json", "", "", `functools[{"name": "get_weather", "arguments": ` + object + `}]`, weather},
@@ -345,7 +355,7 @@ func TestATemplateChoosesTheParsersOfItsFamily(t *testing.T) {
 
 func TestUnknownParsersAreRefused(t *testing.T) {
 	_, err := toolparser.Tools("x", "")
-	require.ErrorContains(t, err, `the tool parser "x" is not known; there are deepseek_v3, deepseek_v31, granite, hermes, json, `)
+	require.ErrorContains(t, err, `the tool parser "x" is not known; there are deepseek_v3, deepseek_v31, glm45, granite, hermes, json, `)
 	_, err = toolparser.Thinking("x")
 	require.ErrorContains(t, err, `the reasoning parser "x" is not known; there are deepseek_r1, `)
 }

@@ -61,8 +61,17 @@ func TestTheSchemaOfParametersIsReadOnce(t *testing.T) {
 
 // Ensure that the arguments between tags have the required parameters, in the order of the schema.
 func TestRequiredParametersBetweenTags(t *testing.T) {
-	tagged := &toolparser.Tagged{Parameter: "<parameter=", ParameterEnd: "</parameter>", End: "</function>"}
-	one := func(name string) string { return "<parameter=" + name + ">\nx</parameter>\n" }
+	for name, one := range map[string]string{"qwen3_coder": "<parameter=%s>\nx</parameter>\n",
+		"glm45": "<arg_key>%s</arg_key>\n<arg_value>x</arg_value>\n"} {
+		tools, err := toolparser.Tools(name, "")
+		require.NoError(t, err)
+		t.Run(name, func(t *testing.T) {
+			requiredParameters(t, tools.Tagged, func(name string) string { return fmt.Sprintf(one, name) })
+		})
+	}
+}
+
+func requiredParameters(t *testing.T, tagged *toolparser.Tagged, one func(name string) string) {
 	v := bytesVocabulary(t)
 	for _, test := range []struct {
 		schema             string

@@ -137,7 +137,7 @@ func (t *tool) taggedArguments(tags *toolparser.Tagged) structured.Form {
 	ordered := structured.Form{Sequence: []structured.Form{}}
 	anyOrder := &structured.Separated{}
 	for _, name := range names {
-		tag := parameter(tags.Parameter + name + ">\n")
+		tag := parameter(tags.Parameter + name + tags.Between())
 		anyOrder.Tags = append(anyOrder.Tags, tag)
 		one := structured.Form{Tag: &tag}
 		if !required[name] {

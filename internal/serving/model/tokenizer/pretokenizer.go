@@ -17,6 +17,8 @@ const (
 	patternTekken = before + capitals + `*` + smalls + `+|` + before + capitals + `+` + smalls + `*|\p{N}` + signs
 	patternGPT4o  = before + capitals + `*` + smalls + `+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
 		before + capitals + `+` + smalls + `*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}` + signs
+	patternKimi = `\p{Han}+|` + before + capitalsNotHan + `*` + smallsNotHan + `+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
+		before + capitalsNotHan + `+` + smallsNotHan + `*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*` + lines
 	patternDeepseek3 = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|" +
 		`[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*` + lines
 
@@ -25,6 +27,9 @@ const (
 	before   = `[^\r\n\p{L}\p{N}]?`
 	capitals = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`
 	smalls   = `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`
+
+	capitalsNotHan = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}-[\p{Han}]]`
+	smallsNotHan   = `[\p{Ll}\p{Lm}\p{Lo}\p{M}-[\p{Han}]]`
 
 	// letters are from deepseek-llm's tokenizer.json.
 	letters = `A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af\u0370-\u0373` +
@@ -69,6 +74,7 @@ var preTokenizers = []preTokenizer{
 	{names: "falcon", patterns: []string{`[` + punctuation + `]+`, patternGPT2, `[0-9][0-9][0-9]`}},
 	{names: "tekken", patterns: []string{patternTekken}, ignoreMerges: true, begin: true},
 	{names: "gpt-4o llama4 kanana2 minimax-m2", patterns: []string{patternGPT4o}},
+	{names: "kimi-k2", patterns: []string{patternKimi}},
 	{names: "deepseek-llm", patterns: []string{`[\r\n]`, `\s?[` + letters + `]+`,
 		`\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+`, spaceAtEnd, ideographs, `\p{N}+`}},
 	{names: "deepseek-coder", patterns: []string{`[\r\n]`, `\s?\p{L}+`, `\s?\p{P}+`, ideographs, `\p{N}`}},

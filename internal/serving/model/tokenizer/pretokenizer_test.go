@@ -89,6 +89,7 @@ func TestWordsAreCutAsTheModelsTokenizerJSONSays(t *testing.T) {
 		{"tekken", "ÉtéÀ ǅa", "Été¦À¦ ǅa"},
 		{"gpt-4o", "ÉtéÀ's", "Été¦À's"},
 		{"deepseek-v3", "a ~b", "a¦ ~¦b"},
+		{"kimi-k2", "a 日本語カナ ÉtéÀ's ÀX漢x 1234 ~!\n\n b", "a¦ ¦日本語¦カナ¦ Été¦À's¦ ÀX¦漢¦x¦ ¦123¦4¦ ~!\n\n¦ b"},
 		{"deepseek-coder", "a\u2028b", "a¦\u2028¦b"},
 	} {
 		c, err := preTokenizerFor(test.pre)
@@ -152,7 +153,7 @@ func TestPreTokenizersOfTokenizerJSON(t *testing.T) {
 }
 
 func TestAWayToCutWordsThatIsNotKnownIsRefused(t *testing.T) {
-	for _, pre := range []string{"kimi-k2", "bloom", "gpt2", "chameleon"} {
+	for _, pre := range []string{"kimi-k3", "bloom", "gpt2", "chameleon"} {
 		_, err := FromGGUF(meta(t, map[string]any{"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": []string{"a"},
 			"tokenizer.ggml.pre": pre}))
 		require.ErrorIs(t, err, ErrFormat)
