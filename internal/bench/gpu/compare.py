@@ -105,7 +105,7 @@ def argmax(rows, n):
     return lambda: x.argmax(-1)
 
 
-def rotary_embedding(tokens, heads):
+def fused_qk_norm_rope_and_cache(tokens, heads):
     x, c, s = normal(tokens, heads, 128), normal(tokens, 1, 64), normal(tokens, 1, 64)
 
     def run():

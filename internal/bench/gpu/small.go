@@ -190,15 +190,17 @@ func argmax(rows, n int) benchmark {
 	}}
 }
 
-// rotary returns a case that rotates the queries and keys of tokens in place. Each launch rotates them
+// rotary returns a case that rotates the queries of tokens in place, and writes one head of keys and values. Each launch rotates them
 // further, so check is about the first launch only.
 func rotary(tokens, heads int) benchmark {
-	return benchmark{name: fmt.Sprintf("rotary_embedding tokens=%d heads=%d", tokens, heads), prepare: func(b *bench) prepared {
+	return benchmark{name: fmt.Sprintf("fused_qk_norm_rope_and_cache tokens=%d heads=%d", tokens, heads), prepare: func(b *bench) prepared {
 		width := heads * headSize
 		before, rows := b.random(tokens * width)
-		positions, table := make([]int32, tokens), make([]float32, 0, tokens*headSize)
+		_, key := b.random(tokens * headSize)
+		cache := b.alloc(2 * (tokens + blockSize) * headSize)
+		positions, slots, table := make([]int32, tokens), make([]int64, tokens), make([]float32, 0, tokens*headSize)
 		for i := range positions {
-			positions[i] = int32(i)
+			positions[i], slots[i] = int32(i), int64(i)
 			for _, f := range []func(float64) float64{math.Cos, math.Sin} {
 				for pair := range headSize / 2 {
 					table = append(table, float32(f(float64(i)*math.Pow(5e5, -float64(2*pair)/headSize))))
@@ -207,8 +209,9 @@ func rotary(tokens, heads int) benchmark {
 		}
 		return prepared{
 			bytes: 2 * 2 * float64(tokens*width),
-			kernel: kernels.RotaryEmbedding{Query: rows.Pointer(), Key: rows.Pointer(), Positions: b.numbers(positions), Table: b.numbers(table), Tokens: tokens,
-				Heads: heads, HeadSize: headSize, Rotated: headSize, QueryStride: width, KeyStride: width},
+			kernel: kernels.QKNormRopeAndCache{ReshapeAndCache: kernels.ReshapeAndCache{Key: key.Pointer(), Value: key.Pointer(), KeyCache: cache.Pointer(),
+				ValueCache: cache.Pointer(), Slots: b.numbers(slots), Tokens: tokens, KeyHeads: 1, HeadSize: headSize, BlockSize: blockSize},
+				Query: rows.Pointer(), Heads: heads, Positions: b.numbers(positions), Table: b.numbers(table), Rotated: headSize},
 			check: func() (worst float64) {
 				for _, token := range checked(tokens) {
 					got := contents(rows, 2*token*width, 2*width)

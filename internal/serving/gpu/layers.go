@@ -99,28 +99,29 @@ func (r *Runner) attention(i, n int) {
 	l, bytes, batch := &r.layers[i], r.kind.Bytes(), &r.inputs
 	key := r.qkv + cuda.Pointer(r.query*bytes)
 	value := key + cuda.Pointer(r.kv*bytes)
-	switch r.QKNorm {
-	case model.HeadNorm:
-		r.normalizeHeads(r.qkv, l.qNorm, r.NumHeads, r.size, n)
-		r.normalizeHeads(key, l.kNorm, r.NumKVHeads, r.size, n)
-	case model.WidthNorm:
-		r.normalizeHeads(r.qkv, l.qNorm, 1, r.query, n)
-		r.normalizeHeads(key, l.kNorm, 1, r.kv, n)
-	}
-	if rope := r.RopeOf(i); rope != nil {
-		r.launch(kernels.RotaryEmbedding{Type: r.kind, Query: r.qkv, Key: key, Positions: batch.positions, Table: r.angles[rope], Tokens: n, Heads: r.NumHeads,
-			KeyHeads: r.NumKVHeads, HeadSize: r.size, Rotated: rope.Rotated(r.HeadDim), QueryStride: r.width, KeyStride: r.width, Interleaved: rope.Interleaved})
-	}
 	place := r.config.Places[i]
 	group, plan := &batch.groups[place.Group], batch.plans[r.Window(i)]
 	keys, values := r.cache(place.Layer)
-	r.launch(kernels.ReshapeAndCache{Type: r.kind, Cache: r.cacheType, KeyCache: keys, ValueCache: values, Key: key, Value: value, Slots: group.slots, Tokens: n, KeyHeads: r.NumKVHeads,
-		HeadSize: r.size, BlockSize: r.config.Store.BlockSize, KeyStride: r.width, ValueStride: r.width})
+	write := kernels.QKNormRopeAndCache{ReshapeAndCache: kernels.ReshapeAndCache{Type: r.kind, Cache: r.cacheType, KeyCache: keys, ValueCache: values, Key: key, Value: value,
+		Slots: group.slots, Tokens: n, KeyHeads: r.NumKVHeads, HeadSize: r.size, BlockSize: r.config.Store.BlockSize, KeyStride: r.width, ValueStride: r.width},
+		Query: r.qkv, QueryStride: r.width, Heads: r.NumHeads, Epsilon: r.headEpsilon(), Positions: batch.positions}
+	switch r.QKNorm {
+	case model.HeadNorm:
+		write.QueryNorm, write.KeyNorm = l.qNorm, l.kNorm
+	case model.WidthNorm:
+		r.normalizeWidth(r.qkv, l.qNorm, r.query, n)
+		r.normalizeWidth(key, l.kNorm, r.kv, n)
+	}
+	if rope := r.RopeOf(i); rope != nil {
+		write.Table, write.Rotated, write.Interleaved = r.angles[rope], rope.Rotated(r.HeadDim), rope.Interleaved
+	}
+	r.launch(write)
 	r.launch(kernels.PagedAttention{AttentionShape: r.attentionShape, Out: r.attended, Query: r.qkv, QueryStride: r.width, Keys: keys, Values: values,
 		Tables: group.tables, TableStride: group.stride, SeqLens: batch.seqLens, QueryStart: batch.queryStart, Plan: plan.AttentionPlan, Entries: plan.entries,
 		Parts: r.scratch.attention.Pointer(), Scale: r.AttentionFactor(), SoftCap: float32(r.AttentionCap), Window: r.Window(i), Sinks: l.sinks})
 }
 
-func (r *Runner) normalizeHeads(x, weight cuda.Pointer, heads, size, tokens int) {
-	r.launch(kernels.RMSNorm{Type: r.kind, Out: x, In: x, Weight: weight, Tokens: tokens, Heads: heads, N: size, Stride: r.width, Epsilon: r.headEpsilon()})
+// normalizeWidth normalizes the queries or the keys of tokens, all heads of a token together.
+func (r *Runner) normalizeWidth(x, weight cuda.Pointer, size, tokens int) {
+	r.launch(kernels.RMSNorm{Type: r.kind, Out: x, In: x, Weight: weight, Tokens: tokens, N: size, Stride: r.width, Epsilon: r.headEpsilon()})
 }

@@ -268,6 +268,23 @@ func TestDecodingStepsAreGraphs(t *testing.T) {
 	require.Equal(t, length-prompt-1+3, driver.Calls("cuGraphLaunch"))
 }
 
+// Ensure that a layer of Llama takes few kernels in a decoding step.
+func TestALayerTakesFewKernels(t *testing.T) {
+	driver, d := openDriver(t)
+	var kernels [2]int
+	for i := range kernels {
+		c := small
+		c.NumLayers = i + 1
+		m, w := load(t, d, openSmall(c))
+		r := onGPU(t, m, w)
+		step(t, r, chunk{randomTokens(1, 3, m.VocabSize), 0, []int32{1}})
+		before := driver.Calls("cuLaunchKernel")
+		step(t, r, chunk{randomTokens(2, 1, m.VocabSize), 3, []int32{1}})
+		kernels[i] = driver.Calls("cuLaunchKernel") - before
+	}
+	require.Equal(t, 10, kernels[1]-kernels[0])
+}
+
 // Ensure that the GPU rounds keys and values to the same types of 8 bits as the CPU. The logits of the GPU must be
 // nearer to those of the CPU with the same type than to those of the CPU with another type of this test.
 func TestKeysAndValuesOf8BitsAreThoseOfTheCPU(t *testing.T) {

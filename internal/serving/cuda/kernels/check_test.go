@@ -27,6 +27,7 @@ func TestLaunchRefusesOperandsThatWouldBreakTheContext(t *testing.T) {
 	products, err := w.Plan(g.context.Device(), 1)
 	require.NoError(t, err)
 	multiply := kernels.Product{Weights: w, Out: p, In: p, Rows: 1, Plan: products, Parts: p}
+	write := kernels.ReshapeAndCache{Tokens: 1, KeyHeads: 1, HeadSize: 8, BlockSize: 16, KeyCache: p, ValueCache: p, Key: p, Value: p, Slots: p}
 	unparted, mislaid, capped := attend, attend, attend
 	unparted.Parts, mislaid.Sinks, capped.SoftCap = 0, 2, 1e5
 	for _, c := range []struct {
@@ -36,7 +37,7 @@ func TestLaunchRefusesOperandsThatWouldBreakTheContext(t *testing.T) {
 		{kernels.RMSNorm{Tokens: 1, N: 8, Out: p, In: p}, "rms_norm: Weight is 0: it must be an address"},
 		{kernels.RMSNorm{Tokens: 1, N: 8, Out: p + 2, In: p, Weight: p}, "rms_norm: Out is 0x1002: the address must be a multiple of 16"},
 		{kernels.RMSNorm{Tokens: 1, N: 8, Out: p, In: p, Weight: p, Residual: 8}, "rms_norm: Residual is 0x8: the address must be a multiple of 16"},
-		{kernels.RMSNorm{Tokens: 1, N: 16, Heads: 2, Stride: 16}, "rms_norm with 16 elements from a token to the next: the number must be 0, or a multiple of 8 and at least 32"},
+		{kernels.RMSNorm{Tokens: 1, N: 16, Stride: 8}, "rms_norm with 8 elements from a token to the next: the number must be 0, or a multiple of 8 and at least 16"},
 		{kernels.RMSNorm{Tokens: 1, N: 8, Stride: -8}, "rms_norm with -8 elements from a token to the next: the number must be 0, or a multiple of 8 and at least 8"},
 		{kernels.RMSNorm{Tokens: -1, N: 8}, "rms_norm of -1 tokens: there may be 0 to 2147483647"},
 		{kernels.RMSNorm{Tokens: 1, N: 1 << 33}, "rms_norm of rows of 8589934592 elements: the length must be a multiple of 8"},
@@ -45,9 +46,11 @@ func TestLaunchRefusesOperandsThatWouldBreakTheContext(t *testing.T) {
 		{kernels.LayerNorm{Rows: math.MaxInt32 + 1, N: 8}, "layer_norm of 2147483648 rows: there may be 0 to 2147483647"},
 		{kernels.Activation{Type: -1, Function: kernels.ReLU, Rows: 1, N: 8}, "relu of elements of type -1: there are kernels for F16 and BF16"},
 		{kernels.Activation{Function: kernels.ReLU, Rows: 1, N: 8, Out: p}, "relu: In is 0: it must be an address"},
-		{kernels.RotaryEmbedding{Tokens: 1, HeadSize: 8, Rotated: 8}, "rotary_embedding of 0 heads of queries and 0 of keys: there must be some"},
-		{kernels.RotaryEmbedding{Tokens: 1, Heads: 2, HeadSize: 8, Rotated: 8, QueryStride: 8}, "rotary_embedding with 8 elements from a token to the next: the number must be 0, or a multiple of 1 and at least 16"},
-		{kernels.RotaryEmbedding{Tokens: 1, Heads: 1, KeyHeads: 1, HeadSize: 8, Rotated: 8, Query: p, Positions: p, Table: p}, "rotary_embedding: Key is 0: it must be an address"},
+		{kernels.QKNormRopeAndCache{ReshapeAndCache: write}, "fused_qk_norm_rope_and_cache of 0 heads of 8 elements: there must be heads, of at most 256 elements"},
+		{kernels.QKNormRopeAndCache{ReshapeAndCache: write, Heads: 2, QueryStride: 8}, "fused_qk_norm_rope_and_cache with 8 elements from a token to the next: the number must be 0, or a multiple of 8 and at least 16"},
+		{kernels.QKNormRopeAndCache{ReshapeAndCache: write, Heads: 2}, "fused_qk_norm_rope_and_cache: Query is 0: it must be an address"},
+		{kernels.QKNormRopeAndCache{ReshapeAndCache: write, Heads: 2, Query: p, KeyNorm: 8}, "fused_qk_norm_rope_and_cache: KeyNorm is 0x8: the address must be a multiple of 16"},
+		{kernels.QKNormRopeAndCache{ReshapeAndCache: write, Heads: 2, Query: p, Table: p, Rotated: 8}, "fused_qk_norm_rope_and_cache: Positions is 0: it must be an address"},
 		{kernels.Embedding{Rows: 1, N: 8, Out: p, Table: p, Tokens: p, PositionTable: p}, "embedding: Positions is 0: it must be an address"},
 		{kernels.Embedding{Rows: 1, N: 8, Out: p, Table: p, Tokens: p + 2}, "embedding: Tokens is 0x1002: the address must be a multiple of 4"},
 		{kernels.ArgMax{Rows: 1, N: 8, Indices: p, Logits: p}, "argmax: Values is 0: it must be an address"},
@@ -85,8 +88,9 @@ func TestStridesOf0AreThoseOfTokensWithoutGaps(t *testing.T) {
 	var results [][]byte
 	for _, stride := range []int{0, 2 * 8} {
 		x, keys, values := g.encoded(kernels.F16, input), g.empty(2*16*2*8), g.empty(2*16*2*8)
-		require.NoError(t, kernels.RotaryEmbedding{Query: x.Pointer(), Positions: g.bytes(words(0, 1, 2)).Pointer(), Table: g.bytes(table).Pointer(), Tokens: 3, Heads: 2,
-			HeadSize: 8, Rotated: 8, QueryStride: stride}.Launch(g.set, g.stream))
+		require.NoError(t, kernels.QKNormRopeAndCache{ReshapeAndCache: kernels.ReshapeAndCache{KeyCache: keys.Pointer(), ValueCache: values.Pointer(), Key: x.Pointer(), Value: x.Pointer(),
+			Slots: g.bytes(words(3, 0, 1, 0, 2, 0)).Pointer(), Tokens: 3, KeyHeads: 2, HeadSize: 8, BlockSize: 16, KeyStride: stride, ValueStride: stride},
+			Query: x.Pointer(), Positions: g.bytes(words(0, 1, 2)).Pointer(), Table: g.bytes(table).Pointer(), Heads: 2, Rotated: 8, QueryStride: stride}.Launch(g.set, g.stream))
 		require.NoError(t, kernels.ReshapeAndCache{KeyCache: keys.Pointer(), ValueCache: values.Pointer(), Key: x.Pointer(), Value: x.Pointer(),
 			Slots: g.bytes(words(3, 0, 1, 0, 2, 0)).Pointer(), Tokens: 3, KeyHeads: 2, HeadSize: 8, BlockSize: 16, KeyStride: stride, ValueStride: stride}.Launch(g.set, g.stream))
 		results = append(results, append(g.read(keys), g.read(values)...))

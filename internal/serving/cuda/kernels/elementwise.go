@@ -67,49 +67,6 @@ func (a Add) Launch(set *Set, s *cuda.Stream) error {
 		a.Out, a.In, a.Other, uint64(a.Stride), int32(a.N), a.Scale)
 }
 
-// RotaryEmbedding rotates pairs of elements of queries and keys in place. Each head has Rotated/2 pairs. For each
-// position, Table contains the cosine of each pair, and then the sine of each pair. These are float32 numbers, and all
-// heads use the same ones. The heads of a token are contiguous. Strides count elements from one token to the next; 0
-// means without gaps.
-type RotaryEmbedding struct {
-	Type                   Type
-	Query, Key             cuda.Pointer
-	Positions              cuda.Pointer // int32 of each token
-	Table                  cuda.Pointer
-	Tokens                 int
-	Heads, KeyHeads        int
-	HeadSize, Rotated      int
-	QueryStride, KeyStride int
-	Interleaved            bool // pairs are elements 2i and 2i+1, not i and i + Rotated/2
-}
-
-// Launch puts the kernel into a stream.
-func (a RotaryEmbedding) Launch(set *Set, s *cuda.Stream) error {
-	c := checker{kernel: "rotary_embedding"}
-	c.require(a.Rotated >= 2 && a.Rotated%2 == 0 && a.Rotated <= a.HeadSize, " of %d of the %d elements of a head: the number must be even and not more than the head has", a.Rotated, a.HeadSize)
-	c.require(a.Heads >= 0 && a.KeyHeads >= 0 && a.Heads+a.KeyHeads > 0, " of %d heads of queries and %d of keys: there must be some", a.Heads, a.KeyHeads)
-	c.keep(a.Type.check(c.kernel))
-	c.count(a.Tokens, "rows")
-	queryStride, keyStride := c.stride(a.QueryStride, a.Heads*a.HeadSize, 1), c.stride(a.KeyStride, a.KeyHeads*a.HeadSize, 1)
-	if a.Heads > 0 {
-		c.addresses(a.Type.Bytes(), operand{"Query", a.Query})
-	}
-	if a.KeyHeads > 0 {
-		c.addresses(a.Type.Bytes(), operand{"Key", a.Key})
-	}
-	c.addresses(4, operand{"Positions", a.Positions}, operand{"Table", a.Table})
-	if !c.ready() {
-		return c.err
-	}
-	interleaved := int32(0)
-	if a.Interleaved {
-		interleaved = 1
-	}
-	return set.launch(s, "rotary_embedding_"+a.Type.String(), cuda.Shape{X: a.Tokens, Threads: min(256, ((a.Heads+a.KeyHeads)*a.Rotated/2+31)/32*32)},
-		a.Query, a.Key, a.Positions, a.Table, int32(a.Heads), int32(a.KeyHeads), int32(a.HeadSize), int32(a.Rotated),
-		queryStride, keyStride, interleaved)
-}
-
 // Embedding computes, for each token, Out = the token's row of Table, times Scale, plus the row of
 // PositionTable for the token's position. Each token must be in the table.
 type Embedding struct {

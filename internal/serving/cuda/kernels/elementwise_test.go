@@ -77,52 +77,6 @@ func TestSumsMatchFloat64(t *testing.T) {
 	require.ErrorContains(t, kernels.Add{N: 8, Rows: 1, Stride: 4}.Launch(g.set, g.stream), "multiple of 8")
 }
 
-func TestRotaryEmbeddingMatchesFloat64(t *testing.T) {
-	g := newGPU(t)
-	const tokens, heads, keyHeads, size = 3, 5, 2, 24
-	const stride = (heads + 2*keyHeads) * size // queries, keys and values of a token
-	positions := []int32{7, 0, 2}
-	for _, rotated := range []int{size, 16} {
-		for _, interleaved := range []bool{false, true} {
-			for _, kind := range types {
-				t.Run(fmt.Sprintf("%d of %d, interleaved %v, %v", rotated, size, interleaved, kind), func(t *testing.T) {
-					var table []float64 // rounded to float32
-					for p := range 8 {
-						for _, f := range []func(float64) float64{math.Cos, math.Sin} {
-							for i := range rotated / 2 {
-								table = append(table, float64(float32(f(float64(p)/math.Pow(100, float64(2*i)/float64(rotated))))))
-							}
-						}
-					}
-					input := random(kind, 1, tokens*stride)
-					want := append([]float64{}, input...)
-					for token, p := range positions {
-						cos, sin := table[int(p)*rotated:][:rotated/2], table[int(p)*rotated+rotated/2:][:rotated/2]
-						for head := range heads + keyHeads {
-							start := token*stride + head*size
-							for i := range rotated / 2 {
-								first, second := start+i, start+i+rotated/2
-								if interleaved {
-									first, second = start+2*i, start+2*i+1
-								}
-								want[first] = input[first]*cos[i] - input[second]*sin[i]
-								want[second] = input[second]*cos[i] + input[first]*sin[i]
-							}
-						}
-					}
-					x := g.encoded(kind, input)
-					require.NoError(t, kernels.RotaryEmbedding{Type: kind, Query: x.Pointer(), Key: x.Pointer() + 2*heads*size, Positions: g.bytes(words(positions...)).Pointer(),
-						Table: g.bytes(floats(table...)).Pointer(), Tokens: tokens, Heads: heads, KeyHeads: keyHeads, HeadSize: size, Rotated: rotated,
-						QueryStride: stride, KeyStride: stride, Interleaved: interleaved}.Launch(g.set, g.stream))
-					got := decode(kind, g.read(x))
-					requireClose(t, kind, want, got)
-					require.Equal(t, input[(heads+keyHeads)*size:stride], got[(heads+keyHeads)*size:stride], "values")
-				})
-			}
-		}
-	}
-}
-
 func TestEmbeddingTakesTheRowsOfTokens(t *testing.T) {
 	g := newGPU(t)
 	const n, vocabulary = 264, 10

@@ -8,25 +8,24 @@ import "llmmemory/internal/serving/cuda"
 type RMSNorm struct {
 	Type                      Type
 	Out, In, Residual, Weight cuda.Pointer // Residual may be 0
-	Tokens, Heads, N          int          // Heads rows of N elements for each token; 0 means 1
-	Stride                    int          // elements from a token to the next in Out, In and Residual; 0 means Heads*N
+	Tokens, N                 int          // rows, and elements of a row
+	Stride                    int          // elements from a token to the next in Out, In and Residual; 0 means N
 	Epsilon, WeightOffset     float32      // an offset of 1 for Gemma
 }
 
 // Launch puts the kernel into a stream.
 func (a RMSNorm) Launch(set *Set, s *cuda.Stream) error {
-	c, heads := checker{kernel: "rms_norm"}, max(a.Heads, 1)
+	c := checker{kernel: "rms_norm"}
 	c.row(a.Type, a.N)
 	c.count(a.Tokens, "tokens")
-	c.count(a.Tokens*heads, "rows")
-	stride := c.stride(a.Stride, heads*a.N, a.Type.in16())
+	stride := c.stride(a.Stride, a.N, a.Type.in16())
 	c.optional(16, operand{"Residual", a.Residual})
 	c.addresses(16, operand{"Out", a.Out}, operand{"In", a.In}, operand{"Weight", a.Weight})
 	if !c.ready() {
 		return c.err
 	}
-	return set.launch(s, "fused_add_rms_norm_"+a.Type.String(), cuda.Shape{X: a.Tokens * heads, Threads: a.Type.rowThreads(a.N)},
-		a.Out, a.In, a.Residual, a.Weight, int32(heads), stride, int32(a.N), a.Epsilon, a.WeightOffset)
+	return set.launch(s, "fused_add_rms_norm_"+a.Type.String(), cuda.Shape{X: a.Tokens, Threads: a.Type.rowThreads(a.N)},
+		a.Out, a.In, a.Residual, a.Weight, stride, int32(a.N), a.Epsilon, a.WeightOffset)
 }
 
 // LayerNorm computes Out = (In - mean) / sqrt(variance + Epsilon) * Weight + Bias for each row of N elements.

@@ -2,14 +2,14 @@
 #include "device.h"
 #include "sum.h"
 
-// norm: a block normalizes one row of n elements, n a multiple of 16 bytes. heads rows of a token are contiguous;
-// stride is the number of elements from a token to the next. With a residual, residual += in is stored first, rounded
+// norm: a block normalizes one row of n elements, n a multiple of 16 bytes. stride is the number of
+// elements from a row to the next. With a residual, residual += in is stored first, rounded
 // to T, and that is normalized. A thread adds its squares in ascending order. weight_offset is added to weights (1 for
 // Gemma).
-template <class T> DEVICE void norm(T *out, const T *in, T *residual, const T *weight, int heads, u64 stride, int n,
+template <class T> DEVICE void norm(T *out, const T *in, T *residual, const T *weight, u64 stride, int n,
                                     float epsilon, float weight_offset) {
   const int size = vector<T>::size;
-  u64 row = block_x() / heads * stride + (u64)(block_x() % heads) * n;
+  u64 row = block_x() * stride;
   float squares = 0;
   for (int i = thread() * size; i < n; i += threads() * size) {
     vector<T> x = sum_with_residual(in, residual, row + i);
@@ -32,9 +32,8 @@ template <class T> DEVICE void norm(T *out, const T *in, T *residual, const T *w
 // Grid: rows. out may be in. residual may be null.
 #define RMS_NORM(T, name)                                                                                              \
   KERNEL LAUNCH_BOUNDS(1024) void fused_add_rms_norm_##name(T *out, const T *in, T *residual, const T *weight,         \
-                                                            int heads, u64 stride, int n, float epsilon,               \
-                                                            float weight_offset) {                                     \
-    norm<T>(out, in, residual, weight, heads, stride, n, epsilon, weight_offset);                                      \
+                                                            u64 stride, int n, float epsilon, float weight_offset) {   \
+    norm<T>(out, in, residual, weight, stride, n, epsilon, weight_offset);                                      \
   }
 RMS_NORM(half, f16)
 RMS_NORM(bfloat, bf16)
