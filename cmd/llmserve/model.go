@@ -33,6 +33,7 @@ type modelOptions struct {
 	kvType      string
 	activations string
 	blockSize   int
+	stateMode   string
 	maxModelLen int
 	maxSeqs     int
 	maxTokens   int
@@ -64,6 +65,8 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 		"type of the activations that weights are multiplied by; on the CPU f32 (auto), or bf16 (with F16 and BF16 weights) or int8 "+
 			"(with quantized ones: W8A8 and W4A8), which are faster and round; on a GPU f16 or bf16 (auto: as the weights)")
 	f.IntVar(&o.blockSize, "block-size", 16, "tokens of a block")
+	f.StringVar(&o.stateMode, "mamba-cache-mode", "align", "where states of layers without keys and values are kept for later prompts: align "+
+		"(at ends of chunks of prompts) or all (at ends of all blocks, which takes more memory)")
 	f.IntVar(&o.maxModelLen, "max-model-len", 0,
 		"tokens of the longest sequence (default: the model's, or what the memory holds if that is less)")
 	f.IntVar(&o.maxSeqs, "max-num-seqs", 64, "largest number of running sequences")
@@ -156,8 +159,12 @@ func (o *modelOptions) engine() (engine.Config, error) {
 		return engine.Config{}, fmt.Errorf("--kv-cache-dtype is %q; f32, f16, bf16, fp8_e4m3, fp8, fp8_e5m2, int8 and auto "+
 			"are possible", o.kvType)
 	}
+	if o.stateMode != "align" && o.stateMode != "all" {
+		return engine.Config{}, fmt.Errorf("--mamba-cache-mode is %q; align and all are possible; --no-prefix-caching keeps no states for later prompts",
+			o.stateMode)
+	}
 	return engine.Config{
-		BlockSize: o.blockSize, KVCacheBytes: int64(o.kvGB * (1 << 30)), KVCacheDType: dtype, MaxModelLen: o.maxModelLen,
+		AllStates: o.stateMode == "all", BlockSize: o.blockSize, KVCacheBytes: int64(o.kvGB * (1 << 30)), KVCacheDType: dtype, MaxModelLen: o.maxModelLen,
 		MaxNumSeqs: o.maxSeqs, MaxNumBatchedTokens: o.maxTokens, MaxWaiting: o.maxWaiting, NoPrefixCaching: o.noCaching,
 		NumSpeculativeTokens: o.speculative, NoAsyncScheduling: o.noAsync,
 	}, nil

@@ -99,7 +99,7 @@ func TestWhatCannotWorkIsRefusedInOneLine(t *testing.T) {
 		{in("moe.gguf"), `general.architecture is "dbrx"; supported in GGUF are `},
 		{in("spm"), "the only tokenizer file in"},
 		{in("none"), "neither tokenizer.json nor vocab.json"},
-		{in("mamba"), `model_type is "mamba"; supported are gemma2, gemma3, `},
+		{in("mamba"), `model_type is "mamba"; supported are deepseek_v2, deepseek_v3, `},
 		{in("bare"), "neither model.safetensors nor model.safetensors.index.json is in"},
 		{in("torch"), "pytorch_model.bin is not read; save the model as safetensors"},
 		{in("gguf"), "give one of its GGUF files: " + in("gguf/model-00001.gguf")},
@@ -170,6 +170,7 @@ func TestWhatCannotWorkIsRefusedInOneLine(t *testing.T) {
 		{"demo --port 0 --cpus 60000", "processor 60000"},
 		{"demo --port 0 --cpus 0-x", `"0-x" is neither a processor nor a range`},
 		{"demo --port 0 --cpus 0-2,1", "processor 1 is named twice"},
+		{"demo --port 0 --mamba-cache-mode none", "align and all are possible; --no-prefix-caching keeps no states"},
 		{"demo --port 0 --kv-events tcp://*:0 --no-prefix-caching", "leave --no-prefix-caching out"},
 		{"demo --port 0 --kv-events tcp://127.0.0.1:1", "tcp://*:PORT waits here for subscribers"},
 

@@ -43,6 +43,10 @@ type Config struct {
 	MaxLoRAs            int // adapters whose requests may run at a time; 0 means all of them
 	NoPrefixCaching     bool
 
+	// AllStates keeps the state after each block of a sequence, not only after each chunk (vLLM's mamba_cache_mode "all"
+	// instead of "align"). Without prefix caching, only the last state is kept ("none").
+	AllStates bool
+
 	NumSpeculativeTokens int // drafts for each sequence in a step, by prompt lookup
 
 	// NoAsyncScheduling makes the engine deliver the tokens of a step before it schedules the next step.
@@ -72,6 +76,7 @@ type Config struct {
 
 	fitModelLen   bool // MaxModelLen was not given, so it becomes what fits
 	askedModelLen int  // MaxModelLen before that
+	hashBlockSize int  // BlockSize before states raised it, or 0
 	groups        []kvcache.Group
 	places        []model.Place // of each layer
 }
@@ -251,6 +256,7 @@ func (c *Config) fitState(m *model.Config) error {
 	}
 	k := m.KVShapeOf(model.Part{}, c.BlockSize, c.KVCacheDType)
 	block := k.BlockBytes()
+	c.hashBlockSize = c.BlockSize
 	c.BlockSize *= (state + block - 1) / block
 	if c.BlockSize > attention.MaxBlockSize {
 		return fmt.Errorf("%w: a state takes %d bytes, as much as the keys and values of %d tokens; a block has at most %d",
@@ -259,13 +265,12 @@ func (c *Config) fitState(m *model.Config) error {
 	return nil
 }
 
-// stateGroup returns the group of a layer with states, in vLLM's mamba_cache_mode "align", or "none" without prefix
-// caching.
+// stateGroup returns the group of a layer with states.
 func (c *Config) stateGroup() kvcache.Group {
 	if c.NoPrefixCaching {
 		return kvcache.Group{Kind: kvcache.Mamba, BlockSize: c.MaxModelLen}
 	}
-	return kvcache.Group{Kind: kvcache.Mamba, BlockSize: c.BlockSize, Align: true}
+	return kvcache.Group{Kind: kvcache.Mamba, BlockSize: c.BlockSize, Align: !c.AllStates}
 }
 
 // inFlight returns the largest number of tokens in the steps that are in flight, and the largest number of these steps.
@@ -281,6 +286,11 @@ func (c *Config) inFlight() (tokens, steps int) {
 // the memory is enough.
 func (c *Config) fits(plan *memplan.Plan) error {
 	tokens, steps := c.inFlight()
+	if c.hitsInsideBlocks() { // the block is copied
+		smaller := *plan
+		smaller.NumGPUBlocks = max(plan.NumGPUBlocks-len(plan.Groups), 1)
+		plan = &smaller
+	}
 	longest, err := plan.LongestModelLen(c.MaxModelLen, tokens, steps)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
@@ -292,6 +302,11 @@ func (c *Config) fits(plan *memplan.Plan) error {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	return nil
+}
+
+// hitsInsideBlocks reports whether a hit can end inside a block, because states made blocks larger than BlockSize was.
+func (c *Config) hitsInsideBlocks() bool {
+	return c.hashBlockSize > 0 && c.hashBlockSize < c.BlockSize && !c.AllStates && !c.NoPrefixCaching
 }
 
 func (c *Config) asyncScheduling() bool {
@@ -306,6 +321,9 @@ func (c *Config) scheduler(blocks int) (*sched.Scheduler, error) {
 		cache.MaxInFlightTokens, _ = c.inFlight()
 	}
 	if cache.EnablePrefixCaching {
+		if c.hitsInsideBlocks() {
+			cache.HashBlockSize = c.hashBlockSize
+		}
 		cache.Hash, cache.EnableEvents = c.Hash, c.KVEvents != nil
 		if c.Hash == nil {
 			cache.Hash = blockhash.CBOR(rand.Text())

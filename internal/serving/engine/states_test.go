@@ -18,12 +18,54 @@ import (
 	"llmmemory/internal/serving/model/tokenizer"
 	"llmmemory/internal/serving/model/weights"
 	"llmmemory/internal/serving/parallel"
+	"llmmemory/internal/testkit/level"
 )
 
-// convolutions returns a model of LFM2 with random weights. Layers 0, 1, 3 and 4 are convolutions over kernel tokens, and
-// layers 2 and 5 have attention.
+// convolutions returns a model of LFM2 with random weights, whose states are convolutions over kernel tokens.
 func convolutions(t testing.TB, pool *parallel.Pool, kernel int) *model.Model {
-	const hidden, heads, kvHeads, dim, inter, vocab = 64, 8, 4, 8, 96, 256
+	const hidden, inter = 64, 96
+	c := model.Config{Family: "lfm2", QKNorm: model.HeadNorm, IntermediateSize: inter, Recurrence: &model.Recurrence{Kind: model.ShortConv, Kernel: kernel}}
+	return hybridModel(t, pool, c, func(add func(name string, rows, cols int), recurrent bool) {
+		add("operator_norm", 1, hidden)
+		add("ffn_norm", 1, hidden)
+		add("feed_forward.w1", inter, hidden)
+		add("feed_forward.w3", inter, hidden)
+		add("feed_forward.w2", hidden, inter)
+		if recurrent {
+			add("conv.in_proj", 3*hidden, hidden)
+			add("conv.out_proj", hidden, hidden)
+			add("conv.conv", hidden, kernel)
+		}
+	}, "model.embedding_norm", "self_attn.out_proj", "layernorm")
+}
+
+// mamba returns a model of Granite 4 with random weights, whose states have a matrix for each of four heads.
+func mamba(t testing.TB, pool *parallel.Pool, _ int) *model.Model {
+	const hidden, inter, heads, dim, size = 64, 96, 4, 32, 16
+	c := model.Config{Family: "granitemoehybrid", IntermediateSize: inter, NoRope: make([]bool, 6),
+		Recurrence: &model.Recurrence{Kind: model.Mamba2, Kernel: 4, Heads: heads, HeadDim: dim, KeyHeads: 1, KeyDim: size}}
+	return hybridModel(t, pool, c, func(add func(name string, rows, cols int), recurrent bool) {
+		add("input_layernorm", 1, hidden)
+		add("post_attention_layernorm", 1, hidden)
+		add("shared_mlp.input_linear", 2*inter, hidden)
+		add("shared_mlp.output_linear", hidden, inter)
+		if recurrent {
+			add("mamba.in_proj", 2*heads*dim+2*size+heads, hidden)
+			add("mamba.out_proj", hidden, heads*dim)
+			add("mamba.conv1d", heads*dim+2*size, 4)
+			add("mamba.norm", 1, heads*dim)
+			for _, name := range []string{"A_log", "dt_bias", "D"} {
+				add("mamba."+name, 1, heads)
+			}
+		}
+	}, "model.norm", "self_attn.o_proj", "")
+}
+
+// hybridModel returns a model with random weights. Layers 0, 1, 3 and 4 have a state, and layers 2 and 5 have attention.
+// layer adds the tensors of a layer but those of attention. out is the name of attention's output, and norm the end of
+// the names of its norms.
+func hybridModel(t testing.TB, pool *parallel.Pool, c model.Config, layer func(func(string, int, int), bool), last, out, norm string) *model.Model {
+	const hidden, heads, kvHeads, dim, vocab = 64, 8, 4, 8, 256
 	rnd := rand.New(rand.NewPCG(5, 8))
 	var all []*weights.Tensor
 	add := func(name string, rows, cols int) {
@@ -31,35 +73,30 @@ func convolutions(t testing.TB, pool *parallel.Pool, kernel int) *model.Model {
 		for i := range v {
 			v[i] = float32(rnd.NormFloat64() * 0.4)
 		}
-		all = append(all, weights.FromFloats(name+".weight", rows, cols, v))
+		if !slices.Contains([]string{"A_log", "dt_bias", "D"}, name[strings.LastIndex(name, ".")+1:]) {
+			name += ".weight"
+		}
+		all = append(all, weights.FromFloats(name, rows, cols, v))
 	}
-	c := model.Config{
-		Family: "lfm2", VocabSize: vocab, HiddenSize: hidden, NumLayers: 6, NumHeads: heads, NumKVHeads: kvHeads, HeadDim: dim,
-		IntermediateSize: inter, MaxModelLen: 1024, NormEps: 1e-5, QKNorm: model.HeadNorm, Rope: &model.Rope{Theta: 10000},
-		TieEmbeddings: true, End: []int32{3},
-		Recurrence: &model.Recurrence{Kind: model.ShortConv, Kernel: kernel, Layers: []bool{true, true, false, true, true, false}},
-	}
+	c.VocabSize, c.HiddenSize, c.NumLayers, c.NumHeads, c.NumKVHeads, c.HeadDim = vocab, hidden, 6, heads, kvHeads, dim
+	c.MaxModelLen, c.NormEps, c.Rope, c.TieEmbeddings, c.End = 1024, 1e-5, &model.Rope{Theta: 10000}, true, []int32{3}
+	c.Recurrence.Layers = []bool{true, true, false, true, true, false}
 	add("model.embed_tokens", vocab, hidden)
-	add("model.embedding_norm", 1, hidden)
+	add(last, 1, hidden)
 	for i, recurrent := range c.Recurrence.Layers {
-		at := fmt.Sprintf("model.layers.%d.", i)
-		add(at+"operator_norm", 1, hidden)
-		add(at+"ffn_norm", 1, hidden)
-		add(at+"feed_forward.w1", inter, hidden)
-		add(at+"feed_forward.w3", inter, hidden)
-		add(at+"feed_forward.w2", hidden, inter)
+		named := func(name string, rows, cols int) { add(fmt.Sprintf("model.layers.%d.%s", i, name), rows, cols) }
+		layer(named, recurrent)
 		if recurrent {
-			add(at+"conv.in_proj", 3*hidden, hidden)
-			add(at+"conv.out_proj", hidden, hidden)
-			add(at+"conv.conv", hidden, kernel)
 			continue
 		}
-		add(at+"self_attn.q_proj", heads*dim, hidden)
-		add(at+"self_attn.k_proj", kvHeads*dim, hidden)
-		add(at+"self_attn.v_proj", kvHeads*dim, hidden)
-		add(at+"self_attn.out_proj", hidden, heads*dim)
-		add(at+"self_attn.q_layernorm", 1, dim)
-		add(at+"self_attn.k_layernorm", 1, dim)
+		named("self_attn.q_proj", heads*dim, hidden)
+		named("self_attn.k_proj", kvHeads*dim, hidden)
+		named("self_attn.v_proj", kvHeads*dim, hidden)
+		named(out, hidden, heads*dim)
+		if norm != "" {
+			named("self_attn.q_"+norm, 1, dim)
+			named("self_attn.k_"+norm, 1, dim)
+		}
 	}
 	m, err := model.Build(c, weights.Collect(all...), pool, model.Part{})
 	require.NoError(t, err)
@@ -108,25 +145,39 @@ func TestAModelWithStatesAnswersAsIfItWereAlone(t *testing.T) {
 		r.IgnoreEOS = true
 		requests = append(requests, r)
 	}
-	for _, test := range []struct {
+	type testCase struct {
 		name   string
-		kernel int
+		kernel int // 0: the model of mamba
 		change func(*engine.Config)
 		hits   bool
-	}{
+	}
+	preempted := int64(0)
+	for _, test := range level.First(4, []testCase{
+		{"Mamba 2", 0, func(c *engine.Config) { c.KVCacheBytes = 24 * 5 * block }, true},
+		{"states larger than a block", 12, func(c *engine.Config) { c.KVCacheBytes = 44 * 2 * block }, true},
+		{"states at ends of blocks", 3, func(c *engine.Config) { c.AllStates, c.MaxNumSeqs = true, 10 }, true},
+		{"one state for each request", 3, func(c *engine.Config) { c.NoPrefixCaching = true; c.KVCacheBytes /= 2 }, false},
 		{"states at ends of chunks", 3, func(*engine.Config) {}, true},
 		{"one step at a time", 3, func(c *engine.Config) { c.NoAsyncScheduling = true; c.KVCacheBytes = 40 * block }, true},
-		{"states larger than a block", 12, func(*engine.Config) {}, true},
-		{"one state for each request", 3, func(c *engine.Config) { c.NoPrefixCaching = true; c.KVCacheBytes /= 2 }, false},
-	} {
+		{"large states at ends of blocks", 12, func(c *engine.Config) { c.AllStates, c.MaxNumSeqs = true, 10 }, true},
+	}) {
 		t.Run(test.name, func(t *testing.T) {
 			counts, pool := &counter{}, newPool(t, 1)
-			m := convolutions(t, pool, test.kernel)
-			e := startConvolutions(t, test.kernel, func(c *engine.Config) {
-				c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 240, 95*block
+			open := convolutions
+			if test.kernel == 0 {
+				open = mamba
+			}
+			m := open(t, pool, test.kernel)
+			two := newPool(t, 2)
+			e := startModel(t, open(t, two, test.kernel), tokenizer.Bytes(1, 2, 3), two, func(c *engine.Config) {
+				c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 208, 82*block
 				c.MaxNumBatchedTokens, c.MaxNumSeqs = 24, 8
 				test.change(c)
 			}, counts)
+			var want [][]int32
+			for _, r := range requests {
+				want = append(want, solo(t, m, pool, r.Prompt, r.MaxTokens))
+			}
 			for range 2 {
 				var wait sync.WaitGroup
 				got := make([][]int32, len(requests))
@@ -134,15 +185,14 @@ func TestAModelWithStatesAnswersAsIfItWereAlone(t *testing.T) {
 					wait.Go(func() { got[i] = ask(t, e, r)[0].ids })
 				}
 				wait.Wait()
-				for i, r := range requests {
-					require.Equal(t, solo(t, m, pool, r.Prompt, r.MaxTokens), got[i], "request %d", i)
-				}
+				require.Equal(t, want, got)
 			}
 			requireIdle(t, e)
-			require.NotZero(t, counts.preempted.Load(), "no request was preempted")
 			require.Equal(t, test.hits, counts.hits.Load() > 0)
+			preempted += counts.preempted.Load()
 		})
 	}
+	require.NotZero(t, preempted, "no request was preempted")
 }
 
 // Ensure that each of several answers to one prompt is the same as if it were generated alone.
@@ -163,6 +213,13 @@ func TestLimitsOfModelsWithStates(t *testing.T) {
 	e := startConvolutions(t, 12, func(c *engine.Config) { c.BlockSize, c.KVCacheDType = 4, attention.F32 }, nil)
 	require.Equal(t, 12, e.Config().BlockSize, "a state has 11 × 64 numbers, and 4 tokens have 256")
 	m := e.Config().Model
+	for _, blocks := range []int64{20, 21, 22} {
+		small := startConvolutions(t, 12, func(c *engine.Config) {
+			c.BlockSize, c.KVCacheDType, c.MaxModelLen, c.KVCacheBytes = 4, attention.F32, 0, blocks*2*12*2*4*8*4
+		}, nil)
+		longest := request(strings.Repeat("a", small.Config().MaxModelLen-2), 1)
+		require.NoError(t, ask(t, small, longest)[0].err, "%d blocks for a sequence of %d", blocks, small.Config().MaxModelLen)
+	}
 	for _, test := range []struct {
 		change  func(*engine.Config)
 		workers int

@@ -230,3 +230,25 @@ func toJSON(t *testing.T, v any) []byte {
 	require.NoError(t, err)
 	return data
 }
+
+// Ensure that a sequence can begin with a state that another sequence of the batch computes, as with mamba_cache_mode
+// "all", and that a batch without blocks for states is refused.
+func TestStatesOfTheSameBatch(t *testing.T) {
+	for _, f := range hybridFamilies() {
+		t.Run(f.name, func(t *testing.T) {
+			tokens, b := randomTokens(1, 40), newBench(t, f.write(t), 3)
+			want := b.step(t, part{tokens: tokens, table: randomTable(1, 1, 8)})[0]
+			got := b.step(t, part{tokens[:16], 0, []int32{20, 21}}, part{tokens[16:30], 16, []int32{20, 21, 22, 23}}, part{tokens[30:], 30, []int32{20, 21, 22, 23, 24}})
+			require.Equal(t, want, slices.Concat(got[0], got[1], got[2]))
+		})
+	}
+	f := hybridFamilies()[0]
+	b := newBench(t, f.write(t), 1)
+	batch := model.Batch{Tokens: []int32{1}, Positions: []int32{8}, QueryStart: []int32{0, 1}, SeqLens: []int32{9},
+		Blocks: model.Blocks{Slots: []int64{16}, BlockTables: []int32{1, 2}, TableStride: 2}}
+	require.NoError(t, b.runner.Forward(&batch))
+	for _, table := range [][]int32{{0, 2}, {1, 0}, {1, numBlocks}, {-1, 2}, {1}} {
+		batch.BlockTables, batch.TableStride = table, len(table)
+		require.ErrorIs(t, b.runner.Forward(&batch), model.ErrBatch, "%v", table)
+	}
+}

@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"slices"
 
 	"llmmemory/internal/serving/kvstore"
 	"llmmemory/internal/serving/model/matrix"
@@ -10,18 +11,17 @@ import (
 // A scan computes what tokens of sequences take from the states before them, and the states after them. It is a
 // parallel.Task: each call of Do does the work of one sequence for some channels. It updates a state token by token, in
 // the order of the sequence. The results therefore have the same bits for any division into steps and batches.
-//
-// The state after the token at position p belongs into the entry p / blockSize of the sequence's block table. If this
-// is the null block, 0, the state is not kept (scheduling/vllm/v1/RULES.md §13).
 type scan struct {
-	r      *Runner
-	layer  *recurrent
-	store  *kvstore.Store
-	place  int     // layer of the store
-	pieces []piece // of all sequences
-	starts []int   // the first piece of each sequence, and the end
-	heads  bool    // the tasks compute heads, not channels of the convolution
-	parts  int     // tasks of each sequence
+	r     *Runner
+	layer *recurrent
+	store *kvstore.Store
+	place int         // layer of the store
+	plans []statePlan // of each group of layers; nil without states
+	first []int       // the first layer of each group
+	plan  *statePlan  // of the layer
+	wave  []int       // the sequences of the tasks
+	heads bool        // the tasks compute heads, not channels of the convolution
+	parts int         // tasks of each sequence
 
 	convolved []float32   // [tokens][channels]
 	decays    []float32   // [tokens][heads]: what states are multiplied by
@@ -30,53 +30,26 @@ type scan struct {
 	values    [][]float32 // of each worker: for two heads
 }
 
-// A piece has tokens of one sequence after which one state is kept. The state is in block dst. The state before
-// the piece is in block src, or it is 0 if src is negative.
-type piece struct {
-	src, dst    int32
-	first, last int // tokens [first, last) of the batch
-}
-
 // channelsPerTask is the number of channels of a convolution that a task computes.
 const channelsPerTask = 512
 
-// plan divides the tokens of a batch into pieces.
-func (s *scan) plan(b *Batch, blocks *Blocks, blockSize int) error {
-	s.pieces, s.starts = s.pieces[:0], append(s.starts[:0], 0)
-	numBlocks := s.store.Config().NumBlocks
-	for i, length := range b.SeqLens {
-		first, end := int(b.QueryStart[i]), int(b.QueryStart[i+1])
-		position := int(length) - (end - first)
-		entries := (int(length) + blockSize - 1) / blockSize
-		if position < 0 || entries > blocks.TableStride || (i+1)*blocks.TableStride > len(blocks.BlockTables) {
-			return badBatch("sequence %d has %d tokens, of which %d are computed, and tables of %d blocks", i, length, end-first, blocks.TableStride)
+// begin plans the states of a batch.
+func (s *scan) begin(b *Batch) error {
+	if s.plans == nil {
+		return nil
+	}
+	c := s.store.Config()
+	for i, place := range s.r.places {
+		if !s.r.model.Recurrent(i) || s.first[place.Group] != i {
+			continue
 		}
-		table := blocks.BlockTables[i*blocks.TableStride:][:entries]
-		src := int32(-1)
-		if position > 0 {
-			src = table[(position-1)/blockSize]
+		size := place.BlockSize
+		if size == 0 {
+			size = c.BlockSize
 		}
-		for k := position / blockSize; k < entries; k++ {
-			if table[k] == 0 && k < entries-1 {
-				continue
-			}
-			last := first + min((k+1)*blockSize, int(length)) - position
-			start := first
-			if n := len(s.pieces); n > s.starts[i] {
-				start = s.pieces[n-1].last
-			}
-			for _, id := range [2]int32{max(src, 0), table[k]} {
-				if uint(id) >= uint(numBlocks) {
-					return badBatch("a state of sequence %d is in block %d of %d", i, id, numBlocks)
-				}
-			}
-			if src == 0 && position > 0 || table[k] == 0 {
-				return badBatch("sequence %d has no block for its state", i)
-			}
-			s.pieces = append(s.pieces, piece{src: src, dst: table[k], first: start, last: last})
-			src = table[k]
+		if err := s.plans[place.Group].set(b, b.blocks(place.Group), size, c.NumBlocks); err != nil {
+			return err
 		}
-		s.starts = append(s.starts, len(s.pieces))
 	}
 	return nil
 }
@@ -88,15 +61,8 @@ func (r *Runner) recur(i int, b *Batch) error {
 	l, place, s := &m.layers[i], r.places[i], &r.scan
 	x := l.recurrent
 	r.multiply(&x.input, r.qkv, r.normalized(&l.attnNorm, n), n)
-	blockSize := place.BlockSize
-	if blockSize == 0 {
-		blockSize = r.store.Config().BlockSize
-	}
-	s.layer, s.place = x, place.Layer
-	if err := s.plan(b, b.blocks(place.Group), blockSize); err != nil {
-		return err
-	}
-	s.run(len(b.SeqLens), n)
+	s.layer, s.place, s.plan = x, place.Layer, &s.plans[place.Group]
+	s.run(n)
 	return r.addProduct(&x.output, &l.attnPost, r.x, r.attended, n)
 }
 
@@ -106,6 +72,10 @@ func (s *scan) init(r *Runner) {
 	if c == nil {
 		return
 	}
+	s.plans, s.first = make([]statePlan, r.groups), make([]int, r.groups)
+	for i, place := range slices.Backward(r.places) {
+		s.first[place.Group] = i
+	}
 	for range channelsPerTask {
 		s.ones = append(s.ones, 1)
 	}
@@ -114,26 +84,35 @@ func (s *scan) init(r *Runner) {
 	}
 }
 
-func (s *scan) run(sequences, tokens int) {
+func (s *scan) run(tokens int) {
 	m := s.r.model
 	c := m.Recurrence
 	s.heads, s.parts = false, (m.convWidth()+channelsPerTask-1)/channelsPerTask
 	if c.Kind == ShortConv {
-		s.r.pool.Run(sequences*s.parts, s)
+		s.runWaves()
 		return
 	}
 	s.convolved = grow(s.convolved, tokens*m.convWidth())
 	s.decays, s.factors = grow(s.decays, tokens*c.Heads), grow(s.factors, tokens*c.Heads)
-	s.r.pool.Run(sequences*s.parts, s)
+	s.runWaves()
 	s.r.each(tokens, rowJob{op: opPrepareHeads})
 	s.heads, s.parts = true, c.Heads
-	s.r.pool.Run(sequences*s.parts, s)
+	s.runWaves()
 	s.r.each(tokens, rowJob{op: opGate})
+}
+
+func (s *scan) runWaves() {
+	start := 0
+	for _, end := range s.plan.waves {
+		s.wave = s.plan.order[start:end]
+		s.r.pool.Run(len(s.wave)*s.parts, s)
+		start = end
+	}
 }
 
 // Do computes some channels, or a head, of one sequence; see parallel.Task.
 func (s *scan) Do(worker, i int) {
-	sequence, part := i/s.parts, i%s.parts
+	sequence, part := s.wave[i/s.parts], i%s.parts
 	m := s.r.model
 	first, end := part*channelsPerTask, min((part+1)*channelsPerTask, m.convWidth())
 	if s.heads {
@@ -141,7 +120,7 @@ func (s *scan) Do(worker, i int) {
 		first = m.matrixOffset() + part*size
 		end = first + size
 	}
-	for _, p := range s.pieces[s.starts[sequence]:s.starts[sequence+1]] {
+	for _, p := range s.plan.piecesOf(sequence) {
 		if s.heads {
 			state := s.enter(p, 1, 0, first, end)[first:end]
 			for token := p.first; token < p.last; token++ {

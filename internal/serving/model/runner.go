@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -154,7 +155,7 @@ func (r *Runner) Forward(b *Batch) error {
 	r.qkv, r.attended = grow(r.qkv, n*max(qkv, r.inWidth)), grow(r.attended, n*max(out, r.innerWidth))
 	r.sums = grow(r.sums, n*m.HiddenSize)
 	r.gateUp, r.act = grow(r.gateUp, r.mlpRows(n)*r.upWidth), grow(r.act, r.mlpRows(n)*r.actWidth)
-	if err := r.adaptation.begin(b); err != nil {
+	if err := errors.Join(r.adaptation.begin(b), r.scan.begin(b)); err != nil {
 		return err
 	}
 	r.prepare(b)
