@@ -157,7 +157,7 @@ func (r *reference) convolve(l int, name string, x []float64) []float64 {
 // hybridGGUF returns the model of f as a GGUF file. The weights must be known.
 func hybridGGUF(f *family) []byte {
 	var tensors []weightfile.Tensor
-	for _, name := range slices.Sorted(maps.Keys(f.ref.w)) {
+	for _, name := range slices.Sorted(maps.Keys(f.tensors())) {
 		shape := slices.DeleteFunc(slices.Clone(f.tensors()[name]), func(n int) bool { return n == 1 })
 		var layer int
 		base, kind := name[:strings.LastIndex(name, ".")], name[strings.LastIndex(name, "."):]

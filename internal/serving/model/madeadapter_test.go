@@ -150,7 +150,7 @@ func (f *family) modules() map[string][2]int {
 	all := map[string][2]int{}
 	for name, shape := range f.tensors() {
 		name, weight := strings.CutSuffix(name, ".weight")
-		mlp := strings.Contains(name, "mlp.") || strings.Contains(name, "_moe.")
+		mlp := strings.Contains(name, "mlp.") || strings.Contains(name, "feed_forward.") || strings.Contains(name, "_moe.")
 		if !weight || len(shape) != 2 || !strings.Contains(name, "layers.") && !strings.Contains(name, ".h.") ||
 			mlp && f.ref.shape.experts > 0 || strings.Contains(name, "kv_b_proj") {
 			continue
