@@ -25,7 +25,6 @@ type Scheduler struct {
 	limits   Limits
 	memory   memory
 	growing  growing // memory, or nil if it does not implement growing
-	prefix   []int32 // blocks that every table begins with
 	cached   int     // tokens in them
 	requests reqtable.Table[request]
 

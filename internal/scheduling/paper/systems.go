@@ -17,7 +17,7 @@ func NewSOSP(config Config, limits Limits, alwaysSwap bool) (*Scheduler, error) 
 	}
 	s, err := newScheduler(limits, &paged{m, alwaysSwap})
 	if err == nil {
-		s.prefix, s.cached = m.prefix, m.prefixTokens()
+		s.cached = m.prefixTokens()
 	}
 	return s, err
 }

@@ -28,7 +28,7 @@ func TestSOSPTraffic(t *testing.T) {
 		servetest.Run(t, &servetest.System{
 			Scheduler: s, Check: s.Check, Table: s.Table, Refork: s.Refork,
 			BlockSize: config.BlockSize, Prompts: 40, Seqs: 3, Stuck: ErrNoFreeBlocks,
-			MaxTokens: limits.MaxNumBatchedTokens, Prefix: s.prefix,
+			MaxTokens: limits.MaxNumBatchedTokens, Prefix: s.memory.(*paged).prefix,
 			Live: config.NumCPUBlocks >= config.NumGPUBlocks*3, // there is space for what is swapped
 		})
 	})

@@ -21,7 +21,6 @@ var ErrRedis = errors.New("the Redis server for keys and values cannot be used")
 // RedisConfig describes how to reach a Redis server.
 type RedisConfig struct {
 	URL      string // redis://HOST:PORT/NUMBER or rediss://, without a password: other users see the command line
-	Username string
 	Password string
 	CAFile   string        // certificates to verify a rediss:// server with; "" means the system's
 	TTL      time.Duration // how long a block is kept after its last Store; 0 means until the server evicts it
@@ -84,7 +83,7 @@ func (c *RedisConfig) options() (*redis.Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	options.Username, options.Password = c.Username, c.Password
+	options.Password = c.Password
 	options.MaxRetries = -1 // a block that cannot be loaded is computed
 	options.DialerRetries = 1
 	options.DisableIdentity = true

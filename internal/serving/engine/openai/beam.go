@@ -98,7 +98,6 @@ func (b *beam) score(penalty float64) float64 {
 
 // A search is a beam search.
 type search struct {
-	server      *Server
 	series      *engine.Series
 	next        func(ctx context.Context, prompt []int32, beams []*beam) ([][]sampling.Logprob, error) // most likely tokens
 	form        *structured.Constraint                                                                 // or nil
@@ -134,7 +133,7 @@ func (s *Server) search(c *common, r *engine.Request) (*search, error) {
 	if err := unsupportedByBeams(r); err != nil {
 		return nil, err
 	}
-	f := &search{server: s, width: r.N, maxTokens: r.MaxTokens, ends: r.StopTokenIDs, penalty: 1, salt: r.CacheSalt, adapter: r.Adapter,
+	f := &search{width: r.N, maxTokens: r.MaxTokens, ends: r.StopTokenIDs, penalty: 1, salt: r.CacheSalt, adapter: r.Adapter,
 		ignoreEOS: r.IgnoreEOS}
 	f.next, f.maxModelLen = f.step, s.config.Engine.Config().MaxModelLen
 	if c.LengthPenalty != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"llmmemory/internal/serving/model/chat"
 )
@@ -43,8 +42,10 @@ type chatFields struct {
 // by the role tool.
 var roles = []string{"system", "developer", "user", "assistant", "tool"}
 
-// imageTypes are the types of parts that are images: OpenAI's, that of Responses, and Anthropic's.
-var imageTypes = []string{"image_url", "input_image", "image"}
+// chatParts are the parts of messages. The types of images are OpenAI's, that of Responses, and Anthropic's. Clients copy
+// the fields in Extra from answers of other servers, or send them for other servers.
+var chatParts = Parts{Field: "messages", Texts: []string{"text"}, Images: []string{"image_url", "input_image", "image"},
+	Extra: []string{"cache_control", "annotations", "extra_content", "thought_signature", "thoughtSignature", "provider_specific_fields"}}
 
 type chatMessage struct {
 	Role    string          `json:"role"`
@@ -74,7 +75,7 @@ func (m *chatMessage) message(i int, c *Chat) (chat.Message, error) {
 		return result, invalid("messages", "Message %d has a function_call; use tool_calls.", i)
 	case !IsNull(m.Content):
 		var err error
-		if result.Content, err = contentText(i, m.Content, c); err != nil {
+		if result.Content, err = chatParts.Text(c, fmt.Sprintf("message %d", i), m.Content); err != nil {
 			return result, err
 		}
 	case m.Role != "assistant": // whose content may be null in OpenAI's interface
@@ -107,45 +108,6 @@ func (m *chatMessage) message(i int, c *Chat) (chat.Message, error) {
 		}
 	}
 	return result, nil
-}
-
-// contentText returns the text of the content of message i, which is a string or a list of parts. As in vLLM, the texts
-// of the parts are joined by line breaks. The first image is noted in c.
-func contentText(i int, content json.RawMessage, c *Chat) (text string, err error) {
-	if json.Unmarshal(content, &text) == nil {
-		return text, nil
-	}
-	var parts []json.RawMessage
-	if json.Unmarshal(content, &parts) != nil {
-		return "", invalid("messages", "The content of message %d is neither a string nor a list of parts.", i)
-	}
-	lines := make([]string, len(parts))
-	for k, raw := range parts {
-		name := fmt.Sprintf("Part %d of message %d", k, i)
-		var part struct {
-			Type string  `json:"type"`
-			Text *string `json:"text"`
-		}
-		if err := Read("messages", name, raw, &part); err != nil {
-			return "", err
-		}
-		switch {
-		case part.Type == "":
-			return "", invalid("messages", "%s has no type; text is possible.", name)
-		case slices.Contains(imageTypes, part.Type):
-			lines[k], c.Image = ImageLeftOut, cmp.Or(c.Image, name)
-			continue
-		case part.Type != "text":
-			return "", invalid("messages", "%s has the type %q; this model reads text.", name, part.Type)
-		case part.Text == nil:
-			return "", invalid("messages", "%s has no text.", name)
-		}
-		if _, err := Object("messages", name, raw, partFields...); err != nil {
-			return "", err
-		}
-		lines[k] = *part.Text
-	}
-	return strings.Join(lines, "\n"), nil
 }
 
 func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {

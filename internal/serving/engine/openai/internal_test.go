@@ -141,7 +141,7 @@ func TestManyPartsOfAMessageAreJoinedOnce(t *testing.T) {
 	text := "[" + strings.TrimSuffix(strings.Repeat(`{"type": "text", "text": "a"},`, n), ",") + "]"
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	got, err := contentText(0, []byte(text), &Chat{})
+	got, err := chatParts.Text(&Chat{}, "message 0", []byte(text))
 	require.NoError(t, err)
 	runtime.ReadMemStats(&after)
 	require.Equal(t, strings.TrimSuffix(strings.Repeat("a\n", n), "\n"), got)

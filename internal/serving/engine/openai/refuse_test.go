@@ -148,7 +148,7 @@ func TestARequestThatCannotBeServedIsRefused(t *testing.T) {
 		{chats, `{"model": "demo", "messages": [{"role": "user", "content": [{"type": "image_url"}]}]}`, "messages",
 			"Part 0 of message 0 is an image, and this model reads text; leave it out, or start the server with --omit-images"},
 		{chats, `{"model": "demo", "messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}`, "messages",
-			`Part 0 of message 0 has the type "input_audio"; this model reads text.`},
+			`Part 0 of message 0 has the type "input_audio"; text is possible.`},
 		{chats, `{"model": "demo", "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "text", "text": 5}]}]}`, "messages",
 			"In part 1 of message 0, text is a JSON number; a string is expected."},
 		{chats, `{"model": "demo", "messages": [{"role": "user", "content": [{"type": "text"}]}]}`, "messages", "Part 0 of message 0 has no text."},

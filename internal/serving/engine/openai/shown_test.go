@@ -21,7 +21,7 @@ func TestAnErrorShowsTheBeginningOfWhatAClientSends(t *testing.T) {
 		return demo + `"messages": [{"role": "user", "content": ` + content + `}]}`
 	}
 	for _, test := range []struct{ name, method, path, body, header, value, says string }{
-		{"a type of a part", "POST", chats, message(`[{"type": "` + long + `"}]`), "", "", `x..."; this model reads text.`},
+		{"a type of a part", "POST", chats, message(`[{"type": "` + long + `"}]`), "", "", `x..."; text is possible.`},
 		{"what a template refuses", "POST", chats, message(`"` + long + `"`), "", "", "The role xxx"},
 		{"a path", "GET", "/" + long, "", "", "", "x... here. This server has"},
 		{"a method", strings.ToUpper(long), "/x", "", "", "", "X... /x here. This server has"},

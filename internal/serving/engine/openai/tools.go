@@ -218,7 +218,7 @@ func (c *Chat) known() func(name string) bool {
 	}
 }
 
-// The fields that tools, calls and parts of messages may have in a request. The fields in the first line of
+// The fields that tools and calls may have in a request. The fields in the first line of
 // each list have an effect. The others have none: clients copy them from answers of other servers, or send
 // them for other servers.
 var (
@@ -236,8 +236,6 @@ var (
 		"index",            // Ollama
 		"parsed_arguments", // OpenAI's Python client
 		"provider_specific_fields", "thought_signature"}
-	partFields = []string{"type", "text",
-		"cache_control", "annotations", "extra_content", "thought_signature", "thoughtSignature", "provider_specific_fields"}
 )
 
 // knownFields returns an error if an object has a field that is not in names. The object may have a field named

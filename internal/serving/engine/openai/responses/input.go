@@ -2,7 +2,6 @@ package responses
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -154,45 +153,12 @@ func assistant(c *openai.Chat, canContinue func(*chat.Message) bool) *chat.Messa
 	return &c.Messages[len(c.Messages)-1]
 }
 
-// readTexts returns the text of a content, which is a string or a list of parts of the given types. As in vLLM, the
-// texts of the parts are joined by line breaks. Where an input_text is possible, so is an image, which is noted in c.
-func readTexts(c *openai.Chat, name string, content json.RawMessage, types ...string) (text string, err error) {
-	if openai.IsNull(content) || json.Unmarshal(content, &text) == nil {
-		return text, nil
+// readTexts returns the text of a content, which is a string or a list of parts of the given types. Where an input_text is
+// possible, so is an image.
+func readTexts(c *openai.Chat, name string, content json.RawMessage, types ...string) (string, error) {
+	parts := openai.Parts{Field: "input", Texts: types, Extra: []string{"annotations", "logprobs"}}
+	if slices.Contains(types, "input_text") {
+		parts.Images = []string{"input_image"}
 	}
-	var parts []json.RawMessage
-	if json.Unmarshal(content, &parts) != nil {
-		return "", openai.Invalid("input", "%s has a content that is neither a string nor a list of parts.", name)
-	}
-	texts := make([]string, len(parts))
-	name = strings.ToLower(name[:1]) + name[1:]
-	for i, raw := range parts {
-		var p struct {
-			Type string `json:"type"`
-			Text string `json:"text"`
-		}
-		if err := openai.Read("input", fmt.Sprintf("Part %d of %s", i, name), raw, &p); err != nil {
-			return "", err
-		}
-		if p.Type == "input_image" && slices.Contains(types, "input_text") {
-			texts[i], c.Image = openai.ImageLeftOut, cmp.Or(c.Image, fmt.Sprintf("Part %d of %s", i, name))
-			continue
-		}
-		if p.Type == "" {
-			return "", openai.Invalid("input", "Part %d of %s has no type; %s is possible.", i, name, strings.Join(types, " or "))
-		}
-		if !slices.Contains(types, p.Type) {
-			return "", openai.Invalid("input", "Part %d of %s has the type %q, which is not supported; %s is.", i, name, p.Type,
-				strings.Join(types, " or "))
-		}
-		fields, err := openai.Object("input", "A part of "+name, raw, "type", "text", "annotations", "logprobs")
-		switch {
-		case err != nil:
-			return "", err
-		case openai.IsNull(fields["text"]):
-			return "", openai.Invalid("input", "Part %d of %s has no text.", i, name)
-		}
-		texts[i] = p.Text
-	}
-	return strings.Join(texts, "\n"), nil
+	return parts.Text(c, strings.ToLower(name[:1])+name[1:], content)
 }

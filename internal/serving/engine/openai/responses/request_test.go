@@ -137,7 +137,7 @@ func TestWhatAChatCannotExpressIsRefusedByName(t *testing.T) {
 		item(`{"content": "x"}`):                                                                                 "Item 0 of input has neither a type nor a role.",
 		item(`{"role": "user", "content": [{"text": "x"}]}`):                                                     "Part 0 of item 0 of input has no type; input_text or output_text or text is possible.",
 		item(`{"role": "user", "content": [{"type": "input_text"}]}`):                                            "Part 0 of item 0 of input has no text.",
-		item(`{"role": "user", "content": [{"type": "input_text", "text": "x", "foo": 1}]}`):                     `A part of item 0 of input has "foo"`,
+		item(`{"role": "user", "content": [{"type": "input_text", "text": "x", "foo": 1}]}`):                     `Part 0 of item 0 of input has "foo"`,
 		`"input": "x", "tools": [{"name": "x"}]`:                                                                 "Tool 0 has no type; function, custom and namespace are supported.",
 		`"input": "x", "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"name": "x"}]}`:       "a tool without a type",
 		`"input": "x", "tool_choice": "x"`:                                                                       `tool_choice must be none, auto, required, {"type": "function", "name": ...}`,
