@@ -22,8 +22,7 @@ func (r *Runner) layer(i, n int) {
 	r.attention(i, n)
 	r.multiply(&l.out, r.sums, r.attended, n)
 	r.addSums(l.attnPost, n)
-	r.multiply(&l.upProj, r.upOut, r.normalized(l.mlpNorm, n), n)
-	r.launch(kernels.Activation{Type: r.kind, Function: functions[r.Activation], Out: r.act, In: r.upOut, Rows: n, N: l.downProj.parts[0].Columns})
+	r.activated(&l.upProj, r.normalized(l.mlpNorm, n), n)
 	r.multiply(&l.downProj, r.sums, r.act, n)
 	r.addSums(l.mlpPost, n)
 }
@@ -75,21 +74,39 @@ func (r *Runner) addPending(rows int) {
 	}
 }
 
+// activated sets r.act to the activations of an MLP: the function of its first product, which the product computes if its
+// weights are gated.
+func (r *Runner) activated(l *linear, x cuda.Pointer, rows int) {
+	function := functions[r.Activation]
+	if l.parts[0].Gated {
+		r.multiplyTo(l, kernels.Product{Out: r.act, In: x, Rows: rows, Function: function})
+		return
+	}
+	r.multiply(l, r.upOut, x, rows)
+	n := l.out
+	if r.Gated() {
+		n /= 2
+	}
+	r.launch(kernels.Activation{Type: r.kind, Function: function, Out: r.act, In: r.upOut, Rows: rows, N: n})
+}
+
 // multiply computes a product with its bias.
 func (r *Runner) multiply(l *linear, out, x cuda.Pointer, rows int) {
-	r.multiplyTo(l, out, x, rows, false)
+	r.multiplyTo(l, kernels.Product{Out: out, OutStride: l.out, In: x, Rows: rows})
 	if l.bias != 0 {
 		r.launch(kernels.Add{Type: r.kind, Out: out, In: out, Other: l.bias, Rows: rows, N: l.out, Scale: 1})
 	}
 }
 
-// multiplyTo computes a product without its bias. If wide is true, the outputs are float32.
-func (r *Runner) multiplyTo(l *linear, out, x cuda.Pointer, rows int, wide bool) {
+// multiplyTo computes a product without its bias. The parameter product has its operands, except weights and scratch.
+func (r *Runner) multiplyTo(l *linear, product kernels.Product) {
+	product.Parts, product.Arrived, product.Unpacked = r.scratch.parts, r.scratch.arrived, r.scratch.unpacked
+	out := product.Out
 	for _, p := range l.parts {
-		plan, err := p.Plan(r.context.Device(), rows)
+		plan, err := p.Plan(r.context.Device(), product.Rows)
 		r.try(func() error { return err })
-		r.launch(kernels.Product{Weights: p.Weights, Out: out + cuda.Pointer(p.first*r.kind.Bytes()), OutStride: l.out, In: x, Rows: rows, Float32: wide,
-			Plan: plan, Parts: r.scratch.parts, Arrived: r.scratch.arrived, Unpacked: r.scratch.unpacked})
+		product.Weights, product.Plan, product.Out = p.Weights, plan, out+cuda.Pointer(p.first*r.kind.Bytes())
+		r.launch(product)
 	}
 }
 

@@ -99,7 +99,7 @@ func (r *Runner) launchLogits(b *model.Batch, start, n int, host *cuda.Pinned) {
 		return
 	}
 	r.pick(r.inputs.logits+cuda.Pointer(4*start), n)
-	r.multiplyTo(&r.head, r.results.address(0), r.picked.Pointer(), n, true)
+	r.multiplyTo(&r.head, kernels.Product{Out: r.results.address(0), OutStride: r.head.out, In: r.picked.Pointer(), Rows: n, Float32: true})
 	indices := r.results.indices()
 	r.launch(kernels.ArgMax{Indices: r.results.address(indices), Values: r.results.address(indices + 4*r.results.rows), Logits: r.results.address(0), Rows: n, N: r.VocabSize})
 	unneeded := make([]bool, n)

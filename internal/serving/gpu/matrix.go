@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// packedOutputs is the number of consecutive outputs whose weights are contiguous in a packed matrix.
+// packedOutputs is the number of outputs of which each piece of a matrix but the last has a multiple.
 const packedOutputs = 128
 
 // padding says which dimensions of a matrix get additional zeros if heads are longer on the GPU than in the file. The
@@ -65,6 +65,18 @@ func encode(kind kernels.Type, values []float32, dst []byte) {
 
 // linear sends the matrices and the bias of a linear.
 func (u *upload) linear(l *model.LinearSource, p padding) (lin linear) {
+	return u.linearOf(l, p, false)
+}
+
+// gatedLinear sends the matrices of gates and of what they multiply. If they are one matrix without bias, and products
+// can compute the activation, they are stored for that.
+func (u *upload) gatedLinear(l *model.LinearSource) linear {
+	function := functions[u.Activation]
+	gated := len(l.Parts) == 1 && len(l.Bias) == 0 && l.Parts[0].Out%32 == 0 && (function == kernels.SiLUAndMul || function == kernels.GELUTanhAndMul)
+	return u.linearOf(l, padding{}, gated)
+}
+
+func (u *upload) linearOf(l *model.LinearSource, p padding, gated bool) (lin linear) {
 	if u.size == u.HeadDim {
 		p = padding{}
 	}
@@ -74,7 +86,7 @@ func (u *upload) linear(l *model.LinearSource, p padding) (lin linear) {
 				return unsupported("a matrix of %d outputs is followed by another one; the number must be a multiple of %d", lin.out, unit)
 			})
 		}
-		m := u.matrix(&l.Parts[i], p)
+		m := u.matrix(&l.Parts[i], p, gated)
 		lin.parts = append(lin.parts, part{m, lin.out})
 		lin.out += m.Outputs
 	}
@@ -87,11 +99,11 @@ func (u *upload) linear(l *model.LinearSource, p padding) (lin linear) {
 }
 
 // matrix sends and packs a matrix.
-func (u *upload) matrix(m *model.MatrixSource, p padding) kernels.Weights {
+func (u *upload) matrix(m *model.MatrixSource, p padding, gated bool) kernels.Weights {
 	if u.err != nil {
 		return kernels.Weights{}
 	}
-	w := kernels.Weights{Type: u.kind, Outputs: m.Out, Columns: m.In}
+	w := kernels.Weights{Type: u.kind, Outputs: m.Out, Columns: m.In, Gated: gated}
 	if p.outputs {
 		w.Outputs = m.Out / u.HeadDim * u.size
 	}
@@ -114,12 +126,8 @@ func (u *upload) matrix(m *model.MatrixSource, p padding) kernels.Weights {
 		return w
 	}
 	w.Packed = memory.Pointer()
-	tile := w
-	tile.Outputs = packedOutputs
 	u.pieces(w.Outputs, r.bytes, packedOutputs, r.write, func(s *slot, start, n int) error {
-		piece := w
-		piece.Outputs, piece.Packed = n, w.Packed+cuda.Pointer(start/packedOutputs*tile.PackedBytes())
-		return kernels.PackWeights{Weights: piece, Rows: s.rows.Pointer()}.Launch(u.set, u.stream)
+		return kernels.PackWeights{Weights: w, Rows: s.rows.Pointer(), Start: start, Count: n}.Launch(u.set, u.stream)
 	})
 	m.Release(0, m.Out)
 	return w

@@ -122,7 +122,7 @@ func (u *upload) load(s *model.Sources, progress func(layers, all int)) {
 			attnNorm: u.normOf(y.AttnNorm), attnPost: u.normOf(y.AttnPost), mlpNorm: u.normOf(y.MLPNorm), mlpPost: u.normOf(y.MLPPost),
 			qNorm: u.headNorm(y.QNorm), kNorm: u.headNorm(y.KNorm), sinks: u.floats(y.Sinks),
 			qkv: u.linear(&y.QKV, padding{outputs: true}), out: u.linear(&y.Out, padding{columns: true}),
-			upProj: u.linear(&y.Up, padding{}), downProj: u.linear(&y.Down, padding{}),
+			upProj: u.gatedLinear(&y.Up), downProj: u.linear(&y.Down, padding{}),
 		})
 		progress(i+1, len(s.Layers))
 	}

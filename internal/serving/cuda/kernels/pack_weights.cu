@@ -6,23 +6,27 @@ struct Unpacked {
   const u8 *rows;
   u64 row_bytes;
   int outputs, columns;
+  int first_tile; // of the matrix
+  int gate_tiles; // 0, or how many tiles gates have: tiles of gates and of what they multiply are packed in turn
 };
 
 // Where a thread writes: it has one lane of a tile and slab.
 struct Place {
   char *slab;
   int output, column; // of the slab's first integer
-  DEVICE Place of(char *to, int columns, int bytes) {
-    int slabs = (columns + SLAB - 1) / SLAB, tile = block_y();
+  DEVICE Place of(char *to, const Unpacked &from, int bytes) {
+    int slabs = (from.columns + SLAB - 1) / SLAB, tile = from.first_tile + block_y();
     int slab = block_x() * (threads() / 32) + warp();
     if (slab >= slabs) return {nullptr, 0, 0};
-    return {to + ((u64)tile * slabs + slab) * bytes, tile * 16 + lane() / 4, slab * SLAB};
+    if (tile < from.gate_tiles) tile = 2 * tile;
+    else if (tile < 2 * from.gate_tiles) tile = 2 * (tile - from.gate_tiles) + 1;
+    return {to + ((u64)tile * slabs + slab) * bytes, block_y() * 16 + lane() / 4, slab * SLAB};
   }
 };
 
 // Grid: warps of slabs, tiles. The address and the bytes of a row are multiples of 16.
 KERNEL LAUNCH_BOUNDS(256) void pack_weights_plain(char *to, Unpacked from) {
-  Place at = Place::of(to, from.columns, Plain::BYTES);
+  Place at = Place::of(to, from, Plain::BYTES);
   if (!at.slab) return;
   UNROLL
   for (int j = 0; j < 4; j++) {
@@ -31,7 +35,8 @@ KERNEL LAUNCH_BOUNDS(256) void pack_weights_plain(char *to, Unpacked from) {
     for (int i = 0; i < 2; i++) {
       int output = at.output + i * 8, column = at.column + j * 32 + lane() % 4 * 8;
       x[i] = {0, 0, 0, 0};
-      if (output < from.outputs && column < from.columns) x[i] = load16(from.rows + output * from.row_bytes + column * 2);
+      if (output < from.outputs && column < from.columns)
+        x[i] = load16(from.rows + output * from.row_bytes + column * 2);
     }
     store16(at.slab + j * 1024 + lane() * 16, {x[0].x, x[1].x, x[0].y, x[1].y});
     store16(at.slab + j * 1024 + 512 + lane() * 16, {x[0].z, x[1].z, x[0].w, x[1].w});
@@ -114,7 +119,7 @@ DEVICE void each_scale(const Unpacked &from, const Place &at, char *to, N number
 }
 
 KERNEL LAUNCH_BOUNDS(256) void pack_weights_q8_0(char *to, Unpacked from) {
-  Place at = Place::of(to, from.columns, Q8_0::BYTES);
+  Place at = Place::of(to, from, Q8_0::BYTES);
   if (!at.slab) return;
   for (int i = 0; i < 8; i++) {
     for (int p = 0; p < 4; p++) {
@@ -127,14 +132,14 @@ KERNEL LAUNCH_BOUNDS(256) void pack_weights_q8_0(char *to, Unpacked from) {
 }
 
 KERNEL LAUNCH_BOUNDS(256) void pack_weights_q4_0(char *to, Unpacked from) {
-  Place at = Place::of(to, from.columns, Q4_0::BYTES);
+  Place at = Place::of(to, from, Q4_0::BYTES);
   if (!at.slab) return;
   nibbles<FileQ4_0>(from, at);
   each_scale<FileQ4_0, 2>(from, at, at.slab + 1024, [] LAMBDA (const u8 *b) { return two_bytes(b); });
 }
 
 KERNEL LAUNCH_BOUNDS(256) void pack_weights_mxfp4(char *to, Unpacked from) {
-  Place at = Place::of(to, from.columns, MXFP4::BYTES);
+  Place at = Place::of(to, from, MXFP4::BYTES);
   if (!at.slab) return;
   nibbles<FileMXFP4>(from, at);
   each_scale<FileMXFP4, 1>(from, at, at.slab + 1024, [] LAMBDA (const u8 *b) { return (u32)b[0]; });
@@ -158,14 +163,14 @@ template <class F> DEVICE void scales_k(const Unpacked &from, const Place &at, c
 }
 
 KERNEL LAUNCH_BOUNDS(256) void pack_weights_q4_k(char *to, Unpacked from) {
-  Place at = Place::of(to, from.columns, Q4_K::BYTES);
+  Place at = Place::of(to, from, Q4_K::BYTES);
   if (!at.slab) return;
   nibbles<FileQ4_K>(from, at);
   scales_k<FileQ4_K>(from, at, at.slab + 1024);
 }
 
 KERNEL LAUNCH_BOUNDS(256) void pack_weights_q5_k(char *to, Unpacked from) {
-  Place at = Place::of(to, from.columns, Q5_K::BYTES);
+  Place at = Place::of(to, from, Q5_K::BYTES);
   if (!at.slab) return;
   nibbles<FileQ5_K>(from, at);
   for (int i = 0; i < 8; i++) {
@@ -181,7 +186,7 @@ KERNEL LAUNCH_BOUNDS(256) void pack_weights_q5_k(char *to, Unpacked from) {
 }
 
 KERNEL LAUNCH_BOUNDS(256) void pack_weights_q6_k(char *to, Unpacked from) {
-  Place at = Place::of(to, from.columns, Q6_K::BYTES);
+  Place at = Place::of(to, from, Q6_K::BYTES);
   if (!at.slab) return;
   nibbles<FileQ6_K>(from, at);
   for (int i = 0; i < 8; i++) {

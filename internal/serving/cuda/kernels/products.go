@@ -17,6 +17,10 @@ type Product struct {
 	Rows                int
 	Float32             bool // Out is float32
 
+	// If Function is SiLUAndMul or GELUTanhAndMul, the weights are Gated, and a row of Out has half as many elements: the
+	// function of the products, rounded to Type, as Activation computes it.
+	Function Function
+
 	Plan     ProductPlan
 	Parts    cuda.Pointer // ProductPlan.PartBytes bytes
 	Arrived  cuda.Pointer // ProductPlan.Counters uint32 that are 0. The kernels leave them 0.
@@ -87,7 +91,9 @@ func (p *ProductPlan) few(device cuda.Device) {
 	most := 0
 	for threads := 32; threads <= 256; threads *= 2 {
 		q := *p
-		q.threads = threads
+		if q.threads = threads; p.weights.Gated && threads < 64 {
+			continue // one warp has gates, another one what they multiply
+		}
 		if n := device.SharedMemory / (q.fewMemory(p.rows) + productShared) * threads; n >= most {
 			most, p.threads = n, threads
 		}
@@ -144,16 +150,30 @@ type product struct {
 	out, input, weights, parts, arrived cuda.Pointer
 	inStride, outStride                 uint64
 	rows, outputs, columns, partsOfSum  int32
-	wide                                int32
+	wide, function                      int32
+}
+
+// productFunctions has the numbers of products.h.
+var productFunctions = map[Function]int32{"": 0, SiLUAndMul: 1, GELUTanhAndMul: 2}
+
+// outputs returns the number of elements of a row of Out.
+func (a Product) outputs() int {
+	if a.Gated {
+		return a.Outputs / 2
+	}
+	return a.Outputs
 }
 
 func (a Product) check() error {
 	c := checker{kernel: "a product", err: a.Weights.check(), empty: a.Rows == 0}
 	c.require(a.Plan.weights.shape() == a.Weights.shape() && a.Plan.rows == a.Rows,
 		" of %d rows with weights %v: the plan is for %d and %v", a.Rows, a.Weights, a.Plan.rows, a.Plan.weights)
-	c.require((a.OutStride == 0 || a.OutStride >= a.Outputs) && (a.InStride == 0 || a.InStride >= a.Columns) && a.InStride%8 == 0,
+	function, known := productFunctions[a.Function]
+	c.require(known && (function > 0) == a.Gated && !(a.Gated && a.Float32),
+		" with the function %q, float32 outputs %v and gated weights %v: gated weights have silu_and_mul or gelu_tanh_and_mul, others no function", a.Function, a.Float32, a.Gated)
+	c.require((a.OutStride == 0 || a.OutStride >= a.outputs()) && (!a.Gated || a.OutStride%8 == 0) && (a.InStride == 0 || a.InStride >= a.Columns) && a.InStride%8 == 0,
 		" with strides of %d elements for rows and %d for outputs: they must be 0, or at least %d and a multiple of 8, and at least %d",
-		a.InStride, a.OutStride, a.Columns, a.Outputs)
+		a.InStride, a.OutStride, a.Columns, a.outputs())
 	if a.Plan.PartBytes > 0 {
 		c.addresses(4, operand{"Arrived", a.Arrived})
 		c.addresses(16, operand{"Parts", a.Parts})
@@ -176,12 +196,13 @@ func (a Product) Launch(set *Set, s *cuda.Stream) error {
 		arguments.inStride = uint64(a.Columns)
 	}
 	if a.OutStride == 0 {
-		arguments.outStride = uint64(a.Outputs)
+		arguments.outStride = uint64(a.outputs())
 	}
 	outBytes := a.Type.Bytes()
 	if a.Float32 {
 		arguments.wide, outBytes = 1, 4
 	}
+	arguments.function = productFunctions[a.Function]
 	p := &a.Plan
 	for row := 0; p.fewRows && row < a.Rows; row += productFewRows {
 		rows := min(productFewRows, a.Rows-row)
@@ -195,7 +216,7 @@ func (a Product) Launch(set *Set, s *cuda.Stream) error {
 	}
 	for start := 0; !p.fewRows && start < a.Outputs; start += p.chunk {
 		arguments.outputs = int32(min(p.chunk, a.Outputs-start))
-		arguments.out = a.Out + cuda.Pointer(start*outBytes)
+		arguments.out = a.Out + cuda.Pointer(start*a.outputs()/a.Outputs*outBytes)
 		if a.Format != Plain {
 			if err := a.unpack(set, s, start, int(arguments.outputs)); err != nil {
 				return err

@@ -6,6 +6,7 @@
 // arithmetic of an element depends on its row and its weights, on nothing else; how rows and parts are shared out among
 // threads changes no bit.
 #pragma once
+#include "activation.h"
 #include "weights.h"
 
 struct Product {
@@ -15,7 +16,8 @@ struct Product {
   u32 *arrived;  // for each group of blocks that add their parts, 0 before and after
   u64 in_stride, out_stride; // elements from row to row
   int rows, outputs, columns, parts_of_sum;
-  int wide; // not 0: outputs are float32
+  int wide;     // not 0: outputs are float32
+  int function; // of gates and what they multiply: 1 is silu, 2 gelu_tanh; 0: outputs are the sums
 };
 
 DEVICE int slabs_of(const Product &a) { return (a.columns + SLAB - 1) / SLAB; }
@@ -57,6 +59,30 @@ template <class T> struct OutputTile {
 
   // write writes rows of a number of outputs to where row0 and output0 are in the product.
   DEVICE void write(const OutputTile &t, const Product &a, int row0, int output0, int rows, int outputs) {
+    if (a.function) write_activated(t, a, row0, output0, rows, outputs);
+    else write_sums(t, a, row0, output0, rows, outputs);
+  }
+
+  DEVICE float activated(int function, u32 gate, u32 up) {
+    T g, u;
+    from_float(g, float_of(gate)), from_float(u, float_of(up));
+    return function == 1 ? silu::of(to_float(g), to_float(u)) : gelu_tanh::of(to_float(g), to_float(u));
+  }
+
+  // Of 32 outputs, the first 16 are gates of the others. A thread writes two elements at a time.
+  DEVICE void write_activated(const OutputTile &t, const Product &a, int row0, int output0, int rows, int outputs) {
+    const u32 pairs = outputs / 4;
+    for (u32 i = thread(); i < rows * pairs; i += threads()) {
+      const int r = i / pairs, o = i % pairs * 2, row = row0 + r, output = output0 / 2 + o;
+      if (row >= a.rows || output >= a.outputs / 2) continue;
+      const u32 from = t.memory + (r * t.pitch + o / 16 * 32 + o % 16) * 4;
+      const bytes8 gate = load8_shared(from, 0), up = load8_shared(from, 64);
+      *(u32 *)((T *)a.out + row * a.out_stride + output) =
+          Format<T>::pack(activated(a.function, gate.x, up.x), activated(a.function, gate.y, up.y));
+    }
+  }
+
+  DEVICE void write_sums(const OutputTile &t, const Product &a, int row0, int output0, int rows, int outputs) {
     const bool whole = a.outputs % 8 == 0 && a.out_stride % 8 == 0;
     const u32 units = outputs / 8;
     for (u32 i = thread(); i < rows * units; i += threads()) {

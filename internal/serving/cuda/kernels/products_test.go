@@ -31,7 +31,9 @@ var fileFormats = map[kernels.WeightFormat]struct {
 // packedWeights are weights on the GPU, together with the same weights as the CPU reads them.
 type packedWeights struct {
 	kernels.Weights
-	numbers []float64
+	file     []byte
+	numbers  []float64
+	function kernels.Function
 }
 
 // newMatrix draws random weights and packs them on the GPU. It returns the packed weights together with the values of
@@ -41,14 +43,27 @@ func newMatrix(g *gpu, kind kernels.Type, format kernels.WeightFormat, outputs, 
 	g.t.Helper()
 	m := packedWeights{Weights: kernels.Weights{Type: kind, Format: format, Outputs: outputs, Columns: columns}}
 	m.Packed = g.empty(m.PackedBytes()).Pointer()
-	var file []byte
 	if format == kernels.Plain {
 		m.numbers = random(kind, 77, outputs*columns)
-		file = encode(kind, m.numbers)
+		m.file = encode(kind, m.numbers)
 	} else {
-		file, m.numbers = randomBlocks(g.t, format, outputs, columns)
+		m.file, m.numbers = randomBlocks(g.t, format, outputs, columns)
 	}
-	require.NoError(g.t, kernels.PackWeights{Weights: m.Weights, Rows: g.bytes(file).Pointer()}.Launch(g.set, g.stream))
+	require.NoError(g.t, kernels.PackWeights{Weights: m.Weights, Rows: g.bytes(m.file).Pointer()}.Launch(g.set, g.stream))
+	return m
+}
+
+// gated returns the same weights, packed for a function, in pieces of 128 rows.
+func (m packedWeights) gated(g *gpu, function kernels.Function) packedWeights {
+	g.t.Helper()
+	m.Gated, m.function = true, function
+	m.Packed = g.empty(m.PackedBytes()).Pointer()
+	row := len(m.file) / m.Outputs
+	for start := 0; start < m.Outputs; start += 128 {
+		n := min(128, m.Outputs-start)
+		piece := g.bytes(m.file[start*row:][:n*row])
+		require.NoError(g.t, kernels.PackWeights{Weights: m.Weights, Rows: piece.Pointer(), Start: start, Count: n}.Launch(g.set, g.stream))
+	}
 	return m
 }
 
@@ -107,8 +122,12 @@ func (m packedWeights) multiply(g *gpu, w workspace, inputs []float64, multiproc
 	require.LessOrEqual(g.t, plan.PartBytes, w.parts.Size())
 	require.LessOrEqual(g.t, 4*plan.Counters, w.arrived.Size())
 	require.LessOrEqual(g.t, plan.UnpackedBytes, w.unpacked.Size())
-	out := g.empty(2 * rows * m.Outputs)
-	p := kernels.Product{Weights: m.Weights, Out: out.Pointer(), In: g.encoded(m.Type, inputs).Pointer(), Rows: rows, Plan: plan,
+	outputs := m.Outputs
+	if m.Gated {
+		outputs /= 2
+	}
+	out := g.empty(2 * rows * outputs)
+	p := kernels.Product{Weights: m.Weights, Function: m.function, Out: out.Pointer(), In: g.encoded(m.Type, inputs).Pointer(), Rows: rows, Plan: plan,
 		Parts: w.parts.Pointer(), Arrived: w.arrived.Pointer(), Unpacked: w.unpacked.Pointer()}
 	require.NoError(g.t, p.Launch(g.set, g.stream))
 	result := g.read(out)
@@ -192,6 +211,29 @@ func TestProductsMatchFloat64AndDoNotDependOnTheNumberOfRows(t *testing.T) {
 	}
 }
 
+// Ensure that a product with a function has the bits of a product and an activation.
+func TestProductsWithAFunction(t *testing.T) {
+	g := newGPU(t)
+	space := newWorkspace(g)
+	for _, c := range level.First(3, []struct {
+		kind     kernels.Type
+		format   kernels.WeightFormat
+		columns  int
+		function kernels.Function
+		rows     int
+	}{{kernels.F16, kernels.Plain, 1024, kernels.SiLUAndMul, 40}, {kernels.BF16, kernels.Q4_K, 256, kernels.GELUTanhAndMul, 3}, {kernels.F16, kernels.Plain, 256, kernels.GELUTanhAndMul, 11},
+		{kernels.F16, kernels.Q8_0, 256, kernels.SiLUAndMul, 130}, {kernels.BF16, kernels.Plain, 1024, kernels.SiLUAndMul, 140}}) {
+		const n = 144 // gates
+		m := newMatrix(g, c.kind, c.format, 2*n, c.columns)
+		inputs := random(c.kind, 5, c.rows*c.columns)
+		products, want := g.bytes(m.multiply(g, space, inputs, one)), g.empty(2*c.rows*n)
+		require.NoError(t, kernels.Activation{Type: c.kind, Function: c.function, In: products.Pointer(), Out: want.Pointer(), Rows: c.rows, N: n}.Launch(g.set, g.stream))
+		gated := m.gated(g, c.function)
+		require.Equal(t, g.read(want), gated.multiply(g, space, inputs, one), "%v", c)
+		require.Equal(t, g.read(want), gated.multiply(g, space, inputs, many), "%v, parts apart", c)
+	}
+}
+
 // Ensure that products match float64 for the largest tiles and for as many rows as a large batch has.
 func TestProductsOf256Rows(t *testing.T) {
 	level.SkipNormal(t)
@@ -241,7 +283,13 @@ func TestProductsRefuse(t *testing.T) {
 	require.ErrorContains(t, p.Launch(g.set, g.stream), "the plan is for 2 and")
 	p.Rows, p.InStride = 2, 100
 	require.ErrorContains(t, p.Launch(g.set, g.stream), "a product with strides of 100 elements for rows and 0 for outputs")
-	p.InStride, p.Packed, p.In = 0, 16, 8
+	p.Function = kernels.SiLUAndMul
+	require.ErrorContains(t, p.Launch(g.set, g.stream), "gated weights have silu_and_mul or gelu_tanh_and_mul, others no function")
+	_, err = kernels.Weights{Outputs: 48, Columns: 128, Gated: true}.Plan(device, 1)
+	require.EqualError(t, err, "weights of 48 outputs with gates: a multiple of 32 is possible")
+	require.EqualError(t, kernels.PackWeights{Weights: kernels.Weights{Outputs: 300, Columns: 128, Packed: 16}, Rows: 16, Start: 128, Count: 30}.Launch(g.set, g.stream),
+		"pack_weights of 30 rows from 128 on, of 300: each piece but the last begins and ends at a multiple of 128")
+	p.Function, p.InStride, p.Packed, p.In = "", 0, 16, 8
 	require.ErrorContains(t, p.Launch(g.set, g.stream), "In is 0x8: the address must be a multiple of 16")
 }
 

@@ -49,8 +49,12 @@ type Weights struct {
 	Type             Type // of activations, and of the weights if they are Plain
 	Format           WeightFormat
 	Outputs, Columns int
+	Gated            bool         // the first half of the outputs are gates of the second half; each half has a multiple of 16
 	Packed           cuda.Pointer // PackedBytes bytes
 }
+
+// packedOutputs is the number of outputs whose tiles are padded together.
+const packedOutputs = 128
 
 func ceil(n, unit int) int { return (n + unit - 1) / unit }
 
@@ -59,7 +63,7 @@ func (w Weights) tiles() int { return ceil(w.Outputs, 128) * 8 }
 
 func (w Weights) slabs() int { return ceil(w.Columns, 128) }
 
-func (w Weights) shape() Weights { return Weights{w.Type, w.Format, w.Outputs, w.Columns, 0} }
+func (w Weights) shape() Weights { return Weights{w.Type, w.Format, w.Outputs, w.Columns, w.Gated, 0} }
 
 // PackedBytes is the size of the packed matrix, or 0 if there is no kernel for such weights.
 func (w Weights) PackedBytes() int {
@@ -93,15 +97,18 @@ func (w Weights) check() error {
 		return fmt.Errorf("weights of %d outputs and %d columns: there must be some", w.Outputs, w.Columns)
 	case w.Columns%f.elements != 0:
 		return fmt.Errorf("%v weights of %d columns: a multiple of %d is possible", w.Format, w.Columns, f.elements)
+	case w.Gated && w.Outputs%32 != 0:
+		return fmt.Errorf("weights of %d outputs with gates: a multiple of 32 is possible", w.Outputs)
 	}
 	return nil
 }
 
-// PackWeights packs a matrix. The memory at Rows contains the rows of the matrix in the format of the file, without
-// gaps between them.
+// PackWeights packs rows of a matrix. The memory at Rows contains the rows in the format of the file, without gaps
+// between them.
 type PackWeights struct {
 	Weights
-	Rows cuda.Pointer // a multiple of 16 for Plain
+	Rows         cuda.Pointer // a multiple of 16 for Plain
+	Start, Count int          // the first of these rows in the matrix, a multiple of 128, and how many they are; 0 means all
 }
 
 // unpacked has the fields of struct Unpacked in pack_weights.cu.
@@ -109,11 +116,18 @@ type unpacked struct {
 	rows             cuda.Pointer
 	rowBytes         uint64
 	outputs, columns int32
+	firstTile, gates int32
 }
 
 // Launch puts the kernel into a stream.
 func (a PackWeights) Launch(set *Set, s *cuda.Stream) error {
 	c := checker{kernel: "pack_weights", err: a.check()}
+	count := a.Count
+	if count == 0 {
+		count = a.Outputs - a.Start
+	}
+	c.require(a.Start >= 0 && a.Start%packedOutputs == 0 && count >= 1 && count <= a.Outputs-a.Start && (count%packedOutputs == 0 || a.Start+count == a.Outputs),
+		" of %d rows from %d on, of %d: each piece but the last begins and ends at a multiple of %d", count, a.Start, a.Outputs, packedOutputs)
 	c.addresses(16, operand{"Packed", a.Packed})
 	align := 1
 	if a.Format == Plain {
@@ -123,6 +137,9 @@ func (a PackWeights) Launch(set *Set, s *cuda.Stream) error {
 		return c.err
 	}
 	f := formats[a.Format]
-	rows := unpacked{a.Rows, uint64(a.Columns / f.elements * f.bytes), int32(a.Outputs), int32(a.Columns)}
-	return set.launch(s, "pack_weights_"+f.name, cuda.Shape{X: ceil(a.slabs(), 8), Y: a.tiles(), Threads: 256}, a.Packed, rows)
+	rows := unpacked{rows: a.Rows, rowBytes: uint64(a.Columns / f.elements * f.bytes), outputs: int32(count), columns: int32(a.Columns), firstTile: int32(a.Start / 16)}
+	if a.Gated {
+		rows.gates = int32(a.Outputs / 32)
+	}
+	return set.launch(s, "pack_weights_"+f.name, cuda.Shape{X: ceil(a.slabs(), 8), Y: ceil(count, packedOutputs) * 8, Threads: 256}, a.Packed, rows)
 }
