@@ -60,6 +60,7 @@ var packages = map[string][]string{
 	"internal/scheduling/vllm":      {"blockhash", "device", "reqtable", "serve"},
 	"internal/scheduling/paper":     {"device", "reqtable", "serve"},
 
+	"internal/serving/amx":        {"half"},
 	"internal/serving/assembly":   {},
 	"internal/serving/half":       {},
 	"internal/serving/meter":      {},
@@ -68,7 +69,7 @@ var packages = map[string][]string{
 	"internal/serving/attention":  {"assembly", "half", "parallel"},
 	"internal/serving/kvstore":    {"attention", "parallel"},
 	"internal/serving/kvoffload":  {},
-	"internal/serving/model":      {"assembly", "attention", "half", "kvstore", "meter", "parallel"},
+	"internal/serving/model":      {"amx", "assembly", "attention", "half", "kvstore", "meter", "parallel"},
 	"internal/serving/engine":     {"attention", "kvoffload", "kvstore", "meter", "model", "parallel", "structured", "toolparser"},
 	"internal/serving/gpu":        {"attention", "cuda", "engine", "half", "kvstore", "model", "parallel"},
 	"internal/serving/structured": {"meter"},

@@ -143,13 +143,19 @@ const unknownWeights = -1
 // and values on a GPU get the memory that --gpu-memory-utilization leaves.
 func (o *modelOptions) kvGiven() bool { return o.kvFixed || o.device.given.Changed("kv-cache-gb") }
 
-// kernels names the kind of processor or GPU. Answers computed on another kind can differ in their last bits.
-func (l *loaded) kernels() string {
+// kernels names the kind of processor or GPU. Answers computed on another kind can differ in their last bits. AMX is
+// part of the kind only if activations are bf16: with int8, answers have the same bits with and without it.
+func (l *loaded) kernels(o *modelOptions) string {
 	if l.device != nil {
 		return l.gpu.Kind()
 	}
+	if l.activationType(o) == "bf16" && matrix.Tiles()&matrix.Pairs != 0 {
+		return matrix.Kernels() + withAMX
+	}
 	return matrix.Kernels()
 }
+
+const withAMX = " and AMX"
 
 // loadOn returns an option that sends a model's weights to the GPU. If standard error is a terminal, it shows
 // the progress there.

@@ -83,8 +83,22 @@ func TestTheStartSaysThatAWindowIsNotUsed(t *testing.T) {
 	}
 }
 
-func runSays(t *testing.T, path string) string {
-	c := llmserve("run", path, "a", "--max-tokens", "1", "--kv-cache-gb", "0.1")
+// Ensure that the start says how much faster prompts would be with rounded activations, unless the type of activations
+// is given.
+func TestTheStartSaysWhatRoundingWouldBring(t *testing.T) {
+	for kind, name := range map[string]string{"F16": "bf16", "Q8_0": "int8"} {
+		path := filepath.Join(t.TempDir(), "random.gguf")
+		require.NoError(t, weightfile.LlamaFile(path, weightfile.Llama{
+			Hidden: 64, Layers: 1, Heads: 1, KVHeads: 1, Inter: 64, Vocab: 128, Context: 64, Type: kind,
+		}))
+		require.Regexp(t, `^  --activation-dtype `+name+` would round activations; products of prompts would be \d+\.\d times as fast\n$`,
+			runSays(t, path))
+		require.Empty(t, runSays(t, path, "--activation-dtype", "f32"))
+	}
+}
+
+func runSays(t *testing.T, path string, args ...string) string {
+	c := llmserve(append([]string{"run", path, "a", "--max-tokens", "1", "--kv-cache-gb", "0.1"}, args...)...)
 	var said bytes.Buffer
 	c.Stderr = &said
 	require.NoError(t, c.Run(), said.String())

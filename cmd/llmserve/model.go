@@ -2,12 +2,14 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"llmmemory/internal/machine"
+	"llmmemory/internal/serving/amx"
 	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/model"
@@ -130,6 +132,9 @@ func (o *modelOptions) check() error {
 func (o *modelOptions) checkCPU() error {
 	if have, ok := machine.AvailableMemory(); ok && o.kvGB*(1<<30) > float64(have*o.processes()) {
 		return fmt.Errorf("--kv-cache-gb %v: %.1f GiB of memory are available; give less", o.kvGB, float64(have)/(1<<30))
+	}
+	if cpu := os.Getenv(amx.Environment); cpu != "" && cpu != amx.WithoutAMX {
+		return fmt.Errorf("%s is %q; %s is possible: products then do not use AMX", amx.Environment, cpu, amx.WithoutAMX)
 	}
 	if _, ok := activationTypes[o.activations]; !ok {
 		err := fmt.Errorf("--activation-dtype is %q; f32, bf16 and int8 are possible, and auto: f32", o.activations)

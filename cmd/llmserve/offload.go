@@ -158,7 +158,7 @@ func (l *loaded) space(o *modelOptions) (kvoffload.Space, error) {
 	}
 	asked := cmp.Or(o.maxModelLen, l.config.MaxModelLen)
 	return kvoffload.NewSpace(terminal.Version(), content, shape, l.config.RopeFor(asked),
-		c.KVCacheDType.String(), l.activationType(o), runtime.GOARCH, l.kernels(),
+		c.KVCacheDType.String(), l.activationType(o), runtime.GOARCH, l.kernels(o),
 		fmt.Sprintf("blocks of %d tokens, %d workers", o.blockSize, o.workers)), nil
 }
 

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"llmmemory/internal/serving/engine"
-	"llmmemory/internal/serving/model/matrix"
 	"llmmemory/internal/terminal"
 )
 
@@ -155,7 +154,7 @@ func (p *processes) agree(l *loaded, o *modelOptions) error {
 	p.local.Facts = []fact{
 		{"the version of llmserve", terminal.Version()}, {"the content of the weights", content}, {"the model", shape},
 		{"the adapters (--lora-modules)", strings.Join(o.lora.contents, " ")},
-		{"the processor's kind", runtime.GOARCH + ", " + matrix.Kernels()},
+		{"the processor's kind", runtime.GOARCH + ", " + l.kernels(o)},
 		{"--block-size", fmt.Sprint(o.blockSize)}, {"--kv-cache-gb", fmt.Sprint(o.kvGB)},
 		{"--max-model-len", fmt.Sprint(o.maxModelLen)}, {"--max-num-batched-tokens", fmt.Sprint(o.maxTokens)},
 		{"--kv-cache-dtype", o.kvType}, {"--activation-dtype", l.activationType(o)}, {"--iteration-timeout", p.limit.String()},

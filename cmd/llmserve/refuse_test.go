@@ -201,6 +201,9 @@ func TestWhatCannotWorkIsRefusedInOneLine(t *testing.T) {
 		require.Contains(t, line, test.want, "%q", args)
 		require.NotContains(t, line, "secret")
 	}
+	t.Setenv("LLMSERVE_CPU", "avx2")
+	require.Contains(t, refusedHere(t, "demo"), `LLMSERVE_CPU is "avx2"; avx512 is possible`)
+	t.Setenv("LLMSERVE_CPU", "avx512")
 	for _, key := range []string{"", " "} {
 		t.Setenv("LLMSERVE_API_KEY", key)
 		require.Contains(t, refusedHere(t, "demo", "--port", "99999"), "LLMSERVE_API_KEY is empty")

@@ -87,13 +87,17 @@ func GoFile(command, header, declarations string) ([]byte, error) {
 
 // Rows computes the addresses of rows at equal distances.
 type Rows struct {
-	Base, base6         reg.Register // of row 0 and, from seven rows on, of row 6
-	stride, three, five reg.Register // one, three and five times the distance
+	Base                reg.Register   // of row 0
+	later               []reg.Register // of rows 6, 12 and so on
+	stride, three, five reg.Register   // one, three and five times the distance
 }
 
-// NewRows emits the instructions that prepare the addresses of n rows, at most 12. Register base has the address of
-// row 0. The rows are a fixed number of bytes apart. stride emits the instruction that loads this distance into a
-// register; NewRows calls it only if n > 1.
+// rowsPerBase is the number of rows whose addresses are computed from the same register.
+const rowsPerBase = 6
+
+// NewRows emits the instructions that prepare the addresses of n rows. Register base has the address of row 0. The rows
+// are a fixed number of bytes apart. stride emits the instruction that loads this distance into a register; NewRows
+// calls it only if n > 1.
 func NewRows(asm *build.Context, base reg.Register, stride func() reg.Register, n int) *Rows {
 	r := &Rows{Base: base}
 	if n > 1 {
@@ -107,9 +111,10 @@ func NewRows(asm *build.Context, base reg.Register, stride func() reg.Register, 
 		r.five = asm.GP64()
 		asm.LEAQ(operand.Mem{Base: r.stride, Index: r.stride, Scale: 4}, r.five)
 	}
-	if n > 6 {
-		r.base6 = asm.GP64()
-		asm.LEAQ(operand.Mem{Base: r.Base, Index: r.three, Scale: 2}, r.base6)
+	for first, last := rowsPerBase, base; first < n; first += rowsPerBase {
+		next := asm.GP64()
+		asm.LEAQ(operand.Mem{Base: last, Index: r.three, Scale: 2}, next)
+		r.later, last = append(r.later, next), next
 	}
 	return r
 }
@@ -117,10 +122,10 @@ func NewRows(asm *build.Context, base reg.Register, stride func() reg.Register, 
 // At returns the address of a byte of a row.
 func (r *Rows) At(row, byte int) operand.Mem {
 	m := operand.Mem{Base: r.Base, Disp: byte}
-	if row >= 6 {
-		m.Base = r.base6
+	if row >= rowsPerBase {
+		m.Base = r.later[row/rowsPerBase-1]
 	}
-	switch row %= 6; row {
+	switch row %= rowsPerBase; row {
 	case 1, 2, 4:
 		m.Index, m.Scale = r.stride, uint8(row)
 	case 3:
@@ -141,8 +146,8 @@ func (r *Rows) From(base reg.Register) *Rows {
 // Advance adds bytes to the address of every row.
 func (r *Rows) Advance(asm *build.Context, bytes operand.Op) {
 	asm.ADDQ(bytes, r.Base)
-	if r.base6 != nil {
-		asm.ADDQ(bytes, r.base6)
+	for _, base := range r.later {
+		asm.ADDQ(bytes, base)
 	}
 }
 

@@ -25,7 +25,9 @@ func DotBF16(asm *build.Context, x operand.Op, w, sum reg.Register) {
 
 // encode replaces the instructions that Go's assembler lacks by their bytes.
 func encode(i *ir.Instruction) error {
-	if i.Opcode == dotBF16 {
+	if _, ok := tileCodes[i.Opcode]; ok {
+		i.Opcode, i.Operands = "BYTE", []operand.Op{encodeTiles(i.Opcode, i.Operands)}
+	} else if i.Opcode == dotBF16 {
 		i.Opcode, i.Operands = "BYTE", []operand.Op{encodeDot(i.Operands)}
 	}
 	return nil

@@ -56,9 +56,7 @@ func (l *loader) packedType(t *weights.Tensor, inputs int) matrix.Type {
 			return rounds
 		}
 	case matrix.Shorts:
-		// W16A16 multiplies pairs of inputs. The inputs can be divided equally among 2 or 4 workers. If the number of inputs
-		// is a multiple of 8, the number of inputs of each worker is even.
-		if (t.DType == weights.F16 || t.DType == weights.BF16) && inputs%8 == 0 {
+		if pairsOf(t, inputs) {
 			return matrix.W16A16
 		}
 	}
@@ -114,7 +112,9 @@ func (l *loader) pack(src *stack) *matrix.Matrix {
 		return nil
 	}
 	first, c := src.tensors[0], src.cuts[0]
-	return l.packAs(l.packedType(first, c.width), src)
+	m := l.packAs(l.packedType(first, c.width), src)
+	l.noteRounding(first, c.width, m)
+	return m
 }
 
 // packAs is pack for a given type of matrix.

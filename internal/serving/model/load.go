@@ -25,6 +25,7 @@ type Model struct {
 	weights   matrix.Arena // of all matrices
 	unused    []string
 	adapters  int
+	roundings map[Rounding]int // bytes of the weights that have this choice; see Rounding
 }
 
 // Unused returns the sorted names of the vectors and matrices of floats in a folder that the model does not use. It
@@ -138,7 +139,8 @@ type loader struct {
 	prefix string
 	part   Part
 
-	rounding matrix.Form // of activations: Rounded, Shorts or 0
+	rounding  matrix.Form      // of activations: Rounded, Shorts or 0
+	roundings map[Rounding]int // see Model
 
 	used map[string]bool // tensors that were found
 
@@ -174,7 +176,7 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 	if err := part.Check(c); err != nil {
 		return nil, err
 	}
-	l := &loader{config: c, files: files, pool: pool, part: part, used: map[string]bool{}}
+	l := &loader{config: c, files: files, pool: pool, part: part, used: map[string]bool{}, roundings: map[Rounding]int{}}
 	for _, option := range opts {
 		option(l)
 	}
@@ -217,6 +219,7 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 		return nil, errors.Join(err, m.Close())
 	}
 	if l.device == nil {
+		m.roundings = l.roundings
 		return m, nil
 	}
 	if err := l.device(&m.Config, l.sources(m)); err != nil {

@@ -117,7 +117,7 @@ func (m *Matrix) portableDot(sums []float32, x *Input, p, k, n int) {
 			scale, minimum := m.scaleOf(block, c)
 			for r := range x.rows {
 				sum, step := int32(0), steps[r*m.In/m.Block+b]
-				for i, q := range x.rounded.q[r*m.In+b*m.Block:][:m.Block] {
+				for i, q := range x.rounded.q[r*x.rounded.stride+b*m.Block:][:m.Block] {
 					sum += weights[i] * int32(q)
 				}
 				total := &sums[r*Panel+c]

@@ -122,7 +122,7 @@ func unsigned(t Type) (bytes [16]byte) {
 // bytes between the steps of consecutive rows.
 func (d *dotPart) rows(r int) (q *int8, steps *uint64, stride uintptr) {
 	blocks, x := d.m.In/d.m.Block, &d.x.rounded
-	return &x.q[r*d.m.In+d.k], word(&x.steps(d.m.Block)[r*blocks+d.k/d.m.Block]), uintptr(blocks) * unsafe.Sizeof(step{})
+	return &x.q[r*x.stride+d.k], word(&x.steps(d.m.Block)[r*blocks+d.k/d.m.Block]), uintptr(blocks) * unsafe.Sizeof(step{})
 }
 
 // offset returns the arguments shift and minima of kernels. The type of the matrix has either an offset of the weights
@@ -148,7 +148,7 @@ func (g *rowGroup) dot512(sums sumAddresses, k, n int) {
 	prefetchAddr, bytesPerTile := g.prefetch(k, n)
 	g.tiles(len(dots512), sums, func(r, rows int, sums sumAddresses) {
 		q, steps, stride := d.rows(r)
-		dots512[rows-1](sums.dst, sums.stride, sums.initial, sums.addend1, sums.addend2, 0, q, uintptr(m.In), steps, stride,
+		dots512[rows-1](sums.dst, sums.stride, sums.initial, sums.addend1, sums.addend2, 0, q, uintptr(g.x.rounded.stride), steps, stride,
 			d.w, uintptr(d.skip), d.scales, uintptr(d.size), prefetchAddr, bytesPerTile*2/uintptr(n)+1, uintptr(n/m.Block),
 			uintptr(m.Block/4), shift, minima)
 		prefetchAddr += bytesPerTile
@@ -175,7 +175,7 @@ func (d *dotPart) multiply2(sums []float32) {
 		q, steps, stride := d.rows(r)
 		for c := 0; c < Panel; c += 16 {
 			w, scales := (*byte)(unsafe.Add(unsafe.Pointer(d.w), c*4)), (*byte)(unsafe.Add(unsafe.Pointer(d.scales), c*2))
-			kernels[min(len(kernels), d.x.rows-r)-1](&sums[r*Panel+c], q, uintptr(m.In), steps, stride, w, uintptr(d.skip),
+			kernels[min(len(kernels), d.x.rows-r)-1](&sums[r*Panel+c], q, uintptr(d.x.rounded.stride), steps, stride, w, uintptr(d.skip),
 				scales, uintptr(d.size), uintptr(d.n/m.Block), uintptr(m.Block/4), shift, minima)
 		}
 	}

@@ -60,7 +60,7 @@ func (x *Input) Set(values []float32, rows, cols int, forms Form) (calls int) {
 		calls += x.shortCalls()
 	}
 	if forms&Rounded != 0 {
-		x.rounded.resize(rows * x.cols)
+		x.rounded.resize(rows, cols)
 		calls += (rows + rowsPerCall - 1) / rowsPerCall
 	}
 	return calls

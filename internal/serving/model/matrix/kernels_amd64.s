@@ -14484,6 +14484,510 @@ without_addend2:
 	VZEROUPPER
 	RET
 
+// func dotAMX(dst *float32, dstStride uintptr, initial *float32, addend1 *float32, addend2 *float32, offset uintptr, rows uintptr, config *byte, buffer *byte, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, prefetchAddr uintptr, prefetchStep uintptr, blocks uintptr, block uintptr, minima uintptr)
+// Requires: AMX, AVX, AVX512F, MMX+
+TEXT ·dotAMX(SB), NOSPLIT, $8-176
+	MOVQ prefetchAddr+136(FP), AX
+	MOVQ $0x00000100, CX
+	MOVQ config+56(FP), DX
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0x02 // LDTILECFG (DX)
+
+columns:
+	MOVQ    x+72(FP), DX
+	MOVQ    xStride+80(FP), BX
+	MOVQ    w+104(FP), SI
+	MOVQ    buffer+64(FP), DI
+	MOVQ    scales+120(FP), R8
+	MOVQ    blocks+152(FP), R9
+	MOVQ    steps+88(FP), R10
+	MOVQ    stepsStride+96(FP), R11
+	LEAQ    (R11)(R11*2), R12
+	LEAQ    (R11)(R11*4), R13
+	LEAQ    (R10)(R12*2), R14
+	LEAQ    (R14)(R12*2), R15
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	MOVQ    initial+16(FP), BP
+	TESTQ   BP, BP
+	JEQ     without_initial
+	ADDQ    offset+40(FP), BP
+	VMOVUPS (BP), Z0
+	VMOVUPS 256(BP), Z1
+	VMOVUPS 512(BP), Z2
+	VMOVUPS 768(BP), Z3
+	VMOVUPS 1024(BP), Z4
+	VMOVUPS 1280(BP), Z5
+	VMOVUPS 1536(BP), Z6
+	VMOVUPS 1792(BP), Z7
+	VMOVUPS 2048(BP), Z8
+	VMOVUPS 2304(BP), Z9
+	VMOVUPS 2560(BP), Z10
+	VMOVUPS 2816(BP), Z11
+	VMOVUPS 3072(BP), Z12
+	VMOVUPS 3328(BP), Z13
+	VMOVUPS 3584(BP), Z14
+	VMOVUPS 3840(BP), Z15
+
+without_initial:
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x14; BYTE $0x0e // TILELOADD (SI)(CX*1), TMM2
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x0c; BYTE $0x1a // TILELOADD (DX)(BX*1), TMM1
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $0xc0 // TILEZERO TMM0
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x6b; BYTE $0x5e; BYTE $0xc1 // TDPBSSD TMM2, TMM1, TMM0
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7a; BYTE $0x4b; BYTE $0x04; BYTE $0x0f // TILESTORED TMM0, (DI)(CX*1)
+	ADDQ block+160(FP), DX
+	ADDQ wStride+112(FP), SI
+
+block:
+	SUBQ $0x01, R9
+	JEQ  add
+	XORQ $0x40, DI
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x14; BYTE $0x0e // TILELOADD (SI)(CX*1), TMM2
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x0c; BYTE $0x1a // TILELOADD (DX)(BX*1), TMM1
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $0xc0 // TILEZERO TMM0
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x6b; BYTE $0x5e; BYTE $0xc1 // TDPBSSD TMM2, TMM1, TMM0
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7a; BYTE $0x4b; BYTE $0x04; BYTE $0x0f // TILESTORED TMM0, (DI)(CX*1)
+	ADDQ block+160(FP), DX
+	ADDQ wStride+112(FP), SI
+	XORQ $0x40, DI
+
+add:
+	VCVTPH2PS         (R8), Z16
+	PREFETCHT0        (AX)
+	ADDQ              prefetchStep+144(FP), AX
+	VCVTDQ2PS         (DI), Z17
+	VMULPS            Z16, Z17, Z17
+	VFMADD231PS.BCST  (R10), Z17, Z0
+	VCVTDQ2PS         256(DI), Z17
+	VMULPS            Z16, Z17, Z17
+	VFMADD231PS.BCST  (R10)(R11*1), Z17, Z1
+	VCVTDQ2PS         512(DI), Z17
+	VMULPS            Z16, Z17, Z17
+	VFMADD231PS.BCST  (R10)(R11*2), Z17, Z2
+	VCVTDQ2PS         768(DI), Z17
+	VMULPS            Z16, Z17, Z17
+	VFMADD231PS.BCST  (R10)(R12*1), Z17, Z3
+	PREFETCHT0        (AX)
+	ADDQ              prefetchStep+144(FP), AX
+	VCVTDQ2PS         1024(DI), Z17
+	VMULPS            Z16, Z17, Z17
+	VFMADD231PS.BCST  (R10)(R11*4), Z17, Z4
+	VCVTDQ2PS         1280(DI), Z17
+	VMULPS            Z16, Z17, Z17
+	VFMADD231PS.BCST  (R10)(R13*1), Z17, Z5
+	VCVTDQ2PS         1536(DI), Z17
+	VMULPS            Z16, Z17, Z17
+	VFMADD231PS.BCST  (R14), Z17, Z6
+	VCVTDQ2PS         1792(DI), Z17
+	VMULPS            Z16, Z17, Z17
+	VFMADD231PS.BCST  (R14)(R11*1), Z17, Z7
+	PREFETCHT0        (AX)
+	ADDQ              prefetchStep+144(FP), AX
+	VCVTDQ2PS         2048(DI), Z17
+	VMULPS            Z16, Z17, Z17
+	VFMADD231PS.BCST  (R14)(R11*2), Z17, Z8
+	VCVTDQ2PS         2304(DI), Z17
+	VMULPS            Z16, Z17, Z17
+	VFMADD231PS.BCST  (R14)(R12*1), Z17, Z9
+	VCVTDQ2PS         2560(DI), Z17
+	VMULPS            Z16, Z17, Z17
+	VFMADD231PS.BCST  (R14)(R11*4), Z17, Z10
+	VCVTDQ2PS         2816(DI), Z17
+	VMULPS            Z16, Z17, Z17
+	VFMADD231PS.BCST  (R14)(R13*1), Z17, Z11
+	PREFETCHT0        (AX)
+	ADDQ              prefetchStep+144(FP), AX
+	VCVTDQ2PS         3072(DI), Z17
+	VMULPS            Z16, Z17, Z17
+	VFMADD231PS.BCST  (R15), Z17, Z12
+	VCVTDQ2PS         3328(DI), Z17
+	VMULPS            Z16, Z17, Z17
+	VFMADD231PS.BCST  (R15)(R11*1), Z17, Z13
+	VCVTDQ2PS         3584(DI), Z17
+	VMULPS            Z16, Z17, Z17
+	VFMADD231PS.BCST  (R15)(R11*2), Z17, Z14
+	VCVTDQ2PS         3840(DI), Z17
+	VMULPS            Z16, Z17, Z17
+	VFMADD231PS.BCST  (R15)(R12*1), Z17, Z15
+	CMPQ              minima+168(FP), $0x00
+	JEQ               next
+	VCVTPH2PS         128(R8), Z16
+	VFNMADD231PS.BCST 8(R10), Z16, Z0
+	VFNMADD231PS.BCST 8(R10)(R11*1), Z16, Z1
+	VFNMADD231PS.BCST 8(R10)(R11*2), Z16, Z2
+	VFNMADD231PS.BCST 8(R10)(R12*1), Z16, Z3
+	VFNMADD231PS.BCST 8(R10)(R11*4), Z16, Z4
+	VFNMADD231PS.BCST 8(R10)(R13*1), Z16, Z5
+	VFNMADD231PS.BCST 8(R14), Z16, Z6
+	VFNMADD231PS.BCST 8(R14)(R11*1), Z16, Z7
+	VFNMADD231PS.BCST 8(R14)(R11*2), Z16, Z8
+	VFNMADD231PS.BCST 8(R14)(R12*1), Z16, Z9
+	VFNMADD231PS.BCST 8(R14)(R11*4), Z16, Z10
+	VFNMADD231PS.BCST 8(R14)(R13*1), Z16, Z11
+	VFNMADD231PS.BCST 8(R15), Z16, Z12
+	VFNMADD231PS.BCST 8(R15)(R11*1), Z16, Z13
+	VFNMADD231PS.BCST 8(R15)(R11*2), Z16, Z14
+	VFNMADD231PS.BCST 8(R15)(R12*1), Z16, Z15
+
+next:
+	ADDQ   $0x0c, R10
+	ADDQ   $0x0c, R14
+	ADDQ   $0x0c, R15
+	ADDQ   scalesStride+128(FP), R8
+	XORQ   $0x40, DI
+	TESTQ  R9, R9
+	JNE    block
+	MOVQ   addend1+24(FP), DX
+	TESTQ  DX, DX
+	JEQ    without_addend1
+	ADDQ   offset+40(FP), DX
+	VADDPS (DX), Z0, Z0
+	VADDPS 256(DX), Z1, Z1
+	VADDPS 512(DX), Z2, Z2
+	VADDPS 768(DX), Z3, Z3
+	VADDPS 1024(DX), Z4, Z4
+	VADDPS 1280(DX), Z5, Z5
+	VADDPS 1536(DX), Z6, Z6
+	VADDPS 1792(DX), Z7, Z7
+	VADDPS 2048(DX), Z8, Z8
+	VADDPS 2304(DX), Z9, Z9
+	VADDPS 2560(DX), Z10, Z10
+	VADDPS 2816(DX), Z11, Z11
+	VADDPS 3072(DX), Z12, Z12
+	VADDPS 3328(DX), Z13, Z13
+	VADDPS 3584(DX), Z14, Z14
+	VADDPS 3840(DX), Z15, Z15
+
+without_addend1:
+	MOVQ   addend2+32(FP), DX
+	TESTQ  DX, DX
+	JEQ    without_addend2
+	ADDQ   offset+40(FP), DX
+	VADDPS (DX), Z0, Z0
+	VADDPS 256(DX), Z1, Z1
+	VADDPS 512(DX), Z2, Z2
+	VADDPS 768(DX), Z3, Z3
+	VADDPS 1024(DX), Z4, Z4
+	VADDPS 1280(DX), Z5, Z5
+	VADDPS 1536(DX), Z6, Z6
+	VADDPS 1792(DX), Z7, Z7
+	VADDPS 2048(DX), Z8, Z8
+	VADDPS 2304(DX), Z9, Z9
+	VADDPS 2560(DX), Z10, Z10
+	VADDPS 2816(DX), Z11, Z11
+	VADDPS 3072(DX), Z12, Z12
+	VADDPS 3328(DX), Z13, Z13
+	VADDPS 3584(DX), Z14, Z14
+	VADDPS 3840(DX), Z15, Z15
+
+without_addend2:
+	MOVQ    dst+0(FP), DX
+	MOVQ    rows+48(FP), BX
+	ADDQ    offset+40(FP), DX
+	VMOVUPS Z0, (DX)
+	SUBQ    $0x01, BX
+	JEQ     stored
+	ADDQ    dstStride+8(FP), DX
+	VMOVUPS Z1, (DX)
+	SUBQ    $0x01, BX
+	JEQ     stored
+	ADDQ    dstStride+8(FP), DX
+	VMOVUPS Z2, (DX)
+	SUBQ    $0x01, BX
+	JEQ     stored
+	ADDQ    dstStride+8(FP), DX
+	VMOVUPS Z3, (DX)
+	SUBQ    $0x01, BX
+	JEQ     stored
+	ADDQ    dstStride+8(FP), DX
+	VMOVUPS Z4, (DX)
+	SUBQ    $0x01, BX
+	JEQ     stored
+	ADDQ    dstStride+8(FP), DX
+	VMOVUPS Z5, (DX)
+	SUBQ    $0x01, BX
+	JEQ     stored
+	ADDQ    dstStride+8(FP), DX
+	VMOVUPS Z6, (DX)
+	SUBQ    $0x01, BX
+	JEQ     stored
+	ADDQ    dstStride+8(FP), DX
+	VMOVUPS Z7, (DX)
+	SUBQ    $0x01, BX
+	JEQ     stored
+	ADDQ    dstStride+8(FP), DX
+	VMOVUPS Z8, (DX)
+	SUBQ    $0x01, BX
+	JEQ     stored
+	ADDQ    dstStride+8(FP), DX
+	VMOVUPS Z9, (DX)
+	SUBQ    $0x01, BX
+	JEQ     stored
+	ADDQ    dstStride+8(FP), DX
+	VMOVUPS Z10, (DX)
+	SUBQ    $0x01, BX
+	JEQ     stored
+	ADDQ    dstStride+8(FP), DX
+	VMOVUPS Z11, (DX)
+	SUBQ    $0x01, BX
+	JEQ     stored
+	ADDQ    dstStride+8(FP), DX
+	VMOVUPS Z12, (DX)
+	SUBQ    $0x01, BX
+	JEQ     stored
+	ADDQ    dstStride+8(FP), DX
+	VMOVUPS Z13, (DX)
+	SUBQ    $0x01, BX
+	JEQ     stored
+	ADDQ    dstStride+8(FP), DX
+	VMOVUPS Z14, (DX)
+	SUBQ    $0x01, BX
+	JEQ     stored
+	ADDQ    dstStride+8(FP), DX
+	VMOVUPS Z15, (DX)
+	SUBQ    $0x01, BX
+	JEQ     stored
+	ADDQ    dstStride+8(FP), DX
+
+stored:
+	ADDQ $0x00000040, offset+40(FP)
+	ADDQ $0x00000040, w+104(FP)
+	ADDQ $0x00000020, scales+120(FP)
+	CMPQ offset+40(FP), $0x00000100
+	JNE  columns
+	SUBQ $0x10, rows+48(FP)
+	JLE  end
+	SUBQ $0x00000100, offset+40(FP)
+	SUBQ $0x00000100, w+104(FP)
+	SUBQ $0x00000080, scales+120(FP)
+	MOVQ dstStride+8(FP), DX
+	SHLQ $0x04, DX
+	ADDQ DX, dst+0(FP)
+	MOVQ xStride+80(FP), DX
+	SHLQ $0x04, DX
+	ADDQ DX, x+72(FP)
+	MOVQ stepsStride+96(FP), DX
+	SHLQ $0x04, DX
+	ADDQ DX, steps+88(FP)
+	CMPQ initial+16(FP), $0x00
+	JEQ  no_initial
+	ADDQ $0x00001000, initial+16(FP)
+
+no_initial:
+	CMPQ addend1+24(FP), $0x00
+	JEQ  no_addend1
+	ADDQ $0x00001000, addend1+24(FP)
+
+no_addend1:
+	CMPQ addend2+32(FP), $0x00
+	JEQ  no_addend2
+	ADDQ $0x00001000, addend2+32(FP)
+
+no_addend2:
+	JMP columns
+
+end:
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
+	VZEROUPPER
+	RET
+
+// func signedAVX2(dst *byte, src *byte, stride uintptr, blocks uintptr, n uintptr, offset uintptr)
+// Requires: AVX, AVX2
+TEXT ·signedAVX2(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         blocks+24(FP), DX
+	VMOVQ        offset+40(FP), X0
+	VPBROADCASTB X0, Y0
+
+block:
+	MOVQ n+32(FP), BX
+	MOVQ CX, SI
+
+bytes:
+	VMOVUPS (SI), Y1
+	VPSUBB  Y0, Y1, Y1
+	VMOVUPS Y1, (AX)
+	VMOVUPS 32(SI), Y1
+	VPSUBB  Y0, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	ADDQ    $0x40, SI
+	ADDQ    $0x40, AX
+	SUBQ    $0x00000040, BX
+	JNZ     bytes
+	ADDQ    stride+16(FP), CX
+	SUBQ    $0x00000001, DX
+	JNZ     block
+	VZEROUPPER
+	RET
+
+// func pairsAMXx16(config *byte, dst *float32, dstStride uintptr, initial *float32, x *float32, xStride uintptr, w *byte, prefetchAddr uintptr, prefetchStep uintptr, tiles uintptr)
+// Requires: AMX, MMX+
+TEXT ·pairsAMXx16(SB), NOSPLIT, $0-80
+	MOVQ config+0(FP), AX
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0x00 // LDTILECFG (AX)
+	MOVQ $0x00000100, AX
+	MOVQ prefetchAddr+56(FP), CX
+	MOVQ prefetchStep+64(FP), DX
+	XORQ BX, BX
+
+columns:
+	MOVQ  initial+24(FP), SI
+	TESTQ SI, SI
+	JEQ   zero
+	MOVQ  initial+24(FP), SI
+	ADDQ  BX, SI
+	BYTE  $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x04; BYTE $0x06 // TILELOADD (SI)(AX*1), TMM0
+	BYTE  $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x4c; BYTE $0x06; BYTE $0x40 // TILELOADD 64(SI)(AX*1), TMM1
+	BYTE  $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x94; BYTE $0x06; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00 // TILELOADD 128(SI)(AX*1), TMM2
+	BYTE  $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x9c; BYTE $0x06; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00 // TILELOADD 192(SI)(AX*1), TMM3
+	JMP   multiply
+
+zero:
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $0xc0 // TILEZERO TMM0
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $0xc8 // TILEZERO TMM1
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $0xd0 // TILEZERO TMM2
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $0xd8 // TILEZERO TMM3
+
+multiply:
+	MOVQ xStride+40(FP), SI
+	MOVQ x+32(FP), SI
+	MOVQ xStride+40(FP), DI
+	MOVQ w+48(FP), R8
+	MOVQ tiles+72(FP), R9
+	ADDQ BX, R8
+
+tile:
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	PREFETCHT1 128(CX)
+	PREFETCHT1 192(CX)
+	PREFETCHT1 256(CX)
+	PREFETCHT1 320(CX)
+	PREFETCHT1 384(CX)
+	PREFETCHT1 448(CX)
+	BYTE       $0xc4; BYTE $0xc2; BYTE $0x7b; BYTE $0x4b; BYTE $0x2c; BYTE $0x00 // TILELOADD (R8)(AX*1), TMM5
+	BYTE       $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x24; BYTE $0x3e // TILELOADD (SI)(DI*1), TMM4
+	BYTE       $0xc4; BYTE $0xe2; BYTE $0x52; BYTE $0x5c; BYTE $0xc4 // TDPBF16PS TMM5, TMM4, TMM0
+	BYTE       $0xc4; BYTE $0xc2; BYTE $0x7b; BYTE $0x4b; BYTE $0x74; BYTE $0x00; BYTE $0x40 // TILELOADD 64(R8)(AX*1), TMM6
+	BYTE       $0xc4; BYTE $0xe2; BYTE $0x4a; BYTE $0x5c; BYTE $0xcc // TDPBF16PS TMM6, TMM4, TMM1
+	BYTE       $0xc4; BYTE $0xc2; BYTE $0x7b; BYTE $0x4b; BYTE $0xbc; BYTE $0x00; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00 // TILELOADD 128(R8)(AX*1), TMM7
+	BYTE       $0xc4; BYTE $0xe2; BYTE $0x42; BYTE $0x5c; BYTE $0xd4 // TDPBF16PS TMM7, TMM4, TMM2
+	BYTE       $0xc4; BYTE $0xc2; BYTE $0x7b; BYTE $0x4b; BYTE $0xac; BYTE $0x00; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00 // TILELOADD 192(R8)(AX*1), TMM5
+	BYTE       $0xc4; BYTE $0xe2; BYTE $0x52; BYTE $0x5c; BYTE $0xdc // TDPBF16PS TMM5, TMM4, TMM3
+	ADDQ       DX, CX
+	ADDQ       $0x40, SI
+	ADDQ       $0x00001000, R8
+	SUBQ       $0x00000001, R9
+	JNZ        tile
+	MOVQ       dstStride+16(FP), SI
+	MOVQ       dst+8(FP), DI
+	ADDQ       BX, DI
+	BYTE       $0xc4; BYTE $0xe2; BYTE $0x7a; BYTE $0x4b; BYTE $0x04; BYTE $0x37 // TILESTORED TMM0, (DI)(SI*1)
+	BYTE       $0xc4; BYTE $0xe2; BYTE $0x7a; BYTE $0x4b; BYTE $0x4c; BYTE $0x37; BYTE $0x40 // TILESTORED TMM1, 64(DI)(SI*1)
+	BYTE       $0xc4; BYTE $0xe2; BYTE $0x7a; BYTE $0x4b; BYTE $0x94; BYTE $0x37; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00 // TILESTORED TMM2, 128(DI)(SI*1)
+	BYTE       $0xc4; BYTE $0xe2; BYTE $0x7a; BYTE $0x4b; BYTE $0x9c; BYTE $0x37; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00 // TILESTORED TMM3, 192(DI)(SI*1)
+	ADDQ       $0x00000100, BX
+	CMPQ       BX, $0x00000100
+	JNE        columns
+	BYTE       $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
+	RET
+
+// func pairsAMXx32(config *byte, dst *float32, dstStride uintptr, initial *float32, x *float32, xStride uintptr, w *byte, prefetchAddr uintptr, prefetchStep uintptr, tiles uintptr)
+// Requires: AMX, MMX+
+TEXT ·pairsAMXx32(SB), NOSPLIT, $0-80
+	MOVQ config+0(FP), AX
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0x00 // LDTILECFG (AX)
+	MOVQ $0x00000100, AX
+	MOVQ prefetchAddr+56(FP), CX
+	MOVQ prefetchStep+64(FP), DX
+	XORQ BX, BX
+
+columns:
+	MOVQ  initial+24(FP), SI
+	TESTQ SI, SI
+	JEQ   zero
+	MOVQ  initial+24(FP), SI
+	MOVQ  AX, DI
+	SHLQ  $0x04, DI
+	ADDQ  SI, DI
+	ADDQ  BX, SI
+	BYTE  $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x04; BYTE $0x06 // TILELOADD (SI)(AX*1), TMM0
+	BYTE  $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x4c; BYTE $0x06; BYTE $0x40 // TILELOADD 64(SI)(AX*1), TMM1
+	ADDQ  BX, DI
+	BYTE  $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x14; BYTE $0x07 // TILELOADD (DI)(AX*1), TMM2
+	BYTE  $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x5c; BYTE $0x07; BYTE $0x40 // TILELOADD 64(DI)(AX*1), TMM3
+	JMP   multiply
+
+zero:
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $0xc0 // TILEZERO TMM0
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $0xc8 // TILEZERO TMM1
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $0xd0 // TILEZERO TMM2
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $0xd8 // TILEZERO TMM3
+
+multiply:
+	MOVQ xStride+40(FP), SI
+	MOVQ x+32(FP), DI
+	SHLQ $0x04, SI
+	ADDQ DI, SI
+	MOVQ xStride+40(FP), R8
+	MOVQ w+48(FP), R9
+	MOVQ tiles+72(FP), R10
+	ADDQ BX, R9
+
+tile:
+	PREFETCHT1 (CX)
+	PREFETCHT1 64(CX)
+	PREFETCHT1 128(CX)
+	PREFETCHT1 192(CX)
+	PREFETCHT1 256(CX)
+	PREFETCHT1 320(CX)
+	PREFETCHT1 384(CX)
+	PREFETCHT1 448(CX)
+	BYTE       $0xc4; BYTE $0xc2; BYTE $0x7b; BYTE $0x4b; BYTE $0x34; BYTE $0x01 // TILELOADD (R9)(AX*1), TMM6
+	BYTE       $0xc4; BYTE $0xa2; BYTE $0x7b; BYTE $0x4b; BYTE $0x24; BYTE $0x07 // TILELOADD (DI)(R8*1), TMM4
+	BYTE       $0xc4; BYTE $0xe2; BYTE $0x4a; BYTE $0x5c; BYTE $0xc4 // TDPBF16PS TMM6, TMM4, TMM0
+	BYTE       $0xc4; BYTE $0xa2; BYTE $0x7b; BYTE $0x4b; BYTE $0x2c; BYTE $0x06 // TILELOADD (SI)(R8*1), TMM5
+	BYTE       $0xc4; BYTE $0xe2; BYTE $0x4a; BYTE $0x5c; BYTE $0xd5 // TDPBF16PS TMM6, TMM5, TMM2
+	BYTE       $0xc4; BYTE $0xc2; BYTE $0x7b; BYTE $0x4b; BYTE $0x7c; BYTE $0x01; BYTE $0x40 // TILELOADD 64(R9)(AX*1), TMM7
+	BYTE       $0xc4; BYTE $0xe2; BYTE $0x42; BYTE $0x5c; BYTE $0xcc // TDPBF16PS TMM7, TMM4, TMM1
+	BYTE       $0xc4; BYTE $0xe2; BYTE $0x42; BYTE $0x5c; BYTE $0xdd // TDPBF16PS TMM7, TMM5, TMM3
+	ADDQ       DX, CX
+	ADDQ       $0x40, DI
+	ADDQ       $0x40, SI
+	ADDQ       $0x00001000, R9
+	SUBQ       $0x00000001, R10
+	JNZ        tile
+	MOVQ       dstStride+16(FP), SI
+	MOVQ       dst+8(FP), DI
+	MOVQ       SI, R8
+	SHLQ       $0x04, R8
+	ADDQ       DI, R8
+	ADDQ       BX, DI
+	BYTE       $0xc4; BYTE $0xe2; BYTE $0x7a; BYTE $0x4b; BYTE $0x04; BYTE $0x37 // TILESTORED TMM0, (DI)(SI*1)
+	BYTE       $0xc4; BYTE $0xe2; BYTE $0x7a; BYTE $0x4b; BYTE $0x4c; BYTE $0x37; BYTE $0x40 // TILESTORED TMM1, 64(DI)(SI*1)
+	ADDQ       BX, R8
+	BYTE       $0xc4; BYTE $0xc2; BYTE $0x7a; BYTE $0x4b; BYTE $0x14; BYTE $0x30 // TILESTORED TMM2, (R8)(SI*1)
+	BYTE       $0xc4; BYTE $0xc2; BYTE $0x7a; BYTE $0x4b; BYTE $0x5c; BYTE $0x30; BYTE $0x40 // TILESTORED TMM3, 64(R8)(SI*1)
+	ADDQ       $0x00000080, BX
+	CMPQ       BX, $0x00000100
+	JNE        columns
+	BYTE       $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE
+	RET
+
 // func quantizeAVX512(q *int8, steps32 *uint64, steps16 *uint64, x *float32, blocks uintptr)
 // Requires: AVX, AVX2, AVX512DQ, AVX512F
 TEXT ·quantizeAVX512(SB), NOSPLIT, $0-40

@@ -35,8 +35,6 @@ func largest([]float32) (int, float32) { return 0, float32(math.Inf(-1)) }
 
 func siluMul(_, _, _ []float32) int { return 0 }
 
-func paired() bool { return false }
-
 func shortsOf(_, _ []float32) int { return 0 }
 
 func pairsOf(_, _ []float32) int { return 0 }
@@ -47,7 +45,12 @@ func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, _ *Scratch) {
 	m.portableDot(sums, x, p, k, n)
 }
 
-func (m *Matrix) writesResult() bool { return false }
+func (m *Matrix) writesResult(int) bool { return false }
+
+// Tiles returns the forms for which products use tiles of AMX: none.
+func Tiles() Form { return 0 }
+
+func (m *Matrix) chooseKernels() {}
 
 func (m *Matrix) compute([]float32, int, *Input, int, *Scratch) {}
 

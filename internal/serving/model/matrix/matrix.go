@@ -141,7 +141,9 @@ type Matrix struct {
 	Out, In int
 	Block   int // k that share a scale, or 0 without scales
 
-	pairs      bool // W16A16 for VDPBF16PS, with the weights of two k adjacent
+	pairs      bool // W16A16 for VDPBF16PS or tiles, with the weights of two k adjacent
+	tiled      bool // products can use the tiles of AMX
+	tiledRows  int  // the number of rows from which on they do; 0 for W16A16
 	slices     int  // number of slices of the inputs: 1, 2 or 4; see Slice
 	panelBytes int
 	data       []byte
@@ -169,7 +171,7 @@ func shaped(t Type, outputs, inputs, block int) (*Matrix, error) {
 	if int(t) >= len(kinds) || outputs < 1 || inputs < 1 {
 		return nil, fmt.Errorf("%w: %d × %d of type %d", ErrShape, outputs, inputs, t)
 	}
-	m := &Matrix{Type: t, Out: outputs, In: inputs, Block: block, pairs: t == W16A16 && paired()}
+	m := &Matrix{Type: t, Out: outputs, In: inputs, Block: block}
 	ok := block == 0 || t.bits() != 0 && !t.rounds() && block > 1 && block%2 == 0 && slab%block == 0 && inputs%block == 0
 	switch {
 	case t.units():
@@ -184,6 +186,7 @@ func shaped(t Type, outputs, inputs, block int) (*Matrix, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: %v of %d inputs in blocks of %d", ErrShape, t, inputs, block)
 	}
+	m.chooseKernels()
 	m.panelBytes = m.bytesOf(inputs)
 	return m, nil
 }

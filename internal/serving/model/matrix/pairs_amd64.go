@@ -5,7 +5,6 @@ package matrix
 import (
 	"math"
 	"sync"
-	"time"
 )
 
 // pairsAreFast reports whether products of pairs of BF16 are as fast here as those of single values, of which an
@@ -13,49 +12,34 @@ import (
 // what is measured decides only how long a product takes. It is measured once, when the first matrix of W16A16 is made.
 // Tests replace it.
 var pairsAreFast = sync.OnceValue(func() bool {
-	var arena Arena
-	defer arena.Close()
-	single, pairs := newTrial(&arena, false), newTrial(&arena, true)
-	return single != nil && pairs != nil && fastest(pairs.run, time.Now) <= fastest(single.run, time.Now)
+	return timesAsLong(24, Matrix{Type: W16A16, pairs: true}, Matrix{Type: W16A16}) <= 1
 })
 
-// A trial is a product of zeros of W16A16.
-type trial struct {
-	m       *Matrix
-	input   Input
-	x, dst  []float32
-	scratch *Scratch
+// fewestTiledRows returns the smallest number of rows for which a product with 8-bit activations takes no longer with
+// tiles than without, or math.MaxInt if there is none up to 64. Both have the same bits, so what is measured decides
+// only how long a product takes. It is measured once for a type and a block, when the first such matrix is made. Tests
+// replace it.
+var fewestTiledRows = func(t Type, block int) int {
+	measured.Lock()
+	defer measured.Unlock()
+	key := [2]int{int(t), block}
+	if _, ok := measured.rows[key]; !ok {
+		measured.rows[key] = measureTiledRows(t, block)
+	}
+	return measured.rows[key]
 }
 
-const trialRows, trialInputs, trialOutputs = 24, 1024, 2 * Panel
+var measured = struct {
+	sync.Mutex
+	rows map[[2]int]int // by type and block
+}{rows: map[[2]int]int{}}
 
-// newTrial returns a trial with pairs or with single values, or nil if there is no memory.
-func newTrial(a *Arena, pairs bool) *trial {
-	m := &Matrix{Type: W16A16, Out: trialOutputs, In: trialInputs, pairs: pairs}
-	m.panelBytes = m.bytesOf(m.In)
-	var err error
-	if m.data, err = a.take(m.Panels() * m.panelBytes); err != nil {
-		return nil
+func measureTiledRows(t Type, block int) int {
+	tiled, plain := Matrix{Type: t, Block: block, tiled: true}, Matrix{Type: t, Block: block, tiled: false}
+	for rows := 4; rows <= 64; rows *= 2 {
+		if timesAsLong(rows, tiled, plain) <= 1 {
+			return rows
+		}
 	}
-	return &trial{m: m, x: make([]float32, trialRows*m.In), dst: make([]float32, trialRows*m.Out), scratch: NewScratch()}
-}
-
-func (t *trial) run() {
-	for call := range t.input.Set(t.x, trialRows, t.m.In, t.m.Form()) {
-		t.input.Pack(call)
-	}
-	t.m.Product(t.dst, t.m.Out, &t.input, 0, t.m.Panels(), t.scratch)
-}
-
-// fastest returns the shortest time of a few runs after the first, by a clock.
-func fastest(run func(), now func() time.Time) time.Duration {
-	const runs = 7
-	run()
-	shortest := time.Duration(math.MaxInt64)
-	for range runs {
-		start := now()
-		run()
-		shortest = min(shortest, now().Sub(start))
-	}
-	return shortest
+	return math.MaxInt
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"unsafe"
+
+	"llmmemory/internal/serving/amx"
 )
 
 // A Scratch is memory for the products of one thread.
@@ -11,6 +13,9 @@ type Scratch struct {
 	slab  []float32
 	bytes []byte
 	sums  [4][]float32
+
+	tiles  []byte     // sums of blocks, from tiles
+	config amx.Config // of tiles
 }
 
 // NewScratch returns a new Scratch.
@@ -36,7 +41,7 @@ func (m *Matrix) Product(dst []float32, stride int, x *Input, start, end int, s 
 	for p := start; p < end; p++ {
 		width := min(Panel, m.Out-p*Panel)
 		switch {
-		case m.writesResult():
+		case m.writesResult(x.rows):
 			m.compute(dst, stride, x, p, s)
 		case direct && width == Panel:
 			m.product(&dst[p*Panel], stride, m.words(x), p, 0, m.In, s)

@@ -28,19 +28,25 @@ func newStep(scale float32, negSum int32) step { return step{scale, negSum, floa
 // integers and its scale are 0. If a block has an infinity or a NaN, its scale is NaN, and so is every product with it.
 type rounded struct {
 	q       []int8
+	stride  int    // from one row of q to the next
 	steps32 []step // of blocks of 32
 	steps16 []step // of their halves, for weights with a scale for each 16
 }
 
-func (r *rounded) resize(values int) {
-	if len(r.q) < values {
-		r.q, r.steps32, r.steps16 = make([]int8, values), make([]step, values/32), make([]step, values/16)
-	}
+// wholeRows is a divisor of the number of rows for which there is memory. Kernels of tiles read so many rows at a time.
+const wholeRows = 16
+
+// resize allocates memory for rows of cols values. It leaves a cache line between rows of q: without this space, rows
+// could be a multiple of 4 KB apart, and their values would be in the same few places of the first-level cache.
+func (r *rounded) resize(rows, cols int) {
+	rows = (rows + wholeRows - 1) / wholeRows * wholeRows
+	r.stride = cols + line
+	r.q, r.steps32, r.steps16 = grow(r.q, rows*r.stride), grow(r.steps32, rows*cols/32), grow(r.steps16, rows*cols/16)
 }
 
 func (r *rounded) row(row int, x []float32) {
 	cols := len(x)
-	q, steps32, steps16 := r.q[row*cols:][:cols], r.steps32[row*cols/32:][:cols/32], r.steps16[row*cols/16:][:cols/16]
+	q, steps32, steps16 := r.q[row*r.stride:][:cols], r.steps32[row*cols/32:][:cols/32], r.steps16[row*cols/16:][:cols/16]
 	if quantize(q, steps32, steps16, x) {
 		return
 	}
@@ -79,7 +85,7 @@ func quantizeBlock(q []int8, whole *step, halves []step, x []float32) {
 }
 
 // minShort is the magnitude below which weights and activations of W16A16 become 0. All products and sums are then
-// multiples of 2^-126, so none is a denormal. VDPBF16PS treats denormals as 0, unlike other instructions.
+// multiples of 2^-126, so none is a denormal. VDPBF16PS and tiles treat denormals as 0, unlike other instructions.
 const minShort = 1.0 / (1 << 56)
 
 // short rounds v to BF16 as the kernels do: to nearest, ties to even. Magnitudes below minShort become 0.

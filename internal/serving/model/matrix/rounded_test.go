@@ -143,10 +143,10 @@ func TestActivationsAreRoundedToTheNearestStep(t *testing.T) {
 		for _, test := range tests {
 			t.Run(level+"/"+test.name, func(t *testing.T) {
 				var r rounded
-				r.resize(32)
+				r.resize(1, 32)
 				r.row(0, test.x)
 				sum := [2]int32{}
-				for i, q := range r.q {
+				for i, q := range r.q[:32] {
 					sum[i/16] -= int32(q)
 				}
 				for _, s := range []step{r.steps32[0], r.steps16[0], r.steps16[1]} {

@@ -16,7 +16,9 @@ const pairInputs = 256
 
 // writesResult reports whether the matrix's kernels write complete sums to the result. The sums then need not be copied
 // from scratch memory.
-func (m *Matrix) writesResult() bool { return m.pairs || m.Type.rounds() && isa == avx512 && hasVNNI }
+func (m *Matrix) writesResult(rows int) bool {
+	return m.pairs || m.Type.rounds() && (isa == avx512 && hasVNNI || m.usesTiles(rows))
+}
 
 type rowGroup struct {
 	m             *Matrix
@@ -39,9 +41,10 @@ func (m *Matrix) compute(dst []float32, stride int, x *Input, p int, s *Scratch)
 	for i := range s.sums {
 		s.sums[i] = grow(s.sums[i], maxGroupRows*Panel)
 	}
-	width, groups := min(Panel, m.Out-p*Panel), (x.rows+maxGroupRows-1)/maxGroupRows
-	for i := range groups {
-		g := rowGroup{m: m, x: x, s: s, p: p, index: i, groups: groups, start: x.rows * i / groups, end: x.rows * (i + 1) / groups}
+	width := min(Panel, m.Out-p*Panel)
+	d := m.division(x.rows)
+	for i := range d.groups {
+		g := rowGroup{m: m, x: x, s: s, p: p, index: i, groups: d.groups, start: d.firstRow(i), end: d.firstRow(i + 1)}
 		if width == Panel {
 			g.slices(&dst[g.start*stride+p*Panel], stride)
 			continue
@@ -52,6 +55,29 @@ func (m *Matrix) compute(dst []float32, stride int, x *Input, p int, s *Scratch)
 			copy(dst[r*stride+p*Panel:][:width], last[(r-g.start)*Panel:])
 		}
 	}
+}
+
+// A division is how rows are divided into groups. Without tiles, groups are about equal. With tiles, all groups but the
+// last have size rows, as many as is possible, so that they have whole tiles.
+type division struct{ rows, groups, size int }
+
+func (m *Matrix) division(rows int) division {
+	size := maxGroupRows
+	if m.usesTiles(rows) && m.pairs {
+		size = pairGroupRows
+	}
+	d := division{rows: rows, groups: (rows + size - 1) / size}
+	if m.usesTiles(rows) {
+		d.size = size
+	}
+	return d
+}
+
+func (d division) firstRow(group int) int {
+	if d.size == 0 {
+		return d.rows * group / d.groups
+	}
+	return min(group*d.size, d.rows)
 }
 
 // slices sets rows of dst to the sums over all slices of the inputs. It adds the slices in the same order as
@@ -78,6 +104,10 @@ func (g *rowGroup) slices(dst *float32, stride int) {
 func (g *rowGroup) slice(sums sumAddresses, k, n int) {
 	multiply, limit := g.dot512, dotInputs
 	switch {
+	case g.m.usesTiles(g.x.rows) && g.m.pairs:
+		multiply, limit = g.pairTiles, n
+	case g.m.usesTiles(g.x.rows):
+		multiply = g.dotTiles
 	case g.m.pairs && g.x.rows <= len(pairs512):
 		multiply, limit = g.pairs512, n
 	case g.m.pairs:
@@ -118,17 +148,25 @@ func (g *rowGroup) tilesOf(limit int) int { return (g.end - g.start + limit - 1)
 // prefetch returns the memory that the group prefetches while it multiplies the inputs [k, k+n). The memory begins at
 // address. A kernel multiplies a tile, which is some rows of the group, and prefetches about the next bytesPerTile
 // bytes of this memory.
+func (g *rowGroup) prefetch(k, n int) (address, bytesPerTile uintptr) {
+	address, bytes := g.prefetched(k, n)
+	return address, uintptr(bytes / g.tilesOf(len(dots512)))
+}
+
+// prefetched returns the address and the size of the memory that the group prefetches while it multiplies the inputs
+// [k, k+n).
 //
 // If there is only one group of rows, the memory has the weights of the next n inputs. If there are several groups,
 // they prefetch the next panel's weights for the inputs [k, k+n). These weights are divided into as many equal parts as
 // there are groups, and each group prefetches a different part.
-func (g *rowGroup) prefetch(k, n int) (address, bytesPerTile uintptr) {
-	m, bytes := g.m, g.m.bytesOf(n)
+func (g *rowGroup) prefetched(k, n int) (address uintptr, bytes int) {
+	m := g.m
+	bytes = m.bytesOf(n)
 	address = uintptr(unsafe.Pointer(&m.data[g.p*m.panelBytes+m.bytesOf(k)]))
 	if g.groups == 1 {
-		return address + uintptr(bytes), uintptr(bytes / g.tilesOf(len(dots512)))
+		return address + uintptr(bytes), bytes
 	}
-	return address + uintptr(m.panelBytes+bytes*g.index/g.groups), uintptr(bytes / g.groups / g.tilesOf(len(dots512)))
+	return address + uintptr(m.panelBytes+bytes*g.index/g.groups), bytes / g.groups
 }
 
 type pairsKernel func(dst *float32, dstStride uintptr, initial, addend1, addend2 *float32, offset uintptr, x *float32,

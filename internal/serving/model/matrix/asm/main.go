@@ -8,6 +8,9 @@
 // first input of the pair.
 //
 // Kernels for 8-bit activations compute the exact sum of each block, and add these sums in the order of the blocks.
+//
+// Kernels of AMX multiply tiles. For BF16, their order is that of TDPBF16PS, which differs from the order of all other
+// kernels.
 package main
 
 import (
@@ -69,6 +72,10 @@ func kernels() {
 		unpack(avx2, p)
 		dotRow(&p)
 	}
+	dotAMX()
+	signed()
+	pairsAMX(1)
+	pairsAMX(2)
 	quantize512()
 	quantize2()
 	shorten("roundAVX2", false)
