@@ -90,6 +90,34 @@ var graniteHybrid = family{
 		n.gate, n.upProj, n.downProj = "", shared+"input_linear", shared+"output_linear"
 		n.sharedGate, n.sharedUp, n.sharedDown = "", n.upProj, n.downProj
 	}, finish: finishGraniteHybrid},
+	gguf: inGGUF{architecture: "granitehybrid", interleaved: true, factors: true, longFactors: true, expertSize: "feed_forward_length",
+		names: ssmNames, finish: func(c *Config, k *ggufKeys) {
+			granite.gguf.finish(c, k)
+			shared := k.int("expert_shared_feed_forward_length", c.IntermediateSize)
+			if c.Experts != nil {
+				c.Experts.SharedSize = shared
+			} else {
+				c.IntermediateSize = shared
+			}
+			k.mamba2(c.Recurrence)
+		}},
+}
+
+func ssmNames(n *names) {
+	const ssm = "blk.%d.ssm_"
+	n.recurrentIn, n.recurrentOut, n.conv, n.recurrentNorm = ssm+"in", ssm+"out", ssm+"conv1d", ssm+"norm"
+	n.decay, n.stepBias, n.skip, n.negative = ssm+"a", ssm+"dt.bias", ssm+"d", true
+}
+
+// mamba2 reads the sizes of Mamba 2. The number of heads is in the key of Mamba 1's rank.
+func (k *ggufKeys) mamba2(r *Recurrence) {
+	r.Kernel, r.KeyDim, r.ConvBias = k.int(k.need("ssm.conv_kernel"), 0), k.int(k.need("ssm.state_size"), 0), true
+	r.Heads, r.KeyHeads = k.int(k.need("ssm.time_step_rank"), 0), k.int("ssm.group_count", 1)
+	if inner := k.int(k.need("ssm.inner_size"), 0); r.Heads > 0 {
+		if r.HeadDim = inner / r.Heads; r.HeadDim*r.Heads != inner {
+			k.refuse("ssm.inner_size", "a multiple of ssm.time_step_rank")
+		}
+	}
 }
 
 func finishGraniteHybrid(c *Config, p *published) error {

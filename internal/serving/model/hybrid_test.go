@@ -28,6 +28,9 @@ type hybrid struct {
 
 	gguf  map[string]any    // metadata of the same model as GGUF; nil: it has no such form
 	parts map[string]string // of the names of tensors in GGUF, by those of folders
+
+	// convert returns the tensors of GGUF for a tensor of the folder, whose name in GGUF is given; nil: one, unchanged.
+	convert func(name string, values []float32, shape []int) []weightfile.Tensor
 }
 
 // hybridFamilies returns models in which some layers have a state.
@@ -168,6 +171,10 @@ func hybridGGUF(f *family) []byte {
 				part = renamed
 			}
 			full = fmt.Sprintf("blk.%d.%s", layer, part)
+		}
+		if convert := f.ref.hybrid.convert; convert != nil {
+			tensors = append(tensors, convert(full+kind, f.ref.w[name], shape)...)
+			continue
 		}
 		tensors = append(tensors, weightfile.F32(full+kind, f.ref.w[name], shape...))
 	}
