@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"time"
 
@@ -237,10 +238,21 @@ func (c *Config) share(m *model.Config, page int, bytes int64) (*memplan.Plan, e
 			c.places[l].Layer = t
 		}
 	}
-	if len(c.groups) > 1 && c.Offload != nil {
-		return nil, fmt.Errorf("%w: some layers of the model have a window, chunks or a state and others have none; blocks of such models cannot be kept outside the process", ErrConfig)
+	return plan, c.checkTiers()
+}
+
+// checkTiers returns an error if blocks of the model's groups cannot be kept outside the process.
+func (c *Config) checkTiers() error {
+	windows := slices.ContainsFunc(c.groups, func(g kvcache.Group) bool { return g.Kind != kvcache.Full && g.Kind != kvcache.Mamba })
+	switch {
+	case c.Offload == nil || len(c.groups) == 1:
+		return nil
+	case windows:
+		return fmt.Errorf("%w: some layers of the model have a window or chunks and others have none; blocks of such models cannot be kept outside the process", ErrConfig)
+	case c.AllStates:
+		return fmt.Errorf("%w: states after all blocks cannot be kept outside the process; those after chunks can", ErrConfig)
 	}
-	return plan, nil
+	return nil
 }
 
 // fitState increases the size of blocks, so that a block of keys and values has space for a state (vLLM

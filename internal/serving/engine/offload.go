@@ -120,6 +120,9 @@ func (o *offload) find(q *sequence) sched.Match {
 	blocks := o.hashes(q)[:(q.prompt-1)/o.engine.config.BlockSize]
 	for {
 		have, waitFor, compute := o.look(blocks)
+		if len(o.engine.config.groups) > 1 {
+			have = 0
+		}
 		if waitFor != nil {
 			select {
 			case <-waitFor.ended:
@@ -128,7 +131,7 @@ func (o *offload) find(q *sequence) sched.Match {
 				return sched.Match{}
 			}
 		}
-		n := have + o.Find(blocks[have:], compute)
+		n := have + o.findIn(blocks[have:], compute)
 		if n == have {
 			return sched.Match{}
 		}
@@ -206,21 +209,14 @@ func (o *offload) nothingToDo() bool { return o != nil && o.idle && o.loads > 0 
 // load loads blocks from a tier into the blocks of a request's table. The scheduler keeps the blocks of the table
 // until Received, even if the request is aborted meanwhile.
 func (o *offload) load(l sched.Loading) {
-	e, size := o.engine, o.engine.config.BlockSize
+	e := o.engine
 	q := e.live[l.ID]
-	table, err := e.sched.Monitor.Table(nil, l.ID, 0)
-	must(err)
-	start, end := l.NumComputedTokens/size, (l.NumComputedTokens+l.NumExternalTokens)/size
-	table = table[start:end]
-	blocks := slices.Clone(o.hashes(q)[start:end])
-	for len(table) > 0 && table[0] == pool.Null { // before a window
-		table, blocks = table[1:], blocks[1:]
-	}
+	ids, keys := o.toLoad(q, l)
 	o.loads++
 	var writes sync.WaitGroup
-	o.Load(blocks, o.perToken*time.Duration(l.NumExternalTokens),
+	o.Load(keys, o.perToken*time.Duration(l.NumExternalTokens),
 		func(i int, data [][]byte) {
-			write := func() { e.workers.move(writeBlocks, table[i:][:len(data)], data) }
+			write := func() { e.workers.move(writeBlocks, ids[i:][:len(data)], data) }
 			if e.config.Remote == nil {
 				write()
 				return
@@ -229,7 +225,11 @@ func (o *offload) load(l sched.Loading) {
 		},
 		func(n int) {
 			writes.Wait()
-			o.end(l.ID, q, n*size, table[n:])
+			tokens := n * e.config.BlockSize
+			if len(e.config.groups) > 1 { // all or nothing
+				tokens = l.NumExternalTokens * (n / len(ids))
+			}
+			o.end(l.ID, q, tokens, ids[n:])
 		})
 }
 
@@ -280,14 +280,7 @@ func (o *offload) findFull(s, next *step) {
 			continue
 		}
 		computed := int(s.input.batch.SeqLens[i]) - len(r.drafts)
-		hashes := o.hashes(q)
-		table := q.tables[0]
-		full := min(computed/e.config.BlockSize, len(hashes), len(table))
-		for ; q.tiers.offered < full; q.tiers.offered++ {
-			if id := table[q.tiers.offered]; id != pool.Null {
-				o.full = append(o.full, fullBlock{hashes[q.tiers.offered], id})
-			}
-		}
+		o.addFull(q, computed/e.config.BlockSize)
 	}
 }
 

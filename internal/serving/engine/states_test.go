@@ -3,6 +3,8 @@ package engine_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -226,12 +228,58 @@ func TestLimitsOfModelsWithStates(t *testing.T) {
 		want    string
 	}{
 		{func(c *engine.Config) { c.NumSpeculativeTokens = 2 }, 1, "a state cannot go back"},
-		{func(c *engine.Config) { c.Offload = &kvoffload.Config{} }, 1, "cannot be kept outside the process"},
+		{func(c *engine.Config) { c.Offload, c.AllStates = &kvoffload.Config{}, true }, 1, "states after all blocks cannot be kept outside the process"},
 		{func(*engine.Config) {}, 2, "cannot be shared out"},
 	} {
 		c := engine.Config{KVCacheBytes: 1 << 20, MaxModelLen: 64}
 		test.change(&c)
 		_, err := c.Check(&m.Config, test.workers)
 		require.ErrorContains(t, err, test.want)
+	}
+}
+
+// Ensure that an engine loads keys, values and states that another engine has computed, and computes them itself if one
+// of these blocks is damaged.
+func TestStatesInATier(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		open   func(testing.TB, *parallel.Pool, int) *model.Model
+		kernel int
+		groups int // of states
+		block  int // tokens
+	}{{"convolutions", convolutions, 3, 2, 8}, {"large convolutions", convolutions, 12, 2, 16}, {"Mamba 2", mamba, 0, 2, 40}} {
+		t.Run(test.name, func(t *testing.T) {
+			dir, r := t.TempDir(), request(long()[:301], 20)
+			r.IgnoreEOS = true
+			run := func() (answer, int) {
+				pool := newPool(t, 1)
+				e := startModel(t, test.open(t, pool, test.kernel), tokenizer.Bytes(1, 2, 3), pool, func(c *engine.Config) {
+					c.BlockSize, c.MaxNumBatchedTokens, c.KVCacheDType = 8, 64, attention.F32
+					keepIn(c, openTier(t, dir))
+				}, nil)
+				require.Equal(t, test.block, e.Config().BlockSize)
+				s, err := e.Submit(r)
+				require.NoError(t, err)
+				a := read(t, s, 1)[0]
+				requireIdle(t, e)
+				require.NoError(t, e.Close())
+				return a, s.CachedTokens()
+			}
+			want, cached := run()
+			require.Zero(t, cached)
+			stored := contents(t, dir)
+			loaded, cached := run()
+			require.Equal(t, want, loaded)
+			require.Equal(t, 300/test.block*test.block, cached)
+			require.Len(t, stored, 320/test.block+test.groups, "keys and values of all blocks, and the states before the last token of the prompt")
+			for name := range stored {
+				require.NoError(t, os.Truncate(filepath.Join(dir, name), 100))
+				damaged, _ := run()
+				require.Equal(t, want, damaged, "%s is damaged", name)
+				if !level.Long() {
+					break
+				}
+			}
+		})
 	}
 }
