@@ -32,8 +32,8 @@ type block struct {
 	IsError   bool            `json:"is_error"`
 }
 
-// blockFields lists the fields of each supported type of blocks, besides type and cache_control. signature and is_error
-// have no effect.
+// blockFields lists the fields of each supported type of blocks, besides type and cache_control. citations, source,
+// signature, caller and is_error have no effect.
 var blockFields = map[string][]string{
 	"text":        {"text", "citations"},
 	"image":       {"source"},

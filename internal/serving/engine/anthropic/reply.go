@@ -24,7 +24,7 @@ type (
 		StopSequence *string   `json:"stop_sequence"`
 		Usage        usage     `json:"usage"`
 	}
-	// A content is a block of an answer. Fields that its type does not have are nil.
+	// A content is a block of an answer. Fields that its type does not have are nil or empty.
 	content struct {
 		Type      string          `json:"type"`
 		Text      *string         `json:"text,omitempty"`

@@ -35,8 +35,8 @@ var otherFields = openai.Fields{
 		"response_format": "use output_config.format"},
 }
 
-// keepsThinking reports whether context_management is missing or asks to keep all thinking. A Chat always
-// keeps all thinking.
+// keepsThinking reports whether context_management is missing or asks for nothing but to keep all thinking. A Chat
+// always keeps all thinking.
 func (b *body) keepsThinking() bool {
 	if openai.IsNull(b.ContextManagement) {
 		return true

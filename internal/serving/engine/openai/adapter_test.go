@@ -115,7 +115,7 @@ func TestTheModelOfARequestForVectorsChoosesTheAdapter(t *testing.T) {
 	}
 }
 
-// textsOf returns the values of all fields text and content in a JSON text or a stream of them.
+// textsOf returns the texts of an answer, which is JSON or a stream of events.
 func textsOf(t *testing.T, answer string) string {
 	var all strings.Builder
 	var collect func(v any)

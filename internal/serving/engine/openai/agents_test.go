@@ -15,7 +15,7 @@ import (
 // knownRoles is like echoTools, but leaves out messages of roles that it does not know.
 var knownRoles = strings.Replace(echoTools, "if message.content", "if message.content and message.role in ['system', 'user', 'assistant', 'tool']", 1)
 
-// firstSystem is like echoTools, but refuses a system message that is not the first message.
+// firstSystem is like echoTools, but refuses a system or developer message that is not the first message.
 var firstSystem = strings.Replace(echoTools, "\x02{{", "{% if message.role in ['system', 'developer'] and not loop.first %}"+
 	"{{ raise_exception('System message must be at the beginning.') }}{% endif %}\x02{{", 1)
 
@@ -105,7 +105,7 @@ func TestTheInputOfACustomToolFitsItsGrammar(t *testing.T) {
 	}
 }
 
-// Ensure that a call inside a reasoning that does not end is a call in each interface.
+// Ensure that a call inside a reasoning that does not end is a call.
 func TestACallInsideAnUnclosedReasoningIsACall(t *testing.T) {
 	s := startTools(t, "mistral", "qwen3")
 	const text = `<think>Hm.[TOOL_CALLS]get_weather[ARGS]{"city":"Rom","days": 7}`

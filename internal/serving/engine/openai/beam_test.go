@@ -73,8 +73,8 @@ func TestOneBeamIsGreedy(t *testing.T) {
 	require.Equal(t, "H", beam.Choices[0].Text, "without the token that ends it")
 }
 
-// Ensure that with equal probabilities a large length_penalty puts long answers first, and a negative
-// one puts short answers first.
+// Ensure that a large length_penalty puts a long answer before a short one, and that a negative one puts the short
+// answer first. The most likely answer comes before both.
 func TestTheLengthPenaltyOrdersBeams(t *testing.T) {
 	s := start(t, nil)
 	end := s.next(t, []int32{1, 2, 72, 105, 106, 107, 3, 2}, 2)[1].Token // unlikely, and ends an answer

@@ -143,7 +143,7 @@ func (s *Server) maxPromptTokens() int {
 	return max(maxCounted, s.config.MaxTexts*s.config.Engine.Config().MaxModelLen)
 }
 
-// tokenFields returns the fields of a body, a struct of the type t, whose values are tokens, or lists of them.
+// tokenFields returns the names of fields whose values can be lists of tokens. The body is a struct of the type t.
 func tokenFields(t reflect.Type) []string {
 	if jsonNames(t)["input"] == reflect.TypeFor[inputs]() {
 		return []string{"input"}

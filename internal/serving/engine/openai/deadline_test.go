@@ -28,7 +28,7 @@ func (l tight) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// startTight serves an engine on such a listener.
+// startTight returns a server with such a listener. The caller starts it.
 func startTight(t *testing.T, c openai.Config) *httptest.Server {
 	c.Engine, c.Name, c.Metrics = start(t, nil).engine, "demo", openai.NewMetrics("demo")
 	server := httptest.NewUnstartedServer(openai.New(c))
@@ -36,8 +36,8 @@ func startTight(t *testing.T, c openai.Config) *httptest.Server {
 	return server
 }
 
-// connect opens a connection with small buffers. It returns the connection and the text of a request, which it does not
-// send.
+// connect opens a connection with a small buffer for what it reads. It returns the connection and the text of a request,
+// which it does not send.
 func connect(t *testing.T, server *httptest.Server, method, path, body string) (net.Conn, string) {
 	c, err := net.Dial("tcp", server.Listener.Addr().String())
 	require.NoError(t, err)
@@ -118,8 +118,7 @@ func TestAnAnswerThatIsNotReadHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// Ensure that a client gets the whole answer even if it reads slowly. The deadline holds for each piece, so many
-// pieces may take longer than one deadline.
+// Ensure that a client gets the whole of an answer that is written in several pieces.
 func TestAnAnswerThatIsReadIsWhole(t *testing.T) {
 	s := start(t, nil)
 	text := strings.Repeat("page ", 1<<18)

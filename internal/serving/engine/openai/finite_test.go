@@ -17,7 +17,7 @@ import (
 	"llmmemory/internal/serving/parallel"
 )
 
-// startDamaged serves a model with one weight that is NaN.
+// startDamaged serves the model of damaged.
 func startDamaged(t *testing.T, name string, index int, change func(*engine.Config)) *served {
 	return start(t, func(_ *openai.Config, c *engine.Config) {
 		pool, err := parallel.New(1)
@@ -110,7 +110,8 @@ func TestLogitsThatAreNotFiniteDisturbNoOtherRequest(t *testing.T) {
 	}
 }
 
-// damaged returns a GPT-2 of one layer with random weights. One weight is NaN.
+// damaged returns a GPT-2 of one layer with random weights. In the tensor with the name damage, the weight with the
+// given index is NaN. If there is no such tensor, no weight is NaN.
 func damaged(t *testing.T, pool *parallel.Pool, damage string, index int) *model.Model {
 	const hidden, vocabulary, longest = 8, 256, 1024
 	rnd := rand.New(rand.NewPCG(3, 3))

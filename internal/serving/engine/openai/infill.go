@@ -99,7 +99,8 @@ func (s *Server) infill(w http.ResponseWriter, r *http.Request) error {
 	return s.fill(w, r, request, j, body.Stream, body.ResponseFields)
 }
 
-// source returns the source of the prompt. Files that would leave less space than maxTokens are left out.
+// source returns the source of the prompt. If not all files fit beside an answer of maxTokens tokens, the first ones are
+// left out. If maxTokens is not less than the limit of a prompt, no space is kept for the answer.
 func (b *infillRequest) source(s *Server, marks *tokenizer.Infill, maxTokens int) source {
 	prefix, suffix, limit := b.Prefix+b.Prompt, b.InputSuffix, s.promptLimit()
 	var files []tokenizer.InfillFile
@@ -119,7 +120,8 @@ func (b *infillRequest) source(s *Server, marks *tokenizer.Infill, maxTokens int
 	}}
 }
 
-// fill submits the job of a request and writes its answer. If fields are given, the answer has only these.
+// fill submits the job of a request and writes its answer. If fields are given, the answer, or the last event of a
+// stream, has only these.
 func (s *Server) fill(w http.ResponseWriter, r *http.Request, request engine.Request, j *job, stream bool, fields []string) error {
 	if err := s.submit(w, r, request, j); err != nil {
 		return err

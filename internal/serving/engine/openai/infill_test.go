@@ -74,7 +74,7 @@ func TestAnEditorFillsInTheMiddle(t *testing.T) {
 	require.Equal(t, "word", readInfilled(t, a.Text).StopType, a.Text)
 }
 
-// Ensure that the model sees other files before the prefix, and only the last ones if not all fit.
+// Ensure that the model sees other files before the prefix, and only some of them if not all fit.
 func TestOtherFilesComeBeforeThePrefix(t *testing.T) {
 	s := start(t, func(_ *openai.Config, c *engine.Config) { c.Tokenizer, c.MaxModelLen = withMarks(t), 128 })
 	evaluated := func(files string) int {

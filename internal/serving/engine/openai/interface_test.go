@@ -151,7 +151,7 @@ func TestAStreamOfAnotherInterfaceThatIsNotReadIsGivenUp(t *testing.T) {
 	server.Start()
 	t.Cleanup(server.Close)
 	for _, path := range []string{messages, respond} {
-		// The model repeats a text of 450 bytes, in events of 100 bytes or more.
+		// The model repeats a text of 440 bytes, in events of 100 bytes or more.
 		c, request := connect(t, server, "POST", path, bodyOf(path, strings.Repeat("some words ", 40), 2000)+`, "stream": true}`)
 		_, err := io.WriteString(c, request)
 		require.NoError(t, err)

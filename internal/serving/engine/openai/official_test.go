@@ -16,7 +16,7 @@ import (
 	"llmmemory/internal/serving/engine/pooling"
 )
 
-// These tests use OpenAI's own client. The other tests of this package read the JSON fields
+// The tests in official*_test.go use OpenAI's own client. The other tests of this package read the JSON fields
 // themselves.
 
 func (s *served) official() client.Client {

@@ -16,7 +16,7 @@ import (
 // An asked is a request whose answer must not depend on the requests before it.
 type asked struct{ name, path, body string }
 
-// unique is a schema that cannot be obeyed, and impossible is a schema without any value.
+// unique is a schema that cannot be obeyed, and impossible is a schema whose values are too large for any answer.
 const (
 	unique     = `{"type": "object", "properties": {"ids": {"type": "array", "items": {"type": "string"}, "uniqueItems": true}}}`
 	impossible = `{"type": "object", "minProperties": 1000000000}`
@@ -28,7 +28,7 @@ func function(name, schema, fields string) string {
 	return fmt.Sprintf(`{"type": "function", "function": {"name": %q, "parameters": %s%s}}`, name, schema, fields)
 }
 
-// asks returns groups of requests. The requests of a group differ only in a few fields.
+// asks returns groups of requests. The requests of a group differ in a few fields or in the path.
 func asks() map[string][]asked {
 	chat := func(name, fields string) asked {
 		return asked{name, "/v1/chat/completions", demo + `"messages": [{"role": "user", "content": "abc {\"n\": 1} abc"}], "max_tokens": 8, ` +
@@ -105,7 +105,7 @@ func orders(n int) (all [][]int) {
 	return append(all, forwards, backwards)
 }
 
-// early has the requests of make test: in each group those of a pair whose answers once differed, and a few more.
+// early has the names of the requests that make test sends, by group.
 var early = map[string][]string{
 	"strict":    {"strict", "not strict", "no arguments are possible, strict", "no arguments are possible"},
 	"tools":     {"one", "another schema"},

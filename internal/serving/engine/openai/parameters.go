@@ -79,7 +79,7 @@ type argumentSchema struct {
 	followed map[string]bool // the references that allowedTypes has followed
 }
 
-// schema reads the tool's schema. If it is not a schema of objects, the result is empty.
+// schema reads the tool's schema. If a keyword that it reads has a value of the wrong type, the result is empty.
 func (t *tool) schema() *argumentSchema {
 	s := &argumentSchema{}
 	if json.Unmarshal(t.parameters, s) != nil {

@@ -366,8 +366,7 @@ func TestFieldsOfMessagesThatChangeNothingAreAccepted(t *testing.T) {
 	}
 }
 
-// Ensure that a body may omit the model, because the server has only one. If max_tokens is -1, the answer may have as
-// many tokens as fit.
+// Ensure that a body may omit the model. If max_tokens is -1, the answer may have as many tokens as fit.
 func TestWhatOtherServersTakeIsTaken(t *testing.T) {
 	s := start(t, func(_ *openai.Config, c *engine.Config) { c.MaxModelLen = 64 })
 	for _, test := range []struct {

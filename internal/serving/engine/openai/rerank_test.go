@@ -168,7 +168,7 @@ func TestRequestsToRankThatAreRefused(t *testing.T) {
 	settle(t, s)
 }
 
-// Ensure that a request to rank finds the query in the prefix cache from the second document on.
+// Ensure that a second request to rank with the same query finds the query in the prefix cache.
 func TestPairsShareTheQuery(t *testing.T) {
 	s, _ := startReranker(t)
 	query := strings.Repeat("a long query ", 10)

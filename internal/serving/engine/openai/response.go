@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Record describes an answered request. Method, Path and parts of Reason are texts from the client.
+// A Record describes an answered request. Method, Path and parts of Reason and Warning are texts from the client.
 type Record struct {
 	Begin                          time.Time
 	Elapsed                        time.Duration
@@ -19,7 +19,7 @@ type Record struct {
 	Warning                        string // what of the request the answer leaves out, or ""
 }
 
-// Refused reports whether the client got an error.
+// Refused reports whether the request was refused or failed.
 func (r *Record) Refused() bool { return r.Status >= 400 || r.Reason != "" }
 
 // WriteTimeout is how long a client may take to accept a piece of an answer. The server closes the connection to a

@@ -61,7 +61,7 @@ type Access struct {
 
 // Bounds limit a request and its answer.
 type Bounds struct {
-	MaxBody          int64         // bytes of a request; 0 means 8 MB
+	MaxBody          int64         // bytes of a request; 0 means 8 MiB
 	MaxTexts         int           // prompts in a request; 0 means 128
 	KeepAlive        time.Duration // how long a stream may be silent before it gets a comment; 0 means 15 s
 	WriteTimeout     time.Duration // how long a client may take to accept a piece of an answer; 0 means WriteTimeout

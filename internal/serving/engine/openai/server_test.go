@@ -214,7 +214,7 @@ func (s *served) chat(t *testing.T, message, fields string) *reply {
 	return a
 }
 
-// requireEvents wants server-sent events, the last of which is OpenAI's.
+// requireEvents requires server-sent events, the last of which is OpenAI's [DONE].
 func requireEvents(t *testing.T, a *reply) {
 	t.Helper()
 	require.Equal(t, "text/event-stream; charset=utf-8", a.Header.Get("Content-Type"))

@@ -195,7 +195,7 @@ func (u *users) leaves(rnd *rand.Rand) {
 	}
 }
 
-// slow sometimes reads one byte, and in the end reads everything.
+// slow reads five single bytes with pauses, and then the rest.
 func (u *users) slow(rnd *rand.Rand) {
 	text, _ := body(rnd, 20, `, "stream": true, "ignore_eos": true`)
 	r, err := u.post(context.Background(), text)

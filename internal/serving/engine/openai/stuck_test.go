@@ -35,7 +35,7 @@ func (d *Stuck) NewRunner(engine.RunnerConfig) (engine.DeviceRunner, error) {
 	return &stuckRunner{device: d}, nil
 }
 
-// A stuckRunner does nothing in the methods of the embedded interface that are not called.
+// A stuckRunner has only the methods of a DeviceRunner that these tests call. The embedded interface is nil.
 type stuckRunner struct {
 	engine.DeviceRunner
 	device *Stuck

@@ -7,7 +7,7 @@ import (
 )
 
 // Ensure that unknown fields of tools, calls and tool_choice are refused unless they are null, with an error that names
-// the field. Fields that clients of other servers are known to send, such as cache_control, are accepted and ignored.
+// the field. Fields that clients of other servers are known to send, such as cache_control, are accepted.
 func TestFieldsOfToolsAndCalls(t *testing.T) {
 	s := startTools(t, "hermes", "")
 	const function = `"type": "function", "function": {"name": "f"`

@@ -100,8 +100,8 @@ func readTool(i int, text json.RawMessage) (t tool, err error) {
 	return t, t.setParameters()
 }
 
-// setParameters makes t.parameters a schema whose values are objects. As in OpenAI's interface, a function without
-// parameters takes no arguments.
+// setParameters makes t.parameters a schema of objects if it has no type, and returns an error if its type is another
+// name than object. As in OpenAI's interface, a function without parameters takes no arguments.
 func (t *tool) setParameters() error {
 	if IsNull(t.parameters) {
 		t.parameters = json.RawMessage(`{"type": "object", "additionalProperties": false}`)
@@ -163,8 +163,8 @@ func (c *Chat) readChoice(text json.RawMessage) error {
 const knownChoices = `none, auto, required, {"type": "function", "function": {"name": ...}} and ` +
 	`{"type": "allowed_tools", "allowed_tools": {"mode": ..., "tools": [...]}} are known`
 
-// choose sets the mode of tool_choice and the tools that may be called. An empty mode means auto. Only the
-// tools with the given names may be called, or all tools if names is nil.
+// choose sets the mode of tool_choice and the tools that may be called: those with the given names, or all tools if
+// names is nil. In that case, an empty mode means auto.
 func (c *Chat) choose(mode string, names []string) error {
 	index := slices.Index([]string{"none", "auto", "required"}, cmp.Or(mode, "auto"))
 	switch {
@@ -218,9 +218,9 @@ func (c *Chat) known() func(name string) bool {
 	}
 }
 
-// The fields that tools and calls may have in a request. The fields in the first line of
-// each list have an effect. The others have none: clients copy them from answers of other servers, or send
-// them for other servers.
+// The fields that tools and calls may have in a request. The server uses the fields in the first line of each list. It
+// ignores the others: clients copy them from answers of other servers, or send them for other servers. But a chat
+// template gets tools and calls with all their fields.
 var (
 	toolFields = []string{"type", "function",
 		"cache_control", "eager_input_streaming"} // Anthropic's, also through routers

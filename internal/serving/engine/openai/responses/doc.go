@@ -4,5 +4,5 @@
 //
 // It refuses requests that a chat cannot express. Examples are requests with conversations or files. Tools may
 // only be functions, custom tools and namespaces of them; it leaves out tools of OpenAI's servers. Items may only be
-// messages, reasoning, calls and their results. The error names the reason.
+// messages, reasoning, calls, their results, and references to earlier items. The error names the reason.
 package responses

@@ -84,7 +84,8 @@ func (b *body) readInput(c *openai.Chat) error {
 	return nil
 }
 
-// translate adds an item to a chat. Consecutive reasoning, text and calls of the assistant become one message.
+// translate adds an item to a chat. Reasoning, a text and calls of the assistant that follow each other in this order
+// become one message.
 func (it *item) translate(name string, c *openai.Chat) (err error) {
 	if it.Type != "message" && it.Type != "reasoning" && it.CallID == "" {
 		return openai.Invalid("input", "%s has no call_id.", name)

@@ -56,7 +56,7 @@ func newMemory() *memory {
 	return &memory{now: time.Now, limit: maxMemory, oneLimit: maxOfOne, clients: map[int]*history{}}
 }
 
-// keep adds a response. Older ones are removed if the memory is full.
+// keep adds a response, unless it is larger than the limit of one client. If the memory is full, it removes older ones.
 func (m *memory) keep(client int, id, previous string, items []json.RawMessage) {
 	e := &entry{id: id, previous: previous, items: items, bytes: overhead, begin: m.now()}
 	for _, item := range items {

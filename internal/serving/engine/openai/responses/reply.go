@@ -46,7 +46,7 @@ type (
 		Reason string `json:"reason"`
 	}
 	// An output is an item of the output: a message, a reasoning, a function_call or a custom_tool_call. Fields that its
-	// type does not have are nil.
+	// type does not have are nil or empty.
 	output struct {
 		ID        string  `json:"id"`
 		Type      string  `json:"type"`
@@ -79,7 +79,7 @@ type (
 	outputDetails struct {
 		Reasoning int `json:"reasoning_tokens"`
 	}
-	// An event is an event of a stream. Fields that its type does not have are nil.
+	// An event is an event of a stream. Fields that its type does not have are nil or empty.
 	event struct {
 		Type         string    `json:"type"`
 		Sequence     int       `json:"sequence_number"`

@@ -63,7 +63,7 @@ func (b *body) warn(format string, args ...any) {
 	b.warnings = append(b.warnings, fmt.Sprintf(format, args...))
 }
 
-// readTool adds one tool, and returns its type.
+// readTool adds a tool, or the tools of a namespace, and returns its type. It adds no hosted tool.
 func (b *body) readTool(c *openai.Chat, name, namespace string, text json.RawMessage) (kind string, err error) {
 	var t struct {
 		Type string `json:"type"`
