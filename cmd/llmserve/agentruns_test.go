@@ -79,8 +79,8 @@ var (
 	prose    = regexp.MustCompile(`^(description|text|content|instructions|output|title|system|message)$`)
 )
 
-// withoutProse replaces the letters of long texts: what an agent says to its model is not what is tested, and belongs
-// to others. The length, the structure and the names stay.
+// withoutProse replaces the letters of descriptions and of long texts: what an agent says to its model is not what is
+// tested, and belongs to others. The length, the structure and the names stay.
 func withoutProse(body string) string {
 	key := ""
 	return jsonText.ReplaceAllStringFunc(body, func(literal string) string {

@@ -84,7 +84,7 @@ func (a agentTask) serve(t *testing.T) *server {
 	return s
 }
 
-// A recordedRequest is a request of an agent. Prose in it is replaced (recorded).
+// A recordedRequest is a request of an agent. Prose in it is replaced (withoutProse).
 type recordedRequest struct {
 	Method string            `json:"method"`
 	Path   string            `json:"path"`
@@ -235,7 +235,8 @@ var agentTasks = []agentTask{
 }
 
 // Ensure that the requests that agents sent while they did a task get the calls and the text of the task, and that each
-// finds the tokens of the previous one in the prefix cache. Requests without tools ask for the title of a conversation.
+// finds all but at most 32 tokens of the previous one in the prefix cache. Requests without tools ask for the title of a
+// conversation.
 func TestRecordedRequestsOfAgents(t *testing.T) {
 	for _, task := range agentTasks {
 		t.Run(task.agent, func(t *testing.T) {

@@ -65,7 +65,7 @@ func (s *server) streams() {
 }
 
 // Ensure that 16 bodies of the largest sizes within the limits, sent at the same time, take little memory. A stream
-// that runs at the same time must get at least 15 % of the processor time.
+// that runs at the same time must get more than 15 % of the processor time.
 //
 // While only the stream runs, the test measures the processor time per token. While the server handles the bodies,
 // the test counts the tokens of the stream. The number of these tokens multiplied by the processor time per token is

@@ -132,7 +132,8 @@ func TestAModelThatTheGPUCannotServeRunsOnTheCPU(t *testing.T) {
 	require.Regexp(t, "^stat none.gguf: no such file or directory; MODEL is", refusedHere(t, "run", "none.gguf", "x", "--device", "auto"))
 }
 
-// Ensure that a server on the CPU names its type of activations. It must refuse a type that only a GPU has.
+// Ensure that the type of activations is one of the device, and is named. The CPU must refuse a type that only a GPU
+// has.
 func TestTheTypeOfActivationsIsThatOfTheDevice(t *testing.T) {
 	level.SkipNormal(t)
 	d := emulated(t, 64)

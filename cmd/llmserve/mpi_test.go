@@ -24,7 +24,8 @@ import (
 	"llmmemory/internal/testkit/weightfile"
 )
 
-// mpirun starts the command, n times or as the arguments say.
+// mpirun returns the command that runs llmserve as n processes. A ":" in args begins the arguments of n further
+// processes.
 func mpirun(n int, args ...string) *exec.Cmd {
 	words := []string{"--oversubscribe", "--bind-to", "none", "--tag-output", "-x", asCommand}
 	for i, process := range strings.Split(strings.Join(args, "\x00"), "\x00:\x00") {

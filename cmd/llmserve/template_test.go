@@ -44,7 +44,7 @@ func TestTheTemplateOfAFolderIsFound(t *testing.T) {
 	}
 }
 
-// Ensure that a --chat-template that cannot be used is an error.
+// Ensure that a model's template that cannot be used is no error, and that such a --chat-template is one.
 func TestATemplateThatCannotBeUsedCostsChatOnly(t *testing.T) {
 	l := &loaded{}
 	require.NoError(t, l.readTemplate("{% what %}", nil, &modelOptions{}))

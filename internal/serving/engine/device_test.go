@@ -27,7 +27,7 @@ type queue struct {
 	results func(batch int) error
 
 	launched []launched
-	last     []int32 // the largest logits of the last batch
+	last     []int32 // the tokens with the largest logits of the last batch
 	taken    launched
 }
 

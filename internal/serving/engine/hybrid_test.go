@@ -32,7 +32,8 @@ func hybridLlama(t testing.TB, pool *parallel.Pool, part model.Part) *model.Mode
 // An openPart opens a part of a model.
 type openPart = func(*parallel.Pool, model.Part) *model.Model
 
-// chunkedLlama returns a model like that of hybridLlama, with chunks in place of the window.
+// chunkedLlama returns a model like that of hybridLlama, with chunks in place of the window. As in Llama 4, the layers
+// without chunks have no rotations and a temperature, and the norms of queries and keys come after the rotations.
 func chunkedLlama(t testing.TB, pool *parallel.Pool, part model.Part) *model.Model {
 	return changedLlama(t, pool, part, 256, func(c *model.Config) {
 		c.NumLayers, c.AttentionChunk, c.Full = 6, hybridWindow, []bool{false, false, true, false, false, true}
@@ -75,8 +76,8 @@ func greedy(t *testing.T, open openPart, prompt []int32, maxTokens int) []int32 
 }
 
 // Ensure that the answers of a model do not change when the engine frees blocks that have left the model's window.
-// Only some layers of this model have a window, or chunks. The memory is so small that requests are preempted, and some requests
-// find their prompts in the prefix cache. The cases are one worker, two workers, and speculation.
+// Only some layers of this model have a window, or chunks. The memory is so small that requests are preempted, and some
+// requests find their prompts in the prefix cache.
 func TestAModelWithSomeWindowsAnswersAsIfNothingWereFreed(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(4, 9))
 	var requests []engine.Request

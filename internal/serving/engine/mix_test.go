@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// randomRequest draws a request with random values of all fields. Many prompts have a common prefix.
+// randomRequest draws a request with random values of most fields. Many prompts have a common prefix.
 func randomRequest(rnd *rand.Rand) engine.Request {
 	prompt := strings.Repeat(story, rnd.IntN(3)) + "The code of "
 	for range rnd.IntN(6) {
@@ -58,9 +58,9 @@ func randomRequest(rnd *rand.Rand) engine.Request {
 }
 
 // Ensure that a request has the same events when it runs alone and when it runs together with many other requests,
-// some of which are cancelled. In all cases except the first, the memory and the steps are small, so that requests
-// are preempted. Some of these cases also use several workers, several processes, synchronous scheduling, or
-// speculative decoding.
+// some of which are cancelled. In all cases except the one named roomy, the memory and the steps are small, so that
+// requests are preempted. Some of these cases also use several workers, several processes, one adapter at a time,
+// synchronous scheduling, or speculative decoding.
 //
 // A large step computes the log probabilities of a long prompt in several pieces. A small step computes its log
 // probabilities in one piece.
@@ -82,8 +82,8 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 		alone[i] = transcript(t, one, r)
 	}
 	counts := &counter{}
-	// 31 blocks of 8 tokens are enough for two of the longest requests. A block has keys and values of
-	// 2 layers with 4 heads of 8 elements.
+	// 31 blocks of 8 tokens, one of them the null block, are enough for one sequence of 240 tokens. A block has keys
+	// and values of 2 layers with 4 heads of 8 elements.
 	cramped := func(c *engine.Config) {
 		c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 240, 31*8*2*2*4*8*4
 		c.MaxNumBatchedTokens, c.MaxNumSeqs = 24, 20

@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/serving/engine/sampling"
 )
 
-// Ensure that the engine accepts MaxNumSeqs+MaxWaiting requests, no matter how many of them are scheduled already. For
-// each request that ends, the engine accepts another.
+// Ensure that the engine accepts requests until they have MaxNumSeqs+MaxWaiting answers or more, no matter how many of
+// them are scheduled already. For each request that ends, the engine accepts another.
 func TestAsManyRequestsWaitAsMay(t *testing.T) {
 	for _, test := range []struct {
 		name               string

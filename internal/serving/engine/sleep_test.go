@@ -293,7 +293,7 @@ func TestAnEngineWithoutAWeightStoreDoesNotSleep(t *testing.T) {
 	require.NoError(t, e.WakeUp(t.Context()))
 }
 
-// Ensure that an engine that sleeps can be closed, and that its sleepers are told.
+// Ensure that an engine that sleeps can be closed, and that WakeUp then returns ErrClosed.
 func TestASleepingEngineCanBeClosed(t *testing.T) {
 	e, _ := startSleeper(t, nil)
 	require.NoError(t, e.Sleep(t.Context()))

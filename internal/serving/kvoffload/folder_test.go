@@ -152,7 +152,7 @@ func TestAFolderKeepsItsSize(t *testing.T) {
 	storeAll(t, other, named(5))
 	f := newFolder(t, dir, maxBytes)
 	storeAll(t, f, named(10))
-	for i, name := range files(t, dir) { // all of them long ago, the first of f last
+	for i, name := range files(t, dir) { // all of them long ago, in the order of their names
 		at := time.Now().Add(-time.Hour + time.Duration(i)*time.Second)
 		require.NoError(t, os.Chtimes(name, at, at))
 	}
@@ -161,7 +161,7 @@ func TestAFolderKeepsItsSize(t *testing.T) {
 	for i := 10; i < 40; i++ {
 		require.NoError(t, f.Store(t.Context(), blocks[i], memoryOf(content(i))))
 		require.LessOrEqual(t, sizeOf(t, dir), int64(maxBytes))
-		if i == 24 { // ten blocks are gone
+		if i == 24 { // at least 12 blocks are gone
 			requireLoads(t, f, named(1), 1)
 			n, err := f.Count(t.Context(), blocks[1:2])
 			require.NoError(t, err)
@@ -253,7 +253,7 @@ func TestManyCanShareAFolder(t *testing.T) {
 	wait.Wait()
 }
 
-// Ensure that no incomplete block is read, whatever a killed process has written.
+// Ensure that a block that cannot get its name is not found, and that no part of it remains.
 func TestAFileIsWrittenUnderAnotherNameFirst(t *testing.T) {
 	dir := t.TempDir()
 	f := newFolder(t, dir, 1<<20)

@@ -16,7 +16,7 @@ import (
 func TestGrammars(t *testing.T) {
 	for _, c := range []struct {
 		name, grammar      string
-		accepted, rejected []string // no: texts that begin no answer, or that are not complete
+		accepted, rejected []string // rejected: texts that begin no answer, or that are not complete
 	}{
 		{"arithmetic, left recursive", `
 			root ::= sum # an expression
@@ -98,8 +98,8 @@ func TestRefusedGrammars(t *testing.T) {
 }
 
 // rules is a random grammar over the characters a and b: the alternatives of each rule, and the symbols of
-// each alternative. The name of rule i is the letter A + i.
-type rules [][][]string // alternatives of symbols
+// each alternative. The letter A + i is the symbol of rule i.
+type rules [][][]string
 
 func (r rules) String() string {
 	var out strings.Builder

@@ -54,7 +54,7 @@ type benchTotals struct {
 	stoppedNames, letInNames, overTime []string
 }
 
-// cpuTime returns the CPU time of this thread, which other programs do not affect.
+// cpuTime returns the CPU time of this thread. It does not count the time of other programs.
 func cpuTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {

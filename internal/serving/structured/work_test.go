@@ -231,7 +231,7 @@ var hostile = []hostileForm{
 
 // cost is what a form costs.
 type cost struct {
-	bytes     int // of the form
+	bytes     int // of the form; for an answer, its tokens
 	units     int // counted
 	allocated int // bytes
 	err       error
@@ -282,8 +282,8 @@ func nth(mask []uint64, n int) int {
 }
 
 // Ensure that the work and the memory for a form grow linearly with its size, until a limit refuses it, and that a limit
-// ends what is too much work while the answer is made. The size is doubled until then; without LLM_TEST_LONG, until the
-// size that must work.
+// ends what is too much work while the answer is made. The size is doubled until then, or until the size that must work
+// and a largest size, which depends on the level of the run, are reached.
 func TestTheWorkForAFormIsLinearOrRefused(t *testing.T) {
 	tokens := []string{"ab", "aaa", "aaaaaaaa", "</", ",\"", "a b", "bb"}
 	for b := range 256 {

@@ -318,8 +318,8 @@ func TestWithoutToolsCallsAreContent(t *testing.T) {
 	require.Equal(t, text, show(append(p.Feed(text), p.Close()...)))
 }
 
-// Ensure that Choose finds the parsers of each family. Each template contains the texts by which Choose recognizes the
-// chat templates of the family.
+// Ensure that Choose finds the parsers of these families. Each template contains the texts by which Choose recognizes
+// the chat templates of the family.
 func TestATemplateChoosesTheParsersOfItsFamily(t *testing.T) {
 	const qwen = "<tools>{{ tool | tojson }}</tools> return a json object <tool_call>{{ tool_call.arguments | tojson }}</tool_call>"
 	for _, test := range []struct{ family, template, tools, reasoning string }{

@@ -20,7 +20,7 @@ func (t *Tokenizer) isolated(text string) string {
 	return strings.Join(words, "¦")
 }
 
-// Ensure that for each name of a pre-tokenizer, text is split into the same words as by llama.cpp's
+// Ensure that for these names of pre-tokenizers, text is split into the same words as by llama.cpp's
 // unicode_regex_split (ik_llama.cpp 8337e4cd).
 func TestWordsAreCutAsTheNameInGGUFSays(t *testing.T) {
 	const text = "I'LL don't camelCASE HTTPServer 12345 ½Ⅻ 3.14!!/ ...\n\n  \t x==y  日本語カナ 한국\r\n $5 `a`_b [c]\n   "
@@ -54,7 +54,7 @@ func TestWordsAreCutAsTheNameInGGUFSays(t *testing.T) {
 }
 
 // Ensure that splitting a long run of white space before other text ends. If each character of the run were a new
-// beginning, as for regexp2's \s+$, this would take hours.
+// beginning, as for regexp2's \s+$, the work would be the square of its length.
 func TestALongRunOfSpaceIsSplit(t *testing.T) {
 	const n = 1 << 18
 	for _, c := range preTokenizers {
@@ -161,7 +161,6 @@ func TestAWayToCutWordsThatIsNotKnownIsRefused(t *testing.T) {
 	}
 }
 
-// Work in the square of its length would take minutes.
 func TestAWordOf100000LettersIsCut(t *testing.T) {
 	tok := parsed(t, llamaJSON(t))
 	text := strings.Repeat("hello", 20_000)

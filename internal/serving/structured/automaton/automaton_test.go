@@ -143,8 +143,8 @@ func TestLimitsAreCheap(t *testing.T) {
 	}
 }
 
-// Ensure that a combination of two automata accepts the right texts, and gives the tag of the first
-// automaton.
+// Ensure that a combination of two automata accepts the right texts, and that the tag of a listed text is its first
+// index.
 func TestCombinations(t *testing.T) {
 	budget := work(1_000_000)
 	for _, first := range patterns {
