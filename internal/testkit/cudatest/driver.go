@@ -3,6 +3,7 @@ package cudatest
 import (
 	"os"
 	"testing"
+	"unsafe"
 
 	"github.com/ebitengine/purego"
 	"github.com/stretchr/testify/require"
@@ -23,6 +24,9 @@ type Driver struct {
 	failure func() string
 	reset   func() int32
 	memory  func() int32
+
+	watch      func(function uintptr) int32
+	allocation func(index int32, size *uintptr) unsafe.Pointer
 }
 
 // Open loads the library, and resets it now and after the test. Tests that use the library cannot run in parallel.
@@ -35,7 +39,8 @@ func Open(t testing.TB) *Driver {
 	library, err := purego.Dlopen(d.Path, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	require.NoError(t, err)
 	for name, function := range map[string]any{"cudatest_set": &d.set, "cudatest_fail": &d.fail, "cudatest_calls": &d.calls,
-		"cudatest_failure": &d.failure, "cudatest_reset": &d.reset, "cudatest_allocated": &d.memory} {
+		"cudatest_failure": &d.failure, "cudatest_reset": &d.reset, "cudatest_allocated": &d.memory,
+		"cudatest_watch": &d.watch, "cudatest_allocation": &d.allocation} {
 		purego.RegisterLibFunc(function, library, name)
 	}
 	d.reset()

@@ -11,6 +11,8 @@
 // allocation, and for the destination of an asynchronous copy until the kernel has waited for the copy. Work in a
 // stream, except the default one, is done only when something waits for it. Driver.Order changes the order of threads
 // and blocks. If a result depends on this order, the kernel lacks a barrier.
+//
+// Driver.Interpret also runs the PTX of the kernels, with testkit/ptx, and compares it with their sources.
 package cudatest
 
 import (

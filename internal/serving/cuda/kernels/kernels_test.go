@@ -12,6 +12,7 @@ import (
 	"llmmemory/internal/serving/cuda/kernels"
 	"llmmemory/internal/serving/half"
 	"llmmemory/internal/testkit/cudatest"
+	"llmmemory/internal/testkit/level"
 )
 
 // A gpu is the emulated GPU, with all kernels loaded. If LLM_CUDA_DRIVER is set (see package cudatest), it is
@@ -23,6 +24,10 @@ type gpu struct {
 	set     *kernels.Set
 	stream  *cuda.Stream
 }
+
+// interpreters are those of the tests that have run. In make test-long, every test compares the PTX of the kernels that
+// it launches with their sources.
+var interpreters []*cudatest.Interpreter
 
 func newGPU(t *testing.T) *gpu {
 	t.Helper()
@@ -51,6 +56,9 @@ func begin(t *testing.T, d *cudatest.Driver) *gpu {
 	g.stream, err = g.context.NewStream()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, g.stream.Close()) })
+	if level.Long() && !g.Real {
+		interpreters = append(interpreters, g.Interpret(t))
+	}
 	return g
 }
 

@@ -28,6 +28,8 @@ var fileFormats = map[kernels.WeightFormat]struct {
 	kernels.Q4_K: {12, 256, 144, []int{0, 2}}, kernels.Q5_K: {13, 256, 176, []int{0, 2}}, kernels.Q6_K: {14, 256, 210, []int{208}},
 }
 
+var weightFormats = []kernels.WeightFormat{kernels.Plain, kernels.Q8_0, kernels.Q4_0, kernels.MXFP4, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K}
+
 // packedWeights are weights on the GPU, together with the same weights as the CPU reads them.
 type packedWeights struct {
 	kernels.Weights
@@ -256,7 +258,7 @@ func TestProductsFitInLittleSharedMemory(t *testing.T) {
 	g := newGPUOf(t, 86)
 	space := newWorkspace(g)
 	require.Equal(t, 99<<10, g.context.Device().SharedMemory)
-	for _, format := range []kernels.WeightFormat{kernels.Plain, kernels.Q8_0, kernels.Q4_0, kernels.MXFP4, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K} {
+	for _, format := range weightFormats {
 		m := newMatrix(g, kernels.BF16, format, 128, 256)
 		for _, rows := range []int{1, 9, 32, 33, 65, 129} {
 			if format != kernels.Plain && rows > 32 {

@@ -116,11 +116,14 @@ template <class T, int SIZE> DEVICE void norm_rope_and_cache(const Heads &a) {
   const u64 token = block_x();
   const bool there = lane() * 8 < a.head_size;
   T *const whole = (T *)memory[warp()], *const mine = whole + lane() * 8;
-  const T *in = query ? (const T *)a.query + token * a.query_stride
-                      : key ? (const T *)a.key + token * a.key_stride : (const T *)a.value + token * a.value_stride;
+  const int element = head * a.head_size + lane() * 8;
+  // Without opaque, the compiler copies the arguments to local memory, which is slow, and chooses between the copies.
+  const T *in = query ? (const T *)a.query + token * a.query_stride + opaque(element)
+                : key ? (const T *)a.key + token * a.key_stride + opaque(element)
+                      : (const T *)a.value + token * a.value_stride + element;
   vector<T> x;
   x.bytes = {0, 0, 0, 0};
-  if (there) x.bytes = load16(in + head * a.head_size + lane() * 8);
+  if (there) x.bytes = load16(in);
   const void *weight = query ? a.query_norm : key ? a.key_norm : nullptr;
   if (weight) normalize(x, there, (const T *)weight, a.head_size, a.epsilon);
   if (there) store16(mine, x.bytes);
@@ -131,7 +134,7 @@ template <class T, int SIZE> DEVICE void norm_rope_and_cache(const Heads &a) {
   }
   if (!there) return;
   if (query) {
-    store16((T *)a.query + token * a.query_stride + head * a.head_size + lane() * 8, load16(mine));
+    store16((T *)a.query + token * a.query_stride + element, load16(mine));
     return;
   }
   const long long slot = a.slots[token];

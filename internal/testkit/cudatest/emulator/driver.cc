@@ -55,6 +55,10 @@ API cudatest_reset() {
 }
 API cudatest_allocated() { return emulator::device_used() > 0x7fffffff ? 0x7fffffff : int(emulator::device_used()); }
 
+extern "C" __attribute__((visibility("default"))) void *cudatest_allocation(int i, size_t *size) {
+  return emulator::allocation(i, size);
+}
+
 API cuInit(unsigned flags) {
   BEGIN(nothing);
   if (flags) return INVALID_VALUE;

@@ -55,8 +55,13 @@ struct Config { // cudatest_set
        module_memory = 0;
 };
 
+// A Watch is called before a launch runs, and after it. The shape is the blocks in each dimension, the threads, the bytes
+// of dynamic shared memory, and the order of config.
+typedef void (*Watch)(const char *ptx, const char *kernel, const int *shape, const void *const *arguments, int ran);
+
 struct State {
   Config config;
+  Watch watch = nullptr;
   bool initialized = false;
   int broken = OK; // what every call returns after a kernel failed
   std::string failure;

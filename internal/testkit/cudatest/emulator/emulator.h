@@ -55,6 +55,7 @@ char *shared_at(uint32_t address, size_t size, size_t align, const char *what);
 void barrier();
 // arrive reports whether the calling lane is the last one of its warp; the others wait with finish.
 bool arrive(Warp &w, const char *what);
+float exp2_approx(float x);
 float half_to_float(uint16_t h);
 uint16_t float_to_half(float x);
 uint16_t float_to_bfloat(float x);
@@ -134,20 +135,19 @@ static inline u32 byte_perm(u32 x, u32 y, u32 selector) {
   return r;
 }
 
-static inline float fma_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-static inline float mul_rn(float a, float b) { return a * b; }
-static inline float add_rn(float a, float b) { return a + b; }
-static inline float div_rn(float a, float b) { return a / b; }
-static inline float sqrt_rn(float a) { return __builtin_sqrtf(a); }
-static inline float max_of(float a, float b) { return __builtin_fmaxf(a, b); }
-static inline float min_of(float a, float b) { return __builtin_fminf(a, b); }
-static inline float exp2_approx(float x) {
-  float r = __builtin_exp2f(x);
-  return __builtin_fabsf(r) < 0x1p-126f ? __builtin_copysignf(0, r) : r; // ftz
-}
+// emulated_number returns the result of an operation as PTX has it: every NaN is 0x7fffffff.
+static inline float emulated_number(float x) { return x == x ? x : float_of(0x7fffffff); }
+static inline float fma_rn(float a, float b, float c) { return emulated_number(__builtin_fmaf(a, b, c)); }
+static inline float mul_rn(float a, float b) { return emulated_number(a * b); }
+static inline float add_rn(float a, float b) { return emulated_number(a + b); }
+static inline float div_rn(float a, float b) { return emulated_number(a / b); }
+static inline float sqrt_rn(float a) { return emulated_number(__builtin_sqrtf(a)); }
+static inline float max_of(float a, float b) { return emulated_number(__builtin_fmaxf(a, b)); }
+static inline float min_of(float a, float b) { return emulated_number(__builtin_fminf(a, b)); }
+static inline float exp2_approx(float x) { return emulated_number(emulator::exp2_approx(x)); }
 
 static inline half float_to_half(float x) { return {emulator::float_to_half(x)}; }
-static inline float half_to_float(half x) { return emulator::half_to_float(x.bits); }
+static inline float half_to_float(half x) { return emulated_number(emulator::half_to_float(x.bits)); }
 static inline bfloat float_to_bfloat(float x) { return {emulator::float_to_bfloat(x)}; }
 static inline float bfloat_to_float(bfloat x) { return float_of((u32)x.bits << 16); }
 
@@ -209,7 +209,7 @@ static inline void emulated_mma(const char *what, float *d, const u32 *a, const 
   memcpy(in.a, a, 16), memcpy(in.b, b, 8), memcpy(in.c, c, 16);
   emulator::D out = emulator::together<emulator::D>(
       what, in, [=](emulator::A *in, emulator::D *out) { emulator::multiply(in, out, convert); });
-  memcpy(d, out.d, 16);
+  for (int i = 0; i < 4; i++) d[i] = emulated_number(out.d[i]);
 }
 static inline void mma_f16(float *d, const u32 *a, const u32 *b, const float *c) {
   emulated_mma("mma_f16", d, a, b, c, emulator::half_to_float);

@@ -22,6 +22,8 @@ bool device_free(void *p, bool pinned);
 bool in_device(const void *p, size_t size); // in one allocation
 bool is_pinned(const void *p, size_t size);
 size_t device_used();
+// allocation returns allocation i of device memory and pinned memory, in ascending order, and its size, or nullptr.
+void *allocation(int i, size_t *size);
 void free_all();
 bool zones_intact(); // otherwise record was called
 

@@ -84,6 +84,12 @@ static bool holds(const void *p, size_t size, bool pinned) {
 bool in_device(const void *p, size_t size) { return holds(p, size, false); }
 bool is_pinned(const void *p, size_t size) { return holds(p, size, true); }
 size_t device_used() { return used; }
+void *allocation(int i, size_t *size) {
+  if (size_t(i) >= allocations.size()) return nullptr;
+  auto a = std::next(allocations.begin(), i);
+  *size = a->second.size;
+  return a->first;
+}
 
 void free_all() {
   for (auto &[p, a] : allocations) munmap(a.mapped, a.mapped_size);

@@ -15,12 +15,13 @@ emulator::Kernel::Kernel(const char *name, void (*copy)(Arguments &, void **), v
 namespace {
 struct Function {
   const emulator::Kernel *kernel;
+  std::shared_ptr<const std::string> ptx;
   int most_threads = 1024;
   size_t declared = 0; // bytes of shared memory, beside the dynamic ones of a launch
   size_t most_dynamic = 0;
 };
 struct Module {
-  std::string ptx;
+  std::shared_ptr<const std::string> ptx;
   std::vector<std::unique_ptr<Function>> functions;
 };
 std::map<void *, std::unique_ptr<Module>> modules;
@@ -41,16 +42,16 @@ size_t declared_shared(const std::string &ptx, size_t entry) {
 }
 
 Function *find(Module &m, const std::string &name) {
-  size_t entry = m.ptx.find(".entry " + name + "(");
+  size_t entry = m.ptx->find(".entry " + name + "(");
   if (entry == std::string::npos) return nullptr;
   for (const emulator::Kernel *k = emulator::kernels; k; k = k->next) {
     if (name != k->name) continue;
     auto f = std::make_unique<Function>();
-    f->kernel = k;
-    std::string head = m.ptx.substr(entry, m.ptx.find("\n{", entry) - entry);
+    f->kernel = k, f->ptx = m.ptx;
+    std::string head = m.ptx->substr(entry, m.ptx->find("\n{", entry) - entry);
     size_t most = head.find(".maxntid ");
     if (most != std::string::npos) sscanf(head.c_str() + most, ".maxntid %d", &f->most_threads);
-    f->declared = declared_shared(m.ptx, entry);
+    f->declared = declared_shared(*m.ptx, entry);
     f->most_dynamic = (48 << 10) - f->declared;
     m.functions.push_back(std::move(f));
     return m.functions.back().get();
@@ -59,6 +60,16 @@ Function *find(Module &m, const std::string &name) {
   return nullptr;
 }
 } // namespace
+
+static void watch(const std::string &ptx, const char *kernel, const emulator::Launch &l,
+                  const emulator::Arguments &values, int ran) {
+  if (!state.watch) return;
+  const void *arguments[emulator::MOST_ARGUMENTS];
+  for (int i = 0; i < emulator::MOST_ARGUMENTS; i++) arguments[i] = values.at[i];
+  const int shape[] = {l.grid[0], l.grid[1], l.grid[2], l.threads, int(l.dynamic_shared), l.order};
+  state.watch(ptx.c_str(), kernel, shape, arguments, ran);
+}
+API cudatest_watch(Watch watch) { return state.watch = watch, OK; }
 
 // invalid_ptx writes why the PTX is refused to the buffer that CU_JIT_ERROR_LOG_BUFFER (5) and its size (6) give.
 static int invalid_ptx(unsigned count, const int *options, void **values) {
@@ -88,7 +99,7 @@ API cuModuleLoadDataEx(void **module, const char *ptx, unsigned count, int *opti
   if (emulator::device_used() + (modules.size() + 1) * state.config.module_memory > size_t(state.config.memory))
     return OUT_OF_MEMORY;
   auto made = std::make_unique<Module>();
-  made->ptx = ptx;
+  made->ptx = std::make_shared<const std::string>(ptx);
   *module = made.get();
   modules[made.get()] = std::move(made);
   return OK;
@@ -139,11 +150,16 @@ API cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned 
   auto values = std::make_shared<emulator::Arguments>();
   f->kernel->copy(*values, arguments);
   const emulator::Kernel *k = f->kernel;
-  return push(stream, [=]() mutable {
-    emulator::Guarded guarded;
+  return push(stream, [=, ptx = f->ptx]() mutable {
     l.order = state.config.order;
+    watch(*ptx, k->name, l, *values, 0);
     std::string before = state.failure;
-    bool right = emulator::run(l, [&] { k->call(*values); }) && emulator::zones_intact();
+    bool right = false;
+    {
+      emulator::Guarded guarded;
+      right = emulator::run(l, [&] { k->call(*values); }) && emulator::zones_intact();
+    }
+    watch(*ptx, k->name, l, *values, 1);
     if (!right && before.empty()) state.failure = std::string(k->name) + ": " + state.failure;
     return right ? int(OK) : int(ILLEGAL_ADDRESS);
   });

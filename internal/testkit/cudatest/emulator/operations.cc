@@ -5,6 +5,19 @@
 #include <vector>
 
 namespace emulator {
+// The same operations in the same order as power in testkit/ptx, so that both have the same bits on every machine.
+float exp2_approx(float x) {
+  static const double taylor[] = {1, 0x1.62e42fefa39efp-1, 0x1.ebfbdff82c58fp-3, 0x1.c6b08d704a0cp-5, 0x1.3b2ab6fba4e77p-7,
+                                  0x1.5d87fe78a6731p-10, 0x1.430912f86c787p-13, 0x1.ffcbfc588b0c7p-17, 0x1.62c0223a5c824p-20, 0x1.b5253d395e7c4p-24};
+  if (x != x) return x;
+  if (x >= 128) return INFINITY;
+  if (x < -126) return 0;
+  double n = floor(double(x) + 0.5), f = double(x) - n, sum = 0;
+  for (int k = 9; k >= 0; k--) sum = sum * f + taylor[k];
+  float r = float(ldexp(sum, int(n)));
+  return r >= 0x1p-126f ? r : 0; // ftz
+}
+
 float half_to_float(uint16_t h) {
   uint32_t sign = uint32_t(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
   if (exponent == 31) return float_of(sign | 0x7f800000 | fraction << 13);
