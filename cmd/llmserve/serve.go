@@ -348,7 +348,7 @@ func announce(out io.Writer, o *options, l *loaded, e *engine.Engine, name strin
 		curl += " --unix-socket " + path
 	}
 	fmt.Fprintf(out, "serving %q at %s/v1, %d blocks of %d tokens, sequences of up to %s\n",
-		name, base, load.Blocks, o.model.blockSize, longest)
+		name, base, load.Blocks, e.Config().BlockSize, longest)
 	if tcp, ok := addr.Addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		fmt.Fprintln(out, "  and at every other address of this machine")
 	}

@@ -32,12 +32,13 @@ type publishedStates struct {
 	PositionKind  string          `json:"position_embedding_type"`
 
 	// Qwen3-Next
-	LinearKeyHeads   *int `json:"linear_num_key_heads"`
-	LinearValueHeads *int `json:"linear_num_value_heads"`
-	LinearKeyDim     *int `json:"linear_key_head_dim"`
-	LinearValueDim   *int `json:"linear_value_head_dim"`
-	LinearConv       *int `json:"linear_conv_kernel_dim"`
-	FullInterval     *int `json:"full_attention_interval"`
+	LinearKeyHeads   *int  `json:"linear_num_key_heads"`
+	LinearValueHeads *int  `json:"linear_num_value_heads"`
+	LinearKeyDim     *int  `json:"linear_key_head_dim"`
+	LinearValueDim   *int  `json:"linear_value_head_dim"`
+	LinearConv       *int  `json:"linear_conv_kernel_dim"`
+	FullInterval     *int  `json:"full_attention_interval"`
+	OutputGate       *bool `json:"attn_output_gate"`
 }
 
 // lfm2 uses the defaults of transformers' configuration. In GGUF, a layer without key heads is a convolution.
@@ -161,9 +162,37 @@ var qwen3Next = family{
 	}, prepare: prepareQwen3Next, finish: finishQwen3Next},
 }
 
+// qwen35 and qwen35Mixture have projections of their own for z, b and a. The experts of a layer are in two tensors.
+var qwen35 = family{
+	rules: Config{QKNorm: HeadNorm, Gate: true, Recurrence: &Recurrence{Kind: DeltaNet}},
+	folder: inFolder{name: "qwen3_5_text", outer: "qwen3_5", headDim: 256, normOffset: 1, names: qwen35Names, prepare: prepareQwen3Next,
+		finish: readDeltaNet},
+}
+
+var qwen35Mixture = family{
+	rules: Config{QKNorm: HeadNorm, Gate: true, Experts: &Experts{SharedGate: true}, Recurrence: &Recurrence{Kind: DeltaNet}},
+	folder: inFolder{name: "qwen3_5_moe_text", outer: "qwen3_5_moe", headDim: 256, normOffset: 1, names: func(n *names) {
+		qwen35Names(n)
+		n.expertGate, n.expertUp, n.expertDown = "", "layers.%d.mlp.experts.gate_up_proj", "layers.%d.mlp.experts.down_proj"
+		n.outputsFirst = true
+	}, prepare: prepareQwen3Next, finish: func(c *Config, p *published) error {
+		p.Normalize, c.IntermediateSize = true, cmp.Or(c.IntermediateSize, p.ExpertIntermediate)
+		return finishQwen3Next(c, p)
+	}},
+}
+
+func qwen35Names(n *names) {
+	qwen3Next.folder.names(n)
+	const linear = "layers.%d.linear_attn.in_proj_"
+	n.recurrentIn, n.recurrentZ, n.recurrentB, n.recurrentA = linear+"qkv", linear+"z", linear+"b", linear+"a"
+}
+
 func prepareQwen3Next(p *published) error {
 	if p.Partial == 0 {
 		p.Partial = 0.25
+	}
+	if p.OutputGate != nil && !*p.OutputGate {
+		return refused("attn_output_gate is false; true is supported")
 	}
 	return nil
 }
@@ -175,6 +204,10 @@ func finishQwen3Next(c *Config, p *published) error {
 	if p.NumExperts == 0 {
 		c.Experts = nil
 	}
+	return readDeltaNet(c, p)
+}
+
+func readDeltaNet(c *Config, p *published) error {
 	r := c.Recurrence
 	r.Heads, r.HeadDim = *cmp.Or(p.LinearValueHeads, integer(32)), *cmp.Or(p.LinearValueDim, integer(128))
 	r.KeyHeads, r.KeyDim = *cmp.Or(p.LinearKeyHeads, integer(16)), *cmp.Or(p.LinearKeyDim, integer(128))

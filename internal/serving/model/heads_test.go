@@ -6,8 +6,6 @@ import (
 	"maps"
 	"math"
 	"strings"
-
-	"llmmemory/internal/testkit/weightfile"
 )
 
 // headFamilies returns models in which layers have a state for each of several heads.
@@ -52,11 +50,20 @@ func headFamilies() []family {
 		"linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4, "layer_types": kinds("full_attention", "linear_attention")}
 	qwen3Next := make("Qwen3-Next", "qwen3_next", 64, hybrid{heads: 6, columns: 16, keyHeads: 2, rows: 16}, next, qwen)
 	qwen3Next.ref.rotated = 16
+	newer := next
+	newer.experts = 0
+	text := maps.Clone(qwen)
+	delete(text, "layer_types")
+	text["full_attention_interval"], text["attn_output_gate"] = 4, true
+	qwen35 := make("Qwen3.5", "qwen3_5_text", 64, hybrid{heads: 6, columns: 16, keyHeads: 2, rows: 16}, newer, text)
+	qwen35.ref.rotated, qwen35.ref.inter, qwen35.ref.hybrid.recurrent = 16, 80, []bool{true, true, true, false, true}
+	moe := make("Qwen3.5, experts", "qwen3_5_moe_text", 64, hybrid{heads: 6, columns: 16, keyHeads: 2, rows: 16}, next, qwen)
+	moe.ref.rotated = 16
 	asGGUF := mamba
 	asGGUF.gguf, asGGUF.parts, asGGUF.convert = graniteGGUF, graniteParts, convertGranite
 	return []family{
 		make("Granite 4, experts", "granitemoehybrid", 64, asGGUF, experts, granite),
-		make("Granite 4, dense, rope", "granitemoehybrid", 64, groups, scales, dense), qwen3Next,
+		make("Granite 4, dense, rope", "granitemoehybrid", 64, groups, scales, dense), qwen3Next, qwen35, moe,
 	}
 }
 
@@ -79,10 +86,22 @@ func (f *family) headTensors(all map[string][]int) {
 				all[prefix+"block_sparse_moe.input_linear.weight"] = []int{p.experts, 2 * p.expertInter, r.hidden}
 				all[prefix+"block_sparse_moe.output_linear.weight"] = []int{p.experts, r.hidden, p.expertInter}
 			}
+		case p.experts == 0:
+			mlpTensors(all, r.hidden, r.inter, prefix+"mlp.gate_proj", prefix+"mlp.up_proj", prefix+"mlp.down_proj")
 		default:
 			f.mixtureTensors(all, prefix)
+			if r.family == "qwen3_5_moe_text" {
+				maps.DeleteFunc(all, func(name string, _ []int) bool {
+					return strings.Contains(name, ".experts.") && strings.HasSuffix(name, ".weight")
+				})
+				all[prefix+"mlp.experts.gate_up_proj"] = []int{p.experts, 2 * p.expertInter, r.hidden}
+				all[prefix+"mlp.experts.down_proj"] = []int{p.experts, r.hidden, p.expertInter}
+			}
 		}
-		mixer := map[string]string{"granitemoehybrid": "mamba.", "qwen3_next": "linear_attn."}[r.family]
+		mixer := "linear_attn."
+		if r.family == "granitemoehybrid" {
+			mixer = "mamba."
+		}
 		if h.recurrent[l] {
 			prefix += mixer
 			all[prefix+"A_log"], all[prefix+"dt_bias"] = []int{h.heads}, []int{h.heads}
@@ -91,7 +110,13 @@ func (f *family) headTensors(all map[string][]int) {
 				all[prefix+"conv1d.bias"] = []int{inner + 2*keys}
 			}
 			matrix(all, prefix+"out_proj", r.hidden, inner, false)
-			if r.family == "qwen3_next" {
+			if strings.HasPrefix(r.family, "qwen3_5") {
+				matrix(all, prefix+"in_proj_qkv", 2*keys+inner, r.hidden, false)
+				matrix(all, prefix+"in_proj_z", inner, r.hidden, false)
+				matrix(all, prefix+"in_proj_b", h.heads, r.hidden, false)
+				matrix(all, prefix+"in_proj_a", h.heads, r.hidden, false)
+				norm(all, prefix+"norm", h.columns, false)
+			} else if r.family == "qwen3_next" {
 				matrix(all, prefix+"in_proj_qkvz", 2*keys+2*inner, r.hidden, false)
 				matrix(all, prefix+"in_proj_ba", 2*h.heads, r.hidden, false)
 				norm(all, prefix+"norm", h.columns, false)
@@ -103,7 +128,7 @@ func (f *family) headTensors(all map[string][]int) {
 			continue
 		}
 		queries := r.heads * r.dim
-		if r.family == "qwen3_next" {
+		if r.family != "granitemoehybrid" {
 			queries *= 2
 			norm(all, prefix+"self_attn.q_norm", r.dim, false)
 			norm(all, prefix+"self_attn.k_norm", r.dim, false)
@@ -129,14 +154,17 @@ func (r *reference) headLayer(l int, x []float64, position int) []float64 {
 	switch {
 	case !r.hybrid.recurrent[l]:
 		x = add(x, r.gatedAttention(l, n, position))
-	case r.family == "qwen3_next":
+	case r.family != "granitemoehybrid":
 		x = add(x, r.deltaNet(l, n))
 	default:
 		x = add(x, r.mamba2(l, n))
 	}
 	n = r.norm(prefix+"post_attention_layernorm", x)
 	switch {
+	case r.family != "granitemoehybrid" && r.shape.experts == 0:
+		return add(x, r.mlp(n, r.inter, prefix+"mlp.gate_proj", prefix+"mlp.up_proj", prefix+"mlp.down_proj"))
 	case r.family != "granitemoehybrid":
+		r.splitStacked(prefix + "mlp.experts.")
 		return add(x, r.mixture(l, n))
 	case r.shape.experts == 0:
 		return add(x, r.fusedMLP(prefix+"shared_mlp.", n, r.inter, 0))
@@ -198,7 +226,7 @@ func (r *reference) gatedAttention(l int, x []float64, position int) []float64 {
 	named := func(name string) string { return fmt.Sprintf("model.layers.%d.self_attn.%s", l, name) }
 	k, v := r.times(named("k_proj"), x, r.kvHeads*r.dim), r.times(named("v_proj"), x, r.kvHeads*r.dim)
 	var q, gate []float64
-	if r.family == "qwen3_next" {
+	if r.family != "granitemoehybrid" {
 		both := r.times(named("q_proj"), x, 2*r.heads*r.dim)
 		for h := range r.heads {
 			q, gate = append(q, both[2*h*r.dim:][:r.dim]...), append(gate, both[(2*h+1)*r.dim:][:r.dim]...)
@@ -280,9 +308,13 @@ func (r *reference) plainNorm(x []float64, weights []float32) {
 func (r *reference) deltaNet(l int, x []float64) []float64 {
 	h, prefix := r.hybrid, fmt.Sprintf("model.layers.%d.linear_attn.", l)
 	inner, keys, per := h.heads*h.columns, h.keyHeads*h.rows, h.heads/h.keyHeads
-	in, ba := r.times(prefix+"in_proj_qkvz", x, 2*inner+2*keys), r.times(prefix+"in_proj_ba", x, 2*h.heads)
 	var query, key, value, gate, beta, a []float64
-	for k := range h.keyHeads {
+	if strings.HasPrefix(r.family, "qwen3_5") {
+		query, gate = r.times(prefix+"in_proj_qkv", x, 2*keys+inner), r.times(prefix+"in_proj_z", x, inner)
+		beta, a = r.times(prefix+"in_proj_b", x, h.heads), r.times(prefix+"in_proj_a", x, h.heads)
+	}
+	for k := 0; k < h.keyHeads && r.family == "qwen3_next"; k++ {
+		in, ba := r.times(prefix+"in_proj_qkvz", x, 2*inner+2*keys), r.times(prefix+"in_proj_ba", x, 2*h.heads)
 		part := in[k*(2*h.rows+2*per*h.columns):]
 		query, key = append(query, part[:h.rows]...), append(key, part[h.rows:2*h.rows]...)
 		part = part[2*h.rows:]
@@ -328,60 +360,13 @@ func (r *reference) deltaNet(l int, x []float64) []float64 {
 	return r.times(prefix+"out_proj", y, r.hidden)
 }
 
-var graniteGGUF = map[string]any{
-	"general.architecture": "granitehybrid", "granitehybrid.block_count": uint32(5), "granitehybrid.context_length": uint32(length),
-	"granitehybrid.embedding_length": uint32(48), "granitehybrid.feed_forward_length": uint32(40), "granitehybrid.attention.head_count": uint32(4),
-	"granitehybrid.attention.head_count_kv": []int32{0, 0, 2, 0, 2}, "granitehybrid.attention.layer_norm_rms_epsilon": float32(1e-5),
-	"granitehybrid.attention.key_length": uint32(64), "granitehybrid.attention.value_length": uint32(64), "granitehybrid.rope.dimension_count": uint32(64),
-	"granitehybrid.embedding_scale": float32(3), "granitehybrid.residual_scale": float32(0.3), "granitehybrid.attention.scale": float32(0.1),
-	"granitehybrid.logit_scale": float32(4), "granitehybrid.expert_count": uint32(5), "granitehybrid.expert_used_count": uint32(2),
-	"granitehybrid.expert_shared_feed_forward_length": uint32(30), "granitehybrid.rope.scaling.finetuned": false,
-	"granitehybrid.ssm.conv_kernel": uint32(4), "granitehybrid.ssm.state_size": uint32(16), "granitehybrid.ssm.group_count": uint32(1),
-	"granitehybrid.ssm.inner_size": uint32(96), "granitehybrid.ssm.time_step_rank": uint32(6),
-}
-
-var graniteParts = map[string]string{
-	"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output", "input_layernorm": "attn_norm",
-	"post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-	"self_attn.o_proj": "attn_output", "mamba.in_proj": "ssm_in", "mamba.out_proj": "ssm_out", "mamba.conv1d": "ssm_conv1d",
-	"mamba.norm": "ssm_norm", "block_sparse_moe.router.layer": "ffn_gate_inp", "block_sparse_moe.input_linear": "exps",
-	"block_sparse_moe.output_linear": "ffn_down_exps", "shared_mlp.input_linear": "shexp", "shared_mlp.output_linear": "ffn_down_shexp",
-}
-
-// convertGranite does what llama.cpp's converter does with the tensors of Granite 4: it splits gate and up projections,
-// and makes rates from the logarithms of decays.
-func convertGranite(name string, values []float32, shape []int) []weightfile.Tensor {
-	layer, part, _ := strings.Cut(strings.TrimPrefix(name, "blk."), ".")
-	layer = "blk." + layer + "."
-	one := func(name string, shape ...int) []weightfile.Tensor {
-		return []weightfile.Tensor{weightfile.F32(layer+name, values, shape...)}
+// splitStacked gives each expert of two stacked tensors tensors of its own.
+func (r *reference) splitStacked(prefix string) {
+	both, p := r.w[prefix+"gate_up_proj"], &r.shape
+	size := p.expertInter * r.hidden
+	for e := 0; e < p.experts && both != nil; e++ {
+		name := fmt.Sprintf("%s%d.", prefix, e)
+		r.w[name+"gate_proj.weight"], r.w[name+"up_proj.weight"] = both[2*e*size:][:size], both[(2*e+1)*size:][:size]
+		r.w[name+"down_proj.weight"] = r.w[prefix+"down_proj"][e*size:][:size]
 	}
-	switch part {
-	case "mamba.A_log":
-		negated := make([]float32, len(values))
-		for i, v := range values {
-			negated[i] = -float32(math.Exp(float64(v)))
-		}
-		return []weightfile.Tensor{weightfile.F32(layer+"ssm_a", negated, len(values), 1)}
-	case "mamba.D":
-		return one("ssm_d", len(values), 1)
-	case "mamba.dt_bias":
-		return one("ssm_dt.bias", len(values))
-	case "ssm_norm.weight":
-		return one(part, 1, len(values))
-	case "exps.weight", "shexp.weight":
-		suffix, experts, rows, cols := strings.TrimSuffix(part, ".weight"), 1, shape[len(shape)-2]/2, shape[len(shape)-1]
-		shape := []int{rows, cols}
-		if len(values) > 2*rows*cols {
-			experts = len(values) / (2 * rows * cols)
-			shape = []int{experts, rows, cols}
-		}
-		var gate, upProj []float32
-		for e := range experts {
-			both := values[2*e*rows*cols:]
-			gate, upProj = append(gate, both[:rows*cols]...), append(upProj, both[rows*cols:2*rows*cols]...)
-		}
-		return []weightfile.Tensor{weightfile.F32(layer+"ffn_gate_"+suffix+".weight", gate, shape...), weightfile.F32(layer+"ffn_up_"+suffix+".weight", upProj, shape...)}
-	}
-	return []weightfile.Tensor{weightfile.F32(name, values, shape...)}
 }

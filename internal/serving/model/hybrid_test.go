@@ -259,3 +259,18 @@ func TestStatesOfTheSameBatch(t *testing.T) {
 		require.ErrorIs(t, b.runner.Forward(&batch), model.ErrBatch, "%v", table)
 	}
 }
+
+// Ensure that the text of a model that also reads images is a model of its family, and that gates can be refused.
+func TestConfigsOfQwen35(t *testing.T) {
+	families := hybridFamilies()
+	f := families[slices.IndexFunc(families, func(f family) bool { return f.name == "Qwen3.5" })]
+	want, err := model.ParseConfig(toJSON(t, f.config))
+	require.NoError(t, err)
+	outer := map[string]any{"model_type": "qwen3_5", "text_config": f.config, "tie_word_embeddings": false}
+	got, err := model.ParseConfig(toJSON(t, outer))
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	f.config["attn_output_gate"] = false
+	_, err = model.ParseConfig(toJSON(t, f.config))
+	require.ErrorContains(t, err, "attn_output_gate is false")
+}

@@ -321,6 +321,9 @@ func (l *loader) tensor(name string) *weights.Tensor {
 
 func (l *loader) matrix(name string, outputs, inputs int) *weights.Tensor {
 	t := l.tensor(name + ".weight")
+	if l.names.outputsFirst && t != nil {
+		t = t.Stored()
+	}
 	if l.names.transposed {
 		outputs, inputs = inputs, outputs
 	}

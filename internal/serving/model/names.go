@@ -22,6 +22,7 @@ type names struct {
 	decay, stepBias, skip                string // the complete names
 	negative                             bool   // decay is negated and not a logarithm
 	transposed                           bool   // matrices are [inputs, outputs] (GPT-2)
+	outputsFirst                         bool   // stacked experts are [experts, outputs, inputs], not [experts, inputs, outputs] (Qwen3.5)
 	paired                               bool   // rows of gate and up projection alternate in a tensor (gpt-oss)
 }
 

@@ -97,3 +97,12 @@ func (e *transposedExperts) Row(i int, dst []float32) {
 		dst[k] = e.file.element(first+k, i%e.outputs)
 	}
 }
+
+// Stored returns experts as the file has them: if their matrices are [outputs, inputs] and not [inputs, outputs], their
+// rows are outputs already. It returns all other tensors as they are.
+func (t *Tensor) Stored() *Tensor {
+	if e, ok := t.source.(*transposedExperts); ok {
+		return e.file
+	}
+	return t
+}
