@@ -43,7 +43,11 @@ func Object(field, name string, value json.RawMessage, allowed ...string) (map[s
 // value, and errors refer to this field. The parameter name is what the text of an error calls the value, for example
 // "A tool_use of message 3".
 func Read(field, name string, value json.RawMessage, dst any) error {
-	err := json.Unmarshal(exact(value, reflect.TypeOf(dst)), dst)
+	return decodePart(field, name, exact(value, reflect.TypeOf(dst)), dst)
+}
+
+func decodePart(field, name string, value json.RawMessage, dst any) error {
+	err := json.Unmarshal(value, dst)
 	var wrong *json.UnmarshalTypeError
 	switch {
 	case err == nil:
@@ -62,11 +66,13 @@ func lowered(name string) string { return strings.ToLower(name[:1]) + name[1:] }
 // ReadObject decodes an object into the struct that dst points to. The parameters field and name have the same meaning
 // as in Read. Fields of the object that are neither in the struct nor in extra must be null or false.
 func ReadObject(field, name string, value json.RawMessage, dst any, extra ...string) error {
-	names := slices.Sorted(maps.Keys(jsonNames(reflect.TypeOf(dst).Elem())))
-	if _, err := Object(field, name, value, append(names, extra...)...); err != nil {
+	t := reflect.TypeOf(dst).Elem()
+	names := slices.Sorted(maps.Keys(jsonNames(t)))
+	fields, err := Object(field, name, value, append(names, extra...)...)
+	if err != nil {
 		return err
 	}
-	return Read(field, name, value, dst)
+	return decodePart(field, name, exactObject(value, fields, t), dst)
 }
 
 // SchemaForm returns the form of JSON texts that fit a schema. The parameter field is the field of the body that
