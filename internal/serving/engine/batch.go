@@ -70,7 +70,7 @@ func (e *Engine) layOut(s *step, b *model.Blocks, group int) {
 
 // commonPrefix returns the number of leading tokens that all rows share, in whole blocks. Each row has already computed
 // these tokens, and the block tables of all rows have the same blocks for them. Attention reads these tokens once for
-// all rows. commonPrefix returns 0 if there is one row, or if the layers have a window. (vLLM's
+// all rows. commonPrefix returns 0 if there is one row, or if the group's layers have a window, chunks or states. (vLLM's
 // num_common_prefix_blocks considers all running requests, including those without a row in the step.)
 func (e *Engine) commonPrefix(rows []row, group int) int {
 	size := e.config.BlockSize

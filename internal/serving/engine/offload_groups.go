@@ -23,7 +23,7 @@ func keysOf(blocks []blockhash.Hash, group int) []blockhash.Hash {
 	return keys
 }
 
-// maxStatesSought is the number of ends of blocks at which findIn looks for a state.
+// maxStatesSought is the largest number of ends of blocks at which findIn looks for a state.
 const maxStatesSought = 256
 
 // findIn returns the number of leading blocks that can be loaded from the tiers. A model with states needs the blocks of

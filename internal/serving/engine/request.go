@@ -14,9 +14,9 @@ import (
 type Request struct {
 	Prompt []int32
 
-	// Pooling asks for a vector of the prompt's hidden states instead of answers. Other fields but Adapter and CacheSalt are
-	// then ignored. With pooling.Mean the request needs the states of all tokens, so it finds nothing in the prefix
-	// cache.
+	// Pooling asks for a vector of the prompt's hidden states instead of answers. Of the other fields, only Prompt, Adapter
+	// and CacheSalt then have an effect. With pooling.Mean the request needs the states of all tokens, so it finds nothing
+	// in the prefix cache.
 	Pooling pooling.Type
 
 	N         int // number of answers; 0 means 1
@@ -95,7 +95,7 @@ func (e *TooLong) Error() string {
 }
 
 // Check returns an error if an engine with the given longest sequence and vocabulary size cannot answer the request. It
-// is a *sampling.Invalid or a *TooLong.
+// is a *sampling.Invalid, a *TooLong, or the error of Pooling's method Check.
 func (r *Request) Check(maxModelLen, vocab int) error {
 	switch {
 	case len(r.Prompt) == 0:
@@ -166,8 +166,8 @@ const (
 // A Token is a token of an answer or, if PromptLogprobs is at least 0, of the prompt.
 type Token struct {
 	ID      int32
-	Logprob sampling.Logprob   // set if Logprobs is at least 0; the first token of a prompt has no log probability
-	Top     []sampling.Logprob // the most likely tokens, with Logprobs > 0
+	Logprob sampling.Logprob   // set if Logprobs (of a prompt: PromptLogprobs) is at least 0; a prompt's first token has none
+	Top     []sampling.Logprob // the most likely tokens, if this number is above 0
 	Rank    int                // of a token of the prompt; see sampling.Rank
 }
 

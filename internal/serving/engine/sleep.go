@@ -39,7 +39,7 @@ type sleepState struct {
 	wake    bool // the engine shall wake up without a request
 	asleep  bool // weights, keys and values are freed
 	loading bool
-	changed chan struct{} // closed when a field from asleep on has changed
+	changed chan struct{} // closed when asleep, loading, sleeps or loads has changed
 
 	sleeps  int   // how often the engine has fallen asleep
 	unfreed error // why the last time not all was freed, or nil
@@ -67,8 +67,8 @@ func (e *Engine) Asleep() (asleep, loading bool) {
 }
 
 // Sleep waits until the engine has no requests, and frees the weights, the keys and the values (vLLM's sleep). Tiers
-// stay. The next request, or WakeUp, loads the weights again. If ctx ends before, the engine does not sleep. If not all
-// can be freed, Sleep returns the error, and the engine sleeps nevertheless.
+// stay. The next request, or WakeUp, loads the weights again. If ctx ends before, this call no longer makes the engine
+// sleep. If not all can be freed, Sleep returns the error, and the engine sleeps nevertheless.
 func (e *Engine) Sleep(ctx context.Context) error {
 	if e.config.Weights == nil {
 		return ErrNoSleep

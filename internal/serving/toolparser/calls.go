@@ -5,7 +5,7 @@ package toolparser
 //
 // A call is a JSON object with the members name and arguments (or parameters), or a list of such objects. If
 // Named is set, a call can also be a name, the marker Named.Args and a JSON object. If Tagged is set, a call
-// can only be a name, ">" and texts between tags.
+// can only be a name and texts between tags. For the harmony format, none of this is set.
 type ToolParser struct {
 	Name       string
 	Begin, End []string // markers before and after calls; End may be missing in the text

@@ -80,7 +80,7 @@ var reasoningParsers = []*ReasoningParser{
 	{Name: "qwen3", Begin: "<think>", End: "</think>", template: [][]string{{"<think>"}, {"</think>"}}},
 }
 
-// general returns the tool parser named json, which finds calls in JSON without a marker.
+// general returns the tool parser named json, which finds calls in JSON, also without a marker.
 func general() *ToolParser { return toolParsers[len(toolParsers)-1] }
 
 // Choose returns the format of a model by its chat template. If no tool parser fits the template, Choose takes the one
@@ -157,7 +157,7 @@ func (f *Format) AddTools() {
 	}
 }
 
-// Check returns an error if only one of the two parsers is for the harmony format.
+// Check returns an error if the format has two parsers and only one of them is for the harmony format.
 func (f *Format) Check() error {
 	if f.Tools != nil && f.Reasoning != nil && f.Tools.harmony != f.Reasoning.harmony {
 		return fmt.Errorf("the tool parser %s and the reasoning parser %s cannot be combined; openai and openai_gptoss belong together",

@@ -86,8 +86,8 @@ func (b *beam) answer(prompt []int32) []int32 {
 	return tokens
 }
 
-// score returns the score of a beam as vLLM's get_beam_search_score computes it. The length of an answer does not
-// include the token that ends it.
+// score returns the score of a beam as vLLM's get_beam_search_score computes it. The length is that of the prompt and the
+// answer, without the token that ends the answer.
 func (b *beam) score(penalty float64) float64 {
 	n := b.length
 	if b.ended {

@@ -16,9 +16,9 @@ type Parts struct {
 	Extra  []string // fields of a text that have no effect
 }
 
-// Text returns the text of a content, which is a string or a list of parts. As in vLLM, the texts of the parts are joined
-// by line breaks. The first image is noted in c. The parameter name is what errors call the message, for example
-// "message 3".
+// Text returns the text of a content, which is a string or a list of parts, or null, which has no text. As in vLLM, the
+// texts of the parts are joined by line breaks. The first image is noted in c. The parameter name is what errors call the
+// message, for example "message 3".
 func (p *Parts) Text(c *Chat, name string, content json.RawMessage) (text string, err error) {
 	if IsNull(content) || json.Unmarshal(content, &text) == nil {
 		return text, nil

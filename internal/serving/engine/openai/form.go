@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/serving/structured"
 )
 
-// formFields are the fields that define the form of an answer. At most one of them may be given.
+// formFields are the fields that define the form of an answer. At most one of them may define one.
 type formFields struct {
 	ResponseFormat    json.RawMessage `json:"response_format"`
 	StructuredOutputs json.RawMessage `json:"structured_outputs"` // vLLM's

@@ -32,8 +32,8 @@ type job struct {
 	omitReasoning bool // the reasoning is left out
 	special       func(token int32) bool
 
-	// promptOnly means that the client gets no answers (echo with max_tokens 0). As in vLLM, the engine still generates
-	// one token of each answer.
+	// promptOnly means that the client gets no answers (max_tokens 0 with echo, n_predict 0 of /infill). As in vLLM, the
+	// engine still generates one token of each answer.
 	promptOnly bool
 }
 

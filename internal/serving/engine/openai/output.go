@@ -27,8 +27,8 @@ func (j *job) output() *output {
 		prefixes: make([][]engine.Token, len(j.prompts))}
 }
 
-// finishCalls is the finish reason of an answer with calls, unless max_tokens, the context or a stop string inside a
-// call ended the answer.
+// finishCalls is the finish reason of an answer with calls, unless max_tokens or the context ended the answer, or a stop
+// string or a token of stop_token_ids inside a call.
 const finishCalls engine.Finish = "tool_calls"
 
 // next returns the part that event e adds to an answer. The answer belongs to the prompt with the index promptIndex.

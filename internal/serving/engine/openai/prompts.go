@@ -104,11 +104,12 @@ func (s *Server) countedLimit() limit {
 	return limit{tokens: n, err: &engine.TooLong{Field: "prompt", Tokens: n + 1, AtLeast: true, MaxModelLen: s.config.Engine.Config().MaxModelLen}}
 }
 
-// maxCounted is the largest number of tokens that /tokenize and /detokenize accept. If the server allows longer
-// sequences (MaxModelLen), MaxModelLen is the limit instead.
+// maxCounted is the largest number of tokens that the server counts: in /tokenize, /detokenize and Count, in a text that
+// is then cut, and in a chat of another interface. If the server allows longer sequences (MaxModelLen), MaxModelLen is
+// the limit instead.
 const maxCounted = 1 << 17
 
-// countable returns the limit for /tokenize and /detokenize.
+// countable returns the limit for texts whose tokens are counted (maxCounted).
 func (s *Server) countable() limit {
 	n := max(maxCounted, s.config.Engine.Config().MaxModelLen)
 	return limit{tokens: n, err: invalid("prompt", "The text has more than %d tokens, which is the most that is counted.", n)}

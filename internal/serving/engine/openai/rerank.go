@@ -48,7 +48,7 @@ func (d *documents) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// A document is a text in the answer of /v1/rerank.
+// A document is a text in the body or in the answer of /v1/rerank.
 type document struct {
 	Text string `json:"text"`
 }

@@ -18,9 +18,9 @@ func (b bound) stops(minus bool) bool {
 	return b.relation != differs && b.relation.lower() == minus
 }
 
-// beyond reports whether each number that begins with what has been read is above an upper limit or below a lower one. If
-// an exponent may follow, it always returns false. Numbers between two limits then have few states, even if the steps of
-// multipleOf have many remainders.
+// beyond reports whether each number that begins with what has been read is above an upper limit or below a lower one. So
+// numbers between two limits have few states, even if the steps of multipleOf have many remainders. If an exponent may
+// follow, beyond always returns false.
 func (m *digitMachine) beyond(s digits) bool {
 	if m.exponents && s.scientific {
 		return false

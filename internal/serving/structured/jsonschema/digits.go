@@ -84,9 +84,9 @@ type digits struct {
 	minus      bool
 	broken     bool // a decimal is not 0
 	scientific bool // an exponent may follow the digits so far, or a fraction and then an exponent
-	nonzero    bool // scientific is set, and a digit is not 0
+	nonzero    bool // scientific is set, or was set before the exponent, and a digit of the mantissa is not 0
 	limits     [maxLimits]comparison
-	mantissa   [maxLimits]comparison // with the bounds' digits, from the first one that is not 0; used while scientific is set
+	mantissa   [maxLimits]comparison // with the bounds' digits, from the first one that is not 0; used if nonzero is set
 	remainders [maxMultiples]remainder
 	exponent   exponent
 }
