@@ -20,7 +20,8 @@ import (
 	"llmmemory/internal/serving/engine/sampling"
 )
 
-// benchOptions are the flags of bench. Their names are those of vllm bench.
+// benchOptions are the flags of bench. Their names are those of vllm bench serve, without "random-". The flags for files
+// are not vLLM's.
 type benchOptions struct {
 	prompts     int
 	inputLen    int
@@ -40,8 +41,9 @@ func benchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench MODEL",
 		Short: "Measure throughput and latency of a model on this machine",
-		Long: "bench serves requests of random tokens to a model in this process, without HTTP, and prints what\n" +
-			"vllm bench serve prints, under the same names. MODEL is a folder, a GGUF file, or demo.",
+		Long: "bench serves requests of random tokens to a model in this process, without HTTP, and prints\n" +
+			"throughput and latencies. --output writes them under the names that vllm bench serve uses. MODEL is a\n" +
+			"folder, a GGUF file, or demo.",
 		Example: "  llmserve bench demo --num-prompts 64 --prefix-len 512 --input-len 32 --output-len 32 --output " +
 			"result.json",
 		Args: needsModel(1, "MODEL"),

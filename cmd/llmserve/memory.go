@@ -74,7 +74,7 @@ func (m *memoryMap) Active() bool {
 }
 
 // Memory implements engine.MemoryObserver. It combines all steps within m.pause into one frame, except steps with
-// copies or preemptions.
+// copies or preemptions, and the last step before the engine has no work.
 func (m *memoryMap) Memory(c *engine.MemoryChange) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

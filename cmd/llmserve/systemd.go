@@ -21,7 +21,7 @@ func systemdSocket() (net.Listener, error) {
 		return nil, fmt.Errorf("systemd passes %q sockets (LISTEN_FDS), and one is needed: give the .socket unit one ListenStream=", n)
 	}
 	syscall.CloseOnExec(firstFD)
-	fd, err := syscall.Dup(firstFD) // which NewFile closes
+	fd, err := syscall.Dup(firstFD) // the copy is closed with f
 	if err != nil {
 		return nil, fmt.Errorf("the socket of systemd (LISTEN_FDS): %w", err)
 	}
