@@ -57,9 +57,8 @@ func ProductInt8(c, a, b *Tile, s Shape) {
 
 // ProductBF16 computes TDPBF16PS. It adds the products of BF16 to the float32 numbers of c. A word of a or b has a pair
 // of BF16. The products of the low halves are added in order, with one rounding each, and so are those of the high
-// halves. The two sums are added, and their sum is added to the number of c. Denormal operands and results are 0.
-//
-// The comment of FMA in Intel's manual for TDPBF16PS gives this order.
+// halves. The two sums are added, and their sum is added to the number of c. Denormal operands and results are 0. Intel's
+// manual gives this order in the operation of TDPBF16PS.
 func ProductBF16(c, a, b *Tile, s Shape) {
 	for r := range s.Rows {
 		for n := range s.Columns {

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usable returns which products this process can use. The first call asks Linux for permission to use tiles, for the
-// whole process and its children, and compares a product of tiles with plain Go. It does not ask if the environment
-// variable Environment is WithoutAMX.
+// Usable returns which products this process can use. The first call asks Linux for permission to use tiles, for all
+// threads of the process, and compares a product of tiles with plain Go. It does not ask if the environment variable
+// Environment is WithoutAMX.
 //
 // Without permission, the first tile instruction would end the process with SIGILL. Therefore Usable asks before it
-// executes any, and executes none if Linux refuses. Permission has a price for programs with threads of their own:
-// afterwards, Linux refuses alternate signal stacks that are too small for the 8 KB of tiles. If a thread already has
-// such a stack, Linux refuses the permission. Usable then returns no products.
+// executes any, and executes none if Linux refuses. Permission has a price in programs whose threads have alternate
+// signal stacks: afterwards, Linux refuses stacks that are too small for the 8 KB of tiles. If a thread already has such
+// a stack, Linux refuses the permission. Usable then returns no products.
 func Usable() Features { return usable() }
 
 var usable = sync.OnceValue(func() Features { return detect(os.Getenv, permitted) })
@@ -28,7 +28,7 @@ func detect(getenv func(string) string, permitted func() bool) Features {
 	}
 	has := Features{Int8: cpu.X86.HasAMXInt8, BF16: cpu.X86.HasAMXBF16}
 	// An emulator of AMX gives permission, but cannot change what CPUID reports.
-	if getenv(TestVariable) == "1" {
+	if getenv(testVariable) == "1" {
 		has = Features{Int8: true, BF16: true}
 	} else if !cpu.X86.HasAMXTile || !enabled() {
 		return Features{}
@@ -36,9 +36,9 @@ func detect(getenv func(string) string, permitted func() bool) Features {
 	return has.tried()
 }
 
-// TestVariable is an environment variable of tests. If it is 1, Usable does not ask the processor whether it has AMX. It
+// testVariable is the name of an environment variable. If it is 1, Usable does not ask the processor whether it has AMX. It
 // still needs Linux's permission.
-const TestVariable = "LLMSERVE_TEST_AMX"
+const testVariable = "LLMSERVE_TEST_AMX"
 
 // permitted asks for permission to use tiles, as Documentation/arch/x86/xstate.rst of Linux describes.
 func permitted() bool {

@@ -35,8 +35,8 @@ func TestTilesAreTriedOnlyWithPermission(t *testing.T) {
 		settings map[string]string
 		asked    int
 	}{
-		{"forbidden", map[string]string{Environment: WithoutAMX, TestVariable: "1"}, 0},
-		{"refused", map[string]string{TestVariable: "1"}, 1},
+		{"forbidden", map[string]string{Environment: WithoutAMX, testVariable: "1"}, 0},
+		{"refused", map[string]string{testVariable: "1"}, 1},
 		{"refused to a processor as it is", nil, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestUsableNeedsPermission(t *testing.T) {
 		want           bool
 	}{
 		{"as it is", "A=1", permitted() && Usable() != (Features{})},
-		{"said to have tiles", TestVariable + "=1", permitted()},
+		{"said to have tiles", testVariable + "=1", permitted()},
 		{"forbidden", Environment + "=" + WithoutAMX, false},
 	} {
 		c := exec.Command(os.Args[0], "-test.run", "TestUsableNeedsPermission")

@@ -204,6 +204,6 @@ func (g *rowGroup) pairTilesOf(sums sumAddresses, k, inputs, tiles int) {
 		kernel, prefetchStep = pairTiles[1], prefetched/(2*tiles) // the kernel has two passes
 	}
 	g.s.config = pairConfig(rows, inputs)
-	kernel(&g.s.config[0], sums.dst, sums.stride, sums.initial, &x.x[g.start*x.stride+k/2], uintptr(x.stride*4), w, prefetchAddr,
-		uintptr(prefetchStep), uintptr(tiles))
+	kernel(&g.s.config[0], sums.dst, sums.stride, sums.initial, &x.x[g.start*x.stride+k/2], uintptr(x.stride*4), w,
+		prefetchAddr, uintptr(prefetchStep), uintptr(tiles))
 }
