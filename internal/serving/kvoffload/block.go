@@ -33,8 +33,8 @@ type Tier interface {
 // ErrDamaged is wrapped by the error of Load when the bytes read are not those that were stored.
 var ErrDamaged = errors.New("the block is damaged")
 
-// A Space identifies what determines a block's bytes besides the tokens. These are the weights, the shape and type of
-// keys and values, and the arithmetic. A tier of one space never returns blocks of another.
+// A Space identifies what determines a block's bytes besides what the hash depends on. These are the weights, the shape
+// and type of keys and values, and the arithmetic. A tier of one space never returns blocks of another.
 type Space [16]byte
 
 // NewSpace returns the space with the given description. The same parts in another order are the description of another

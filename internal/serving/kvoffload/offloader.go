@@ -136,7 +136,8 @@ func (o *Offloader) Stores() bool { return o.config.Stores }
 func (o *Offloader) Loads() bool { return o.config.Loads }
 
 // Offer stores a block in the background, unless it was stored or loaded recently, too many blocks wait to be stored,
-// or storing has just failed. Offer calls read to fill memory with the block before it returns.
+// or storing has just failed and no memory was given back. Offer calls read to fill memory with the block before it
+// returns.
 func (o *Offloader) Offer(block blockhash.Hash, read func(dst []byte)) {
 	if !o.config.Stores || o.known(block) {
 		return

@@ -14,7 +14,7 @@ type tokenSet struct {
 	list []int32
 }
 
-// manyTokens is the number of tokens from which a bitmask is faster than a list.
+// manyTokens is the number of tokens from which a set is a bitmask.
 const manyTokens = 512
 
 // add adds tokens to the set. The set becomes a bitmask when it has many tokens.

@@ -3,7 +3,7 @@
 //
 // Families of models write reasoning and calls in different ways. A [ToolParser] and a [ReasoningParser] describe one
 // way as data: the markers and the form of a call. The code in harmony.go parses gpt-oss's harmony format. Parsers have
-// the names that vLLM gives them.
+// the names that vLLM gives them, except the one named json.
 //
 // A server chooses a [Format] once for each model, with [Choose] or by name. Each answer has a [Parser]:
 //

@@ -10,8 +10,8 @@ import (
 var pythonWords = map[string]string{"True": "true", "False": "false", "None": "null"}
 
 // fromPython returns the JSON of a list, tuple or dict that is written as Python shows it, such as ['a', True]. It
-// translates one token after another, and nothing but the length of the text limits how deep values nest. ok is false if
-// the result is not JSON.
+// translates one token after another, without recursion. ok is false if the result is not JSON, or nests deeper than
+// encoding/json allows.
 func fromPython(text string) (written string, ok bool) {
 	if text == "" || !strings.Contains("[({", text[:1]) {
 		return "", false
