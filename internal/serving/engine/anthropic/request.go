@@ -128,13 +128,6 @@ func (b *body) readTools(c *openai.Chat) error {
 		var kind struct {
 			Type string `json:"type"`
 		}
-		var t struct {
-			Type        string          `json:"type"`
-			Name        string          `json:"name"`
-			Description string          `json:"description"`
-			InputSchema json.RawMessage `json:"input_schema"`
-			Strict      bool            `json:"strict"`
-		}
 		name := fmt.Sprintf("Tool %d", i)
 		if err := openai.Read("tools", name, text, &kind); err != nil {
 			return err
@@ -143,16 +136,16 @@ func (b *body) readTools(c *openai.Chat) error {
 			return openai.Invalid("tools", "%s has the type %q, which is not supported by this server; tools with an "+
 				"input_schema are.", name, kind.Type)
 		}
-		if err := openai.ReadObject("tools", name, text, &t, "cache_control", "eager_input_streaming", "allowed_callers"); err != nil {
-			return err
-		}
+		t, err := openai.ReadTool(name, text, "input_schema", "type", "cache_control", "eager_input_streaming", "allowed_callers")
 		switch {
+		case err != nil:
+			return err
 		case t.Name == "":
 			return openai.Invalid("tools", "%s has no name.", name)
-		case openai.IsNull(t.InputSchema):
+		case t.Parameters == nil:
 			return openai.Invalid("tools", "%s has no input_schema.", name)
 		}
-		c.Tools = append(c.Tools, openai.Tool{Name: t.Name, Description: t.Description, Parameters: t.InputSchema, Strict: t.Strict})
+		c.Tools = append(c.Tools, t)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"llmmemory/internal/serving/model/chat"
 	"llmmemory/internal/serving/toolparser"
@@ -67,25 +68,21 @@ func readTool(i int, text json.RawMessage) (t tool, err error) {
 		Type     string          `json:"type"`
 		Function json.RawMessage `json:"function"`
 	}
-	var function struct {
-		Name        string          `json:"name"`
-		Description string          `json:"description"`
-		Parameters  json.RawMessage `json:"parameters"`
-		Strict      bool            `json:"strict"`
-	}
-	if err := Read("tools", fmt.Sprintf("Tool %d", i), text, &fields); err != nil {
+	var function Tool
+	name := fmt.Sprintf("Tool %d", i)
+	if err := Read("tools", name, text, &fields); err != nil {
 		return t, err
 	}
 	if fields.Type != "" && fields.Type != "function" {
 		return t, invalid("tools", "Tool %d has the type %q, which is not supported; function is.", i, fields.Type)
 	}
+	if _, err := Object("tools", name, text, toolFields...); err != nil {
+		return t, err
+	}
 	if !IsNull(fields.Function) {
-		if err := Read("tools", fmt.Sprintf("The function of tool %d", i), fields.Function, &function); err != nil {
+		if function, err = ReadTool("The function of tool "+strconv.Itoa(i), fields.Function, "parameters", functionExtra...); err != nil {
 			return t, err
 		}
-	}
-	if err := knownFields("tools", fmt.Sprintf("Tool %d", i), text, toolFields, functionFields); err != nil {
-		return t, err
 	}
 	definition, _ := chat.Tool(text)
 	t = tool{function.Name, definition, function.Parameters, function.Strict}
@@ -98,6 +95,19 @@ func readTool(i int, text json.RawMessage) (t tool, err error) {
 		return t, invalid("tools", "The name of tool %d is %q; letters, digits, _, -, ., : and / are possible.", i, t.name)
 	}
 	return t, t.setParameters()
+}
+
+// ReadTool reads a function that the model may call: an object whose field schema has the JSON Schema of the arguments.
+// Fields of the object that are in extra have no effect. The parameter name is what errors call the object.
+func ReadTool(name string, text json.RawMessage, schema string, extra ...string) (t Tool, err error) {
+	if err := Read("tools", name, text, &t); err != nil {
+		return t, err
+	}
+	fields, err := Object("tools", name, text, append([]string{"name", "description", schema, "strict"}, extra...)...)
+	if t.Parameters = fields[schema]; IsNull(t.Parameters) {
+		t.Parameters = nil
+	}
+	return t, err
 }
 
 // setParameters makes t.parameters a schema of objects if it has no type, and returns an error if its type is another
@@ -218,17 +228,18 @@ func (c *Chat) known() func(name string) bool {
 	}
 }
 
-// The fields that tools and calls may have in a request. The server uses the fields in the first line of each list. It
-// ignores the others: clients copy them from answers of other servers, or send them for other servers. But a chat
-// template gets tools and calls with all their fields.
+// The fields that tools and calls may have in a request. The server uses the fields in the first line of each list but
+// functionExtra. It ignores the others: clients copy them from answers of other servers, or send them for other servers.
+// But a chat template gets tools and calls with all their fields.
 var (
 	toolFields = []string{"type", "function",
 		"cache_control", "eager_input_streaming"} // Anthropic's, also through routers
-	functionFields = []string{"name", "description", "parameters", "strict",
+	functionExtra = []string{
 		"cache_control", // of proxies to other servers
 		"type",          // of open-webui
 		"return"}        // what transformers' get_json_schema writes, for templates that show it
-	callFields = []string{"id", "type", "function",
+	functionFields = append([]string{"name", "description", "parameters", "strict"}, functionExtra...)
+	callFields     = []string{"id", "type", "function",
 		"index",                                                  // of a part of a stream
 		"extra_content", "thought_signature", "thoughtSignature", // Gemini
 		"provider_specific_fields", "cache_control"} // of proxies to other servers

@@ -108,24 +108,15 @@ func (b *body) readNamespace(c *openai.Chat, name string, text json.RawMessage) 
 }
 
 func (b *body) readFunction(c *openai.Chat, name, namespace string, text json.RawMessage) error {
-	var t struct {
-		Type        string          `json:"type"`
-		Name        string          `json:"name"`
-		Description string          `json:"description"`
-		Parameters  json.RawMessage `json:"parameters"`
-		Strict      bool            `json:"strict"`
-	}
 	// defer_loading is for tool_search, without which each tool is shown at once.
-	if err := openai.ReadObject("tools", name, text, &t, "allowed_callers", "defer_loading", "output_schema"); err != nil {
+	t, err := openai.ReadTool(name, text, "parameters", "type", "allowed_callers", "defer_loading", "output_schema")
+	switch {
+	case err != nil:
 		return err
-	}
-	if t.Name == "" {
+	case t.Name == "":
 		return openai.Invalid("tools", "%s has no name.", name)
 	}
-	if openai.IsNull(t.Parameters) {
-		t.Parameters = nil
-	}
-	b.add(c, clientTool{t.Name, namespace, false}, openai.Tool{Description: t.Description, Parameters: t.Parameters, Strict: t.Strict})
+	b.add(c, clientTool{t.Name, namespace, false}, t)
 	return nil
 }
 
