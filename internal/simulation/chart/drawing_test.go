@@ -44,6 +44,34 @@ func TestADashedLineContinuesInItsNextPiece(t *testing.T) {
 	require.Equal(t, [][2]float64{{0, 6}, {8, 10}}, dashed([]float64{6, 2}, 0, 10))
 	require.Equal(t, [][2]float64{{0, 4}, {6, 10}}, dashed([]float64{6, 2}, 10, 10))
 	require.Equal(t, [][2]float64{{1, 7}, {9, 10}}, dashed([]float64{6, 2}, 7, 10))
+	line := shape{points: []point{{0, 0}, {10, 0}, {15, 0}, {25, 0}}, width: 2, dashes: []float64{6, 6}}
+	var ends [][2]float64
+	for _, polygon := range line.outline() {
+		ends = append(ends, [2]float64{polygon[0].x, polygon[1].x})
+	}
+	require.Equal(t, [][2]float64{{0, 6}, {12, 15}, {15, 18}, {24, 25}}, ends)
+}
+
+// Ensure that bars, lines and whiskers end at the end of an axis. The first two figures have values beyond it.
+func TestWhatIsBeyondAnAxisIsCutOff(t *testing.T) {
+	for _, f := range small()[:2] {
+		p := newPicture(f)
+		top, reached := p.height, 0
+		for _, s := range p.shapes {
+			if s.stroke == gray {
+				top = min(top, s.points[0].y)
+			}
+		}
+		for _, s := range p.shapes[slices.IndexFunc(p.shapes, func(s shape) bool { return s.stroke == gray }):] {
+			for _, at := range s.points {
+				require.GreaterOrEqual(t, at.y, top-ring.radius, "%s: %+v", f.Name, s)
+				if at.y == top && s.stroke != gray {
+					reached++
+				}
+			}
+		}
+		require.Greater(t, reached, 2, f.Name)
+	}
 }
 
 func TestAnAxisHasTicksAtRoundNumbers(t *testing.T) {
