@@ -206,9 +206,12 @@ func (c *Config) store(m *model.Config, workers int) (kvstore.Config, error) {
 // share divides the layers of the model into groups, as vLLM does. The layers of a group share a block table. Layers of
 // different groups can use the same layer of the store.
 func (c *Config) share(m *model.Config, page int, bytes int64) (*memplan.Plan, error) {
-	layers, numbers := make([]memplan.Layer, m.NumLayers), make([]int, m.NumLayers)
+	layers, numbers := make([]memplan.Layer, m.NumLayers), []int(nil)
 	for i := range layers {
-		numbers[i] = i
+		if !m.Mixes(i) {
+			continue
+		}
+		numbers = append(numbers, i)
 		if m.Recurrent(i) {
 			layers[i] = memplan.Layer{Group: c.stateGroup(), StateBytes: m.StateBytes()}
 			continue

@@ -42,9 +42,16 @@ func convolutions(t testing.TB, pool *parallel.Pool, kernel int) *model.Model {
 }
 
 // mamba returns a model of Granite 4 with random weights, whose states have a matrix for each of four heads.
-func mamba(t testing.TB, pool *parallel.Pool, _ int) *model.Model {
+func mamba(t testing.TB, pool *parallel.Pool, _ int) *model.Model { return mambaHalves(t, pool, nil) }
+
+// halves returns the model of mamba with layers of which only one half is left.
+func halves(t testing.TB, pool *parallel.Pool, _ int) *model.Model {
+	return mambaHalves(t, pool, []model.Half{model.Mixer, model.FeedForward, model.Mixer, model.Both, model.FeedForward, model.Both})
+}
+
+func mambaHalves(t testing.TB, pool *parallel.Pool, halves []model.Half) *model.Model {
 	const hidden, inter, heads, dim, size = 64, 96, 4, 32, 16
-	c := model.Config{Family: "granitemoehybrid", IntermediateSize: inter, NoRope: make([]bool, 6),
+	c := model.Config{Family: "granitemoehybrid", Halves: halves, IntermediateSize: inter, NoRope: make([]bool, 6),
 		Recurrence: &model.Recurrence{Kind: model.Mamba2, Kernel: 4, Heads: heads, HeadDim: dim, KeyHeads: 1, KeyDim: size}}
 	return hybridModel(t, pool, c, func(add func(name string, rows, cols int), recurrent bool) {
 		add("input_layernorm", 1, hidden)
@@ -149,13 +156,14 @@ func TestAModelWithStatesAnswersAsIfItWereAlone(t *testing.T) {
 	}
 	type testCase struct {
 		name   string
-		kernel int // 0: the model of mamba
+		kernel int // 0: the model of mamba; -1: that of halves
 		change func(*engine.Config)
 		hits   bool
 	}
 	preempted := int64(0)
-	for _, test := range level.First(4, []testCase{
+	for _, test := range level.First(5, []testCase{
 		{"Mamba 2", 0, func(c *engine.Config) { c.KVCacheBytes = 24 * 5 * block }, true},
+		{"halves of layers", -1, func(c *engine.Config) { c.KVCacheBytes = 24 * 5 * block }, true},
 		{"states larger than a block", 12, func(c *engine.Config) { c.KVCacheBytes = 44 * 2 * block }, true},
 		{"states at ends of blocks", 3, func(c *engine.Config) { c.AllStates, c.MaxNumSeqs = true, 10 }, true},
 		{"one state for each request", 3, func(c *engine.Config) { c.NoPrefixCaching = true; c.KVCacheBytes /= 2 }, false},
@@ -166,8 +174,11 @@ func TestAModelWithStatesAnswersAsIfItWereAlone(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			counts, pool := &counter{}, newPool(t, 1)
 			open := convolutions
-			if test.kernel == 0 {
+			switch test.kernel {
+			case 0:
 				open = mamba
+			case -1:
+				open = halves
 			}
 			m := open(t, pool, test.kernel)
 			two := newPool(t, 2)

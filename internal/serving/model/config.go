@@ -22,6 +22,7 @@ const (
 	SiLU Activation = iota // gated: silu(gate) × up
 	GELU                   // approximated by tanh
 	ReLU
+	ReLU2         // the square of ReLU (Nemotron-H)
 	GatedGELU     // gelu(gate) × up (Gemma)
 	ClampedSwiGLU // gate × sigmoid(1.702·gate) × (up + 1); gate is at most 7, up between -7 and 7 (gpt-oss)
 )
@@ -70,6 +71,7 @@ type Config struct {
 	Latent     *Latent  // nil if heads have keys and values of their own
 
 	Recurrence *Recurrence // nil if all layers have attention
+	Halves     []Half      // of each layer; nil if all have both
 
 	Rope           *Rope        // nil if positions are learned
 	LocalRope      *Rope        // of layers with the window; if nil, Rope
@@ -155,7 +157,9 @@ func (a *Latent) check(c *Config) error {
 }
 
 // Gated reports whether the activation multiplies two halves of a row.
-func (c *Config) Gated() bool { return c.Activation != GELU && c.Activation != ReLU }
+func (c *Config) Gated() bool {
+	return c.Activation != GELU && c.Activation != ReLU && c.Activation != ReLU2
+}
 
 func (c *Config) mixture(layer int) bool {
 	return c.Experts != nil && (c.Experts.Dense == nil || !c.Experts.Dense[layer])
@@ -274,7 +278,7 @@ func (c *Config) checkLayers() error {
 		return refused("%d of %d experts for each token", e.PerToken, e.Count)
 	case e.IntermediateSize < 1 || e.IntermediateSize > 1<<24 || e.SharedSize < 0 || e.SharedSize > 1<<24:
 		return refused("experts of %d and %d columns", e.IntermediateSize, e.SharedSize)
-	case c.Experts != nil && !c.Gated():
+	case c.Experts != nil && !c.Gated() && c.Activation != ReLU2:
 		return refused("experts without a gate")
 	case !(e.Scale >= 0 && e.Scale <= 1<<24):
 		return refused("the weights of experts are multiplied by %v", e.Scale)

@@ -207,7 +207,7 @@ func ParseConfig(data []byte) (*Config, error) {
 
 func parsePublished(data []byte) (*published, error) {
 	p := &published{}
-	err := json.Unmarshal(data, p)
+	err := json.Unmarshal(withoutInfinity(data), p)
 	var typeErr *json.UnmarshalTypeError
 	switch {
 	case err == nil:

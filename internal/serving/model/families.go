@@ -94,7 +94,7 @@ var families = []*family{
 	},
 	&gpt2, &opt, &granite, &gemma2, &gemma3, &mixtral, &qwen2Mixture, &qwen3Mixture, &gptOSS,
 	&deepSeekV2, &deepSeekV3, &kimiK2, &glmFlash, &glm4, &glm4Mixture, &ernie, &ernieMixture, &llama4,
-	&lfm2, &graniteHybrid, &qwen3Next, &qwen35, &qwen35Mixture,
+	&lfm2, &graniteHybrid, &qwen3Next, &qwen35, &qwen35Mixture, &nemotronH,
 }
 
 func familyOf(matches func(f *family) bool) *family {

@@ -39,6 +39,22 @@ type publishedStates struct {
 	LinearConv       *int  `json:"linear_conv_kernel_dim"`
 	FullInterval     *int  `json:"full_attention_interval"`
 	OutputGate       *bool `json:"attn_output_gate"`
+
+	// Nemotron-H
+	Pattern         *string           `json:"hybrid_override_pattern"`
+	BlockTypes      []string          `json:"layers_block_type"`
+	StateGroups     *int              `json:"n_groups"`
+	StateSize       *int              `json:"ssm_state_size"`
+	StateHeads      *int              `json:"mamba_num_heads"`
+	StateHeadDim    *int              `json:"mamba_head_dim"`
+	ConvKernel      *int              `json:"conv_kernel"`
+	UseConvBias     *bool             `json:"use_conv_bias"`
+	AttentionDim    int               `json:"attention_head_dim"`
+	MLPAct          string            `json:"mlp_hidden_act"`
+	MambaAct        string            `json:"mamba_hidden_act"`
+	StepLimit       []json.RawMessage `json:"time_step_limit"`
+	SharedExpertMLP *int              `json:"moe_shared_expert_intermediate_size"`
+	MoELatent       *int              `json:"moe_latent_size"`
 }
 
 // lfm2 uses the defaults of transformers' configuration. In GGUF, a layer without key heads is a convolution.

@@ -265,7 +265,11 @@ func softplus(x float64) float64 { return math.Log1p(math.Exp(x)) }
 func silu(x float64) float64 { return x / (1 + math.Exp(-x)) }
 
 func (r *reference) mamba2(l int, x []float64) []float64 {
-	h, prefix := r.hybrid, fmt.Sprintf("model.layers.%d.mamba.", l)
+	return r.mamba2In(l, fmt.Sprintf("model.layers.%d.mamba.", l), x)
+}
+
+func (r *reference) mamba2In(l int, prefix string, x []float64) []float64 {
+	h := r.hybrid
 	inner, keys := h.heads*h.columns, h.keyHeads*h.rows
 	in := r.times(prefix+"in_proj", x, 2*inner+2*keys+h.heads)
 	conv := r.convolve(l, prefix+"conv1d", in[inner:2*inner+2*keys])
@@ -275,6 +279,9 @@ func (r *reference) mamba2(l int, x []float64) []float64 {
 	y := make([]float64, inner)
 	for head := range h.heads {
 		dt := softplus(in[2*inner+2*keys+head] + float64(r.w[prefix+"dt_bias"][head]))
+		if h.maxStep > 0 {
+			dt = min(dt, h.maxStep)
+		}
 		decay := math.Exp(-dt * math.Exp(float64(r.w[prefix+"A_log"][head])))
 		group := head / (h.heads / h.keyHeads) * h.rows
 		state := h.stateOf(l, head)

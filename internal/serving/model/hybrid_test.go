@@ -17,6 +17,10 @@ import (
 // A hybrid describes a model in which some layers have a state, for the reference.
 type hybrid struct {
 	norm      string // the last norm
+	embed     string // embeddings; "": model.embed_tokens
+	layer     func(r *reference, l int, x []float64, position int) []float64
+	tensors   func(f *family, all map[string][]int)
+	maxStep   float64 // of Mamba 2; 0: none
 	recurrent []bool
 	kernel    int
 	convBias  bool
@@ -61,12 +65,16 @@ func hybridFamilies() []family {
 		"rope_theta": 1000.0, "conv_L_cache": 4, "conv_bias": true, "full_attn_idxs": []int{2, 4}, "tie_embedding": false,
 	}
 	older.tied = false
-	return append([]family{lfm2, older}, headFamilies()...)
+	return append([]family{lfm2, older}, append(headFamilies(), nemotronH())...)
 }
 
 func (f *family) hybridTensors(all map[string][]int) {
 	r, h := &f.ref, f.ref.hybrid
-	if h.heads > 0 {
+	switch {
+	case h.tensors != nil:
+		h.tensors(f, all)
+		return
+	case h.heads > 0:
 		f.headTensors(all)
 		return
 	}
@@ -100,7 +108,10 @@ func (f *family) hybridTensors(all map[string][]int) {
 
 func (r *reference) hybridLayer(l int, x []float64, position int) []float64 {
 	h := r.hybrid
-	if h.heads > 0 {
+	switch {
+	case h.layer != nil:
+		return h.layer(r, l, x, position)
+	case h.heads > 0:
 		return r.headLayer(l, x, position)
 	}
 	named := func(name string) string { return fmt.Sprintf("model.layers.%d.%s", l, name) }

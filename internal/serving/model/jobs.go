@@ -334,6 +334,11 @@ func (r *Runner) activateRow(row, width int) {
 	switch a {
 	case GELU:
 		gelu(r.act[row*width:][:width], gateUp)
+	case ReLU2:
+		relu(r.act[row*width:][:width], gateUp)
+		for i, v := range r.act[row*width:][:width] {
+			r.act[row*width+i] = v * v
+		}
 	case ReLU:
 		relu(r.act[row*width:][:width], gateUp)
 	default:

@@ -59,13 +59,17 @@ func (l *loader) head(m *Model) {
 func (l *loader) layer(i int) (layer layer) {
 	c, n := l.config, l.names
 	named := func(name string) string { return tensorName(name, i) }
-	if c.NormPlace != NormAfter {
-		layer.attnNorm, layer.mlpNorm = l.norm(named(n.attnNorm)), l.norm(named(n.mlpNorm))
+	if c.NormPlace != NormAfter && c.Mixes(i) {
+		layer.attnNorm = l.norm(named(n.attnNorm))
+	}
+	if c.NormPlace != NormAfter && c.feeds(i) {
+		layer.mlpNorm = l.norm(named(n.mlpNorm))
 	}
 	if c.NormPlace != NormBefore {
 		layer.attnPost, layer.mlpPost = l.norm(named(n.attnPost)), l.norm(named(n.mlpPost))
 	}
 	switch {
+	case !c.Mixes(i):
 	case c.Recurrent(i):
 		layer.recurrent = l.recurrent(i)
 	case c.Latent != nil:
@@ -73,9 +77,11 @@ func (l *loader) layer(i int) (layer layer) {
 	default:
 		l.attention(&layer, named)
 	}
-	if c.mixture(i) {
+	switch {
+	case !c.feeds(i):
+	case c.mixture(i):
 		l.mixture(&layer, i)
-	} else {
+	default:
 		layer.mlp = l.mlp(mlpShape{1, 0, c.IntermediateSize, c.MLPBias, true}, named(n.gate), named(n.upProj), named(n.downProj))
 	}
 	return layer

@@ -152,7 +152,8 @@ func (f *family) modules() map[string][2]int {
 		name, weight := strings.CutSuffix(name, ".weight")
 		mlp := strings.Contains(name, "mlp.") || strings.Contains(name, "feed_forward.") || strings.Contains(name, "_moe.")
 		if !weight || len(shape) != 2 || !strings.Contains(name, "layers.") && !strings.Contains(name, ".h.") ||
-			mlp && f.ref.shape.experts > 0 || strings.Contains(name, "kv_b_proj") {
+			mlp && f.ref.shape.experts > 0 || strings.Contains(name, "mixer.experts.") || strings.Contains(name, "mixer.gate") ||
+			strings.Contains(name, "mixer.shared_experts.") || strings.Contains(name, "kv_b_proj") {
 			continue
 		}
 		all[name] = [2]int{shape[0], shape[1]}

@@ -91,4 +91,4 @@ var ggufNames = names{
 
 // prefixes lists what may precede the names of all tensors except the head. Which prefix a folder has depends on the
 // class that saved the model. If a folder has no embeddings, errors name tensors with the first prefix.
-var prefixes = []string{"model.", "transformer.", "language_model.model.", "model.language_model.", ""}
+var prefixes = []string{"model.", "transformer.", "language_model.model.", "model.language_model.", "backbone.", ""}

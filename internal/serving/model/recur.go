@@ -74,7 +74,9 @@ func (s *scan) init(r *Runner) {
 	}
 	s.plans, s.first = make([]statePlan, r.groups), make([]int, r.groups)
 	for i, place := range slices.Backward(r.places) {
-		s.first[place.Group] = i
+		if r.model.Recurrent(i) {
+			s.first[place.Group] = i
+		}
 	}
 	for range channelsPerTask {
 		s.ones = append(s.ones, 1)

@@ -30,8 +30,24 @@ type Recurrence struct {
 	MinStep          float64
 }
 
+// Half says which parts of a layer there are.
+type Half uint8
+
+const (
+	Both        Half = iota
+	Mixer            // only attention or a state
+	FeedForward      // only an MLP or experts
+)
+
+// Mixes reports whether a layer has attention or a state, and so keys and values, or states, in blocks.
+func (c *Config) Mixes(layer int) bool { return c.Halves == nil || c.Halves[layer] != FeedForward }
+
+func (c *Config) feeds(layer int) bool { return c.Halves == nil || c.Halves[layer] != Mixer }
+
 // Recurrent reports whether a layer has a state instead of keys and values.
-func (c *Config) Recurrent(layer int) bool { return c.Recurrence != nil && c.Recurrence.Layers[layer] }
+func (c *Config) Recurrent(layer int) bool {
+	return c.Recurrence != nil && c.Recurrence.Layers[layer] && c.Mixes(layer)
+}
 
 // StateBytes returns the size of the state of one sequence in one layer, or 0 if no layer has a state.
 func (c *Config) StateBytes() int {
@@ -69,15 +85,24 @@ func (c *Config) dropUnusedRecurrence() {
 	}
 }
 
+func (c *Config) attends() bool {
+	for i := range c.NumLayers {
+		if c.Mixes(i) && !c.Recurrent(i) {
+			return true
+		}
+	}
+	return false
+}
+
 func (c *Config) checkRecurrence() error {
 	r := c.Recurrence
 	if r == nil {
 		return nil
 	}
 	switch {
-	case len(r.Layers) != c.NumLayers:
-		return refused("%d layers are described, there are %d", len(r.Layers), c.NumLayers)
-	case !slices.Contains(r.Layers, false):
+	case len(r.Layers) != c.NumLayers || c.Halves != nil && len(c.Halves) != c.NumLayers:
+		return refused("%d layers are described, there are %d", max(len(r.Layers), len(c.Halves)), c.NumLayers)
+	case !c.attends():
 		return refused("no layer has attention; models with states have some such layers")
 	case r.Kernel < 2 || r.Kernel > 16:
 		return refused("a convolution over %d tokens; 2 to 16 are possible", r.Kernel)

@@ -146,6 +146,9 @@ func (r *reference) next(token int32) []float64 {
 	if embed == "" {
 		embed = "model.embed_tokens"
 	}
+	if r.hybrid != nil && r.hybrid.embed != "" {
+		embed = r.hybrid.embed
+	}
 	x := make([]float64, r.hidden)
 	for i := range x {
 		x[i] = float64(r.w[embed+".weight"][int(token)*r.hidden+i])
