@@ -23,7 +23,7 @@ type Engine struct {
 	workers workers // nil while the engine sleeps
 	sched   *sched.Scheduler
 
-	mu        sync.Mutex // protects the fields up to failure; not held while the model computes
+	mu        sync.Mutex // protects the fields up to sleep; not held while the model computes
 	changed   sync.Cond  // signalled when there may be work, and when the engine closes
 	live      map[sched.ID]*sequence
 	closed    bool // Submit refuses requests
@@ -94,7 +94,7 @@ func New(config Config, observer Observer) (*Engine, error) {
 // Config returns the configuration with defaults filled in.
 func (e *Engine) Config() Config { return e.config }
 
-// Submit adds a request. If it refuses the request, it returns a *sampling.Invalid, a *TooLong, ErrBusy, ErrClosed or a
+// Submit adds a request. If it refuses the request, it returns an error of Request.Check, ErrBusy, ErrClosed or a
 // *DeviceFailure.
 func (e *Engine) Submit(r Request) (*Stream, error) { return e.submit(r, nil) }
 

@@ -47,7 +47,7 @@ type MemoryState struct {
 type AnswerBlocks struct {
 	Request, Index int
 	Tokens         int     // computed tokens
-	Table          []int32 // the null block, 0, replaces blocks that have left a sliding window
+	Table          []int32 // the null block, 0, replaces blocks that have left a sliding window, and states that are not kept
 }
 
 // State returns the current state.

@@ -15,8 +15,8 @@ func (e *Engine) Series() (*Series, error) {
 	return &Series{e}, nil
 }
 
-// Submit adds the next request of the series. It returns a *sampling.Invalid or a *TooLong if the request is not
-// valid, ErrClosed if Drain cancels requests, and a *DeviceFailure if the device has failed.
+// Submit adds the next request of the series. It returns an error of Request.Check if the request is not valid,
+// ErrClosed if Drain cancels requests, and a *DeviceFailure if the device has failed.
 func (s *Series) Submit(r Request) (*Stream, error) { return s.engine.submit(r, s) }
 
 // End ends the series.

@@ -274,7 +274,7 @@ func (m *members) names(source grammar.Node, i int, valueNodes []grammar.Node) {
 	}
 }
 
-// namesInChunk is the largest number of listed names that one lexeme reads. More than this are rare.
+// namesInChunk is the largest number of listed names that one lexeme reads.
 const namesInChunk = 256
 
 // listedNames adds edges that read one of the listed names from index i up to stop, which is excluded. If these names

@@ -19,7 +19,7 @@ func ranges(bounds ...rune) automaton.Set {
 }
 
 // The classes of ECMA 262. The class \d has only ASCII digits, and \w only ASCII letters, digits and _. The
-// class \s has all white space of Unicode.
+// class \s has the white space of Unicode but U+0085, and U+FEFF.
 var (
 	digits = ranges('0', '9')
 	words  = ranges('0', '9', 'A', 'Z', '_', '_', 'a', 'z')
