@@ -135,7 +135,7 @@ func (r *Runner) attention(i, n int) {
 	r.launch(write)
 	r.launch(kernels.PagedAttention{AttentionShape: r.attentionShape, Out: r.attended, Query: r.qkv, QueryStride: r.width, Keys: keys, Values: values,
 		Tables: group.tables, TableStride: group.stride, SeqLens: batch.seqLens, QueryStart: batch.queryStart, Plan: plan.AttentionPlan, Entries: plan.entries,
-		Parts: r.scratch.attention.Pointer(), Scale: r.AttentionFactor(), SoftCap: float32(r.AttentionCap), Window: r.Window(i), Sinks: l.sinks})
+		Parts: r.scratch.attention.Pointer(), Arrived: r.scratch.arrived, Scale: r.AttentionFactor(), SoftCap: float32(r.AttentionCap), Window: r.Window(i), Sinks: l.sinks})
 }
 
 // normalizeWidth normalizes the queries or the keys of tokens, all heads of a token together.

@@ -282,7 +282,8 @@ func TestALayerTakesFewKernels(t *testing.T) {
 		step(t, r, chunk{randomTokens(2, 1, m.VocabSize), 3, []int32{1}})
 		kernels[i] = driver.Calls("cuLaunchKernel") - before
 	}
-	require.Equal(t, 9, kernels[1]-kernels[0])
+	perLayer := kernels[1] - kernels[0]
+	require.LessOrEqual(t, 32*perLayer+2, 260, "Llama 3 8B")
 }
 
 // Ensure that the GPU rounds keys and values to the same types of 8 bits as the CPU. The logits of the GPU must be

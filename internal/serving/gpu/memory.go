@@ -27,7 +27,7 @@ func (r *Runner) allocateBuffers() {
 			r.picked = m
 		}
 	}
-	arrived := r.alloc(max(4*products.Counters, 16))
+	arrived := r.alloc(4 * max(products.Counters, r.attentionCounters()))
 	r.scratch.arrived = arrived.Pointer()
 	r.try(func() error { return r.stream.Fill(arrived, 0, arrived.Size(), 0) })
 }
@@ -64,6 +64,13 @@ func (m *Model) products(c *engine.RunnerConfig) (largest kernels.ProductPlan, e
 // (AttentionPartition tokens). The memory suffices for a decoding step whose sequences use all blocks and share none.
 func (r *Runner) attentionBytes() int {
 	return (r.config.Store.NumBlocks*r.config.Store.BlockSize/kernels.AttentionPartition + 2*r.config.MaxNumSeqs) * r.attentionShape.PartitionBytes()
+}
+
+// attentionCounters returns how many counters attention needs. A tile of a sequence has 16 rows but for the last one, and
+// a token has a row for each query head of a key head.
+func (r *Runner) attentionCounters() int {
+	rows := r.config.MaxNumBatchedTokens * r.NumHeads / r.NumKVHeads
+	return (rows/16 + r.config.MaxNumBatchedTokens + 1) * r.NumKVHeads
 }
 
 // matrices returns the matrices of the model. Until Load has put them on the GPU, it returns the matrices that
@@ -303,8 +310,9 @@ func (m *Model) MemoryUse(kvCache int) (MemoryUse, error) {
 
 // scratch is memory that kernels use one after the other.
 type scratch struct {
-	parts, arrived, unpacked cuda.Pointer // of products
-	attention                *cuda.Memory // results of partitions
+	parts, unpacked cuda.Pointer // of products
+	arrived         cuda.Pointer // counters of products and of attention, which are 0 between kernels
+	attention       *cuda.Memory // results of partitions
 }
 
 // growAttention makes the memory for results of partitions at least size bytes large. Before it frees the

@@ -35,6 +35,7 @@ struct Attention {
   const int *tiles;    // sequence, first row, first part, parts: see paged_attention.h
   const int *work;     // tile, partition
   float *parts;        // [part][key head][TILE][head size + 2]
+  u32 *arrived;        // [tile][key head], 0 before and after; or null: decoding does not merge
   const float *slopes; // ALiBi, for each head, or null
   const float *sinks;  // for each head, or null
   u64 query_stride, out_stride;
@@ -60,12 +61,12 @@ struct Range {
 };
 
 // The grid of decoding and of prefill has a block of threads for each tile (or part of one) and key head. Those of the
-// heads follow each other, because they read one block of keys and because the tiles with the most keys come first.
+// heads follow each other: they read the same block of keys and values, and the tiles with the most keys come first.
 DEVICE int kv_head_of_block(const Attention &a) { return (u32)block_x() % (u32)a.kv_heads; }
 DEVICE int tile_of_block(const Attention &a) { return (u32)block_x() / (u32)a.kv_heads; }
 
-// places_of returns where each lane's chunk of a step begins: lane i has that of chunk i % CHUNKS. A place is a row of D
-// elements, counted from the first block on. A chunk lies in one block.
+// places_of returns where each lane's chunk of a step begins: lane i has that of chunk i % CHUNKS. A place is a row
+// of D elements, counted from the first block on. A chunk lies in one block.
 DEVICE u32 places_of(const Attention &a, int kv_head, int sequence, Range tokens, int key0) {
   int key = key0 + lane() % CHUNKS * CHUNK;
   key = key < tokens.first ? tokens.first : key < tokens.end ? key : tokens.end - 1;
@@ -167,9 +168,9 @@ template <class T, int D, int R> DEVICE void reset(State<T, D, R> &st) {
   }
 }
 
-// products computes q k of a step. k are rows in shared memory. Of 32 elements a lane has 8 in a row, which are two mma:
-// the order in which an mma adds them is the same for every row. q are operands in shared memory: 16 bytes of each lane
-// for mma 0 of a tile of rows, then for mma 1, and so on.
+// products computes q k of a step. k are rows in shared memory. Of 32 elements a lane has 8 in a row, which are two
+// mma: the order in which an mma adds them is the same for every row. q are operands in shared memory: 16 bytes of each
+// lane for mma 0 of a tile of rows, then for mma 1, and so on.
 template <class T, int D, int R> DEVICE void products(float (&s)[R][STEP / 8][4], u32 q, u32 k) {
   const int r = lane() / 4, c = lane() % 4, EIGHT = 8 * Rows<D>::BYTES;
   const Units<D, 4> ks = Units<D, 4>::of(k, r, c);

@@ -22,6 +22,7 @@ type AttentionPlan struct {
 	window                       int
 	splitTiles, splitRows, works int // tiles that are split, the largest number of rows of such a tile, partitions of all these tiles
 	wholeTiles, warps            int
+	tileParts                    int // the largest number of partitions of a tile that is split
 	wholeAt, workAt              int // where entries begin; those of split tiles come first
 }
 
@@ -91,7 +92,7 @@ func (p *AttentionPlan) choose(sequences []sequence, maxWarps, multiprocessors i
 				for i := start; i < end; i++ {
 					work = append(work, int32(len(split)/4-1), int32(i))
 				}
-				p.splitRows = max(p.splitRows, min(n-row, attentionTile))
+				p.splitRows, p.tileParts = max(p.splitRows, min(n-row, attentionTile)), max(p.tileParts, end-start)
 			}
 			continue
 		}
@@ -108,7 +109,17 @@ func (p *AttentionPlan) choose(sequences []sequence, maxWarps, multiprocessors i
 
 // A DecodeShape is the shape of a plan of decoding. Plans with the same shape have equal launches, so one graph serves
 // them all.
-type DecodeShape struct{ tiles, rows, partitions int }
+type DecodeShape struct {
+	tiles, rows, partitions int
+	merges                  bool
+}
+
+// merges reports whether decoding can merge the partitions. One warp merges those of a tile, which would take long if
+// they were many.
+func (p *AttentionPlan) merges() bool { return p.tileParts <= maxMerged }
+
+// Counters returns the number of uint32 in PagedAttention.Arrived.
+func (p *AttentionPlan) Counters() int { return p.splitTiles * p.shape.KVHeads }
 
 // PadDecode adds entries without a tile or a partition, so that few different shapes occur: at least so many tiles, and
 // a power of two of partitions. The kernels leave these entries out. If the plan has tiles of prefill, or no
@@ -123,7 +134,7 @@ func (p *AttentionPlan) PadDecode(tiles int) (DecodeShape, bool) {
 	p.splitTiles, p.works = p.splitTiles+padding, works
 	p.workAt += 4 * padding
 	p.wholeAt = p.workAt
-	return DecodeShape{p.splitTiles, p.splitRows, p.works}, true
+	return DecodeShape{p.splitTiles, p.splitRows, p.works, p.merges()}, true
 }
 
 // partitions returns the range [start, end) of the partitions that contain a key to which one of the rows attends.

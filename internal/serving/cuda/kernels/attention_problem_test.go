@@ -25,6 +25,7 @@ type problem struct {
 	blocks        uint64 // seed of the order of blocks in memory
 	warps         int    // of a block of prefill; 0: as many as fit
 	tiles         int    // of a padded plan of decoding; 0: the plan is not padded
+	apart         bool   // another kernel merges partitions
 }
 
 // prefillMemory returns the bytes of shared memory for p.warps warps in a block of prefill.
@@ -179,7 +180,12 @@ func (p *problem) run(g *gpu, n numbers, multiprocessors int) []byte {
 	if p.sinks {
 		a.Sinks = g.bytes(floats(n.sinks...)).Pointer()
 	}
+	counters := g.bytes(make([]byte, 4*max(1, plan.Counters())))
+	if !p.apart {
+		a.Arrived = counters.Pointer()
+	}
 	require.NoError(g.t, a.Launch(g.set, g.stream))
+	require.Equal(g.t, make([]byte, counters.Size()), g.read(counters), "counters")
 	return g.read(out)
 }
 

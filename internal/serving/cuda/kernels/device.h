@@ -36,6 +36,7 @@ struct alignas(8) bytes8 { u32 x, y; };
 #define DEVICE static inline __attribute__((device, always_inline))
 #define LAMBDA __attribute__((device, always_inline)) // between the captures and the parameters of a lambda
 #define UNROLL _Pragma("unroll")
+#define NO_UNROLL _Pragma("clang loop unroll(disable)")
 
 // SHARED(name, float[4][32]) declares an array of the block's threads.
 template <class T> using shared_type = T;
@@ -190,9 +191,12 @@ DEVICE int opaque(int x) { asm volatile("" : "+r"(x)); return x; }
 DEVICE void cp_async16(u32 to, const void *from, int bytes) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
-// cp_async4 copies 4 bytes or makes 4 zeros, otherwise as cp_async16.
+// cp_async4 and cp_async8 are like cp_async16, but for 4 and 8 bytes.
 DEVICE void cp_async4(u32 to, const void *from, int bytes) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+DEVICE void cp_async8(u32 to, const void *from, int bytes) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 // cp_async_commit ends a group of copies. cp_async_wait waits until at most N groups of this thread are under way.
 DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }

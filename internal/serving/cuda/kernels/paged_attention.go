@@ -35,6 +35,7 @@ type PagedAttention struct {
 	Plan    AttentionPlan
 	Entries cuda.Pointer // a copy of AttentionPlan.Entries
 	Parts   cuda.Pointer // AttentionPlan.PartBytes bytes for results of partitions
+	Arrived cuda.Pointer // AttentionPlan.Counters uint32 that are 0, and stay 0; or 0: a kernel of its own merges partitions
 
 	Scale   float32      // of products of queries and keys, usually 1/sqrt(HeadSize)
 	SoftCap float32      // if not 0, logits become cap * tanh(logit / cap); at most 1000
@@ -77,6 +78,7 @@ const AttentionPartition = 256
 const (
 	attentionStep = 64 // keys
 	attentionTile = 16 // rows of queries
+	maxMerged     = 16 // partitions of a tile that decoding merges (paged_attention.h)
 )
 
 // maxSoftCap is the largest soft cap. With a larger one, the float32 error of tanh near 1 would exceed the
@@ -122,7 +124,7 @@ func (s AttentionShape) check() error {
 type attention struct {
 	out, query, keys, values           cuda.Pointer
 	tables, seqLens, queryStart        cuda.Pointer
-	tiles, work, parts                 cuda.Pointer
+	tiles, work, parts, arrived        cuda.Pointer
 	slopes, sinks                      cuda.Pointer
 	queryStride, outStride             uint64
 	tableStride, blockSize, heads, kvs int32
@@ -143,7 +145,7 @@ func (a PagedAttention) check() error {
 	c.keep(a.AttentionShape.check())
 	c.addresses(16, operand{"Out", a.Out}, operand{"Query", a.Query}, operand{"Keys", a.Keys}, operand{"Values", a.Values})
 	c.addresses(4, operand{"Tables", a.Tables}, operand{"SeqLens", a.SeqLens}, operand{"QueryStart", a.QueryStart}, operand{"Entries", a.Entries})
-	c.optional(4, operand{"Slopes", a.Slopes}, operand{"Sinks", a.Sinks})
+	c.optional(4, operand{"Slopes", a.Slopes}, operand{"Sinks", a.Sinks}, operand{"Arrived", a.Arrived})
 	if a.Plan.PartBytes > 0 {
 		c.addresses(16, operand{"Parts", a.Parts})
 	}
@@ -177,13 +179,19 @@ func (a PagedAttention) Launch(set *Set, s *cuda.Stream) error {
 		suffix = fmt.Sprintf("_fp8_%d", a.HeadSize)
 	}
 	if p.works > 0 {
+		merges := a.Arrived != 0 && p.merges()
+		if merges {
+			arguments.arrived = a.Arrived
+		}
 		shape := cuda.Shape{X: p.works * a.KVHeads, Threads: 32, Shared: a.decodeMemory()}
 		if err := set.launch(s, "paged_attention_decode"+suffix, shape, arguments); err != nil {
 			return err
 		}
 		shape = cuda.Shape{X: p.splitTiles * a.KVHeads, Y: p.splitRows, Threads: max(128, a.HeadSize)}
-		if err := set.launch(s, "paged_attention_merge", shape, arguments); err != nil {
-			return err
+		if !merges {
+			if err := set.launch(s, "paged_attention_merge", shape, arguments); err != nil {
+				return err
+			}
 		}
 	}
 	if p.wholeTiles == 0 {

@@ -68,11 +68,69 @@ template <class T, int D, int R> DEVICE void weights_of(State<T, D, R> &st, floa
   weigh<T, D, R>(st, s, factor);
 }
 
+const int MAX_MERGED = 16; // partitions of a tile that decoding merges, at most
+
 template <int D> struct DecodeMemory {
   static const int TENSOR = STEP * Rows<D>::BYTES, QUERIES = TILE * Rows<D>::BYTES, BYTES = QUERIES + 2 * TENSOR;
 };
 
-// Grid: work, each for the key heads. A warp computes one partition.
+// last_warp_to_arrive reports whether all other warps of a group of n have stored their parts. It resets the counter.
+DEVICE bool last_warp_to_arrive(u32 *arrived, int n) {
+  fence();
+  warp_barrier();
+  u32 before = 0;
+  if (lane() == 0) {
+    before = atomic_add(arrived, 1);
+    if (before == (u32)n - 1) *arrived = 0;
+  }
+  const bool last = shfl(before, 0) == (u32)n - 1;
+  if (last) fence();
+  return last;
+}
+
+// merge_parts merges the partitions of a tile as paged_attention_merge does. A warp has four rows at a time, eight
+// lanes each, and the results of their partitions in shared memory.
+template <class C, int D> DEVICE void merge_parts(const Attention &a, const Tile &t, u32 memory, int first, int parts) {
+  typedef Format<typename Cached<C>::Product> Output;
+  const int ROW = (D + 2) * 4, UNITS = 4 * ROW / 8; // bytes; of a partition, 8 bytes each
+  static_assert(MAX_MERGED * UNITS * 8 <= DecodeMemory<D>::BYTES);
+  for (int row0 = 0; row0 < TILE && t.first_row + row0 < t.rows; row0 += 4) {
+    const char *from = (const char *)a.parts + (((u64)first * a.kv_heads + t.kv_head) * TILE + row0) * ROW;
+    warp_barrier(); // the memory is used
+    for (int i = lane(); i < parts * UNITS; i += 32)
+      cp_async8(memory + i * 8, from + (u64)(i / UNITS) * a.kv_heads * TILE * ROW + i % UNITS * 8, 8);
+    cp_async_commit();
+    cp_async_wait<0>();
+    warp_barrier();
+    const int row = t.first_row + row0 + lane() / 8;
+    u32 at = memory + lane() / 8 * ROW + lane() % 8 * 8, ml_at = memory + lane() / 8 * ROW + D * 4;
+    float m, l, o[D / 16][2];
+    begin(m, l, a.sinks, Tile::head_of(t, row));
+    UNROLL
+    for (int i = 0; i < D / 16; i++) o[i][0] = o[i][1] = 0;
+    for (int p = 0; p < parts; p++, at += 4 * ROW, ml_at += 4 * ROW) {
+      const bytes8 ml = load8_shared(ml_at, 0);
+      float before, part;
+      merge(m, l, float_of(ml.x), float_of(ml.y), before, part);
+      UNROLL
+      for (int i = 0; i < D / 16; i++) {
+        const bytes8 x = load8_shared(at, i * 64);
+        o[i][0] = merged(o[i][0], before, float_of(x.x), part), o[i][1] = merged(o[i][1], before, float_of(x.y), part);
+      }
+    }
+    if (row >= t.rows) continue;
+    const float by = mul_rn(inverse(l), a.value_scale);
+    u16 *out = (u16 *)a.out + Tile::token_of(t, row) * a.out_stride + Tile::head_of(t, row) * D + lane() % 8 * 2;
+    UNROLL
+    for (int i = 0; i < D / 16; i++) {
+      const float low = result(o[i][0], by), high = result(o[i][1], by);
+      *(u32 *)(out + i * 16) = sizeof(C) == 1 && a.bf16 ? pack_bfloat(low, high) : Output::pack(low, high);
+    }
+  }
+}
+
+// Grid: work, each for the key heads. A warp computes one partition. The last one of a tile merges them, if the launch
+// says so.
 template <class C, int D> DEVICE void decode(const Attention &a) {
   typedef typename Cached<C>::Product T;
   const int kv_head = kv_head_of_block(a), work = tile_of_block(a), tile = a.work[work * 2],
@@ -86,51 +144,55 @@ template <class C, int D> DEVICE void decode(const Attention &a) {
   if (from < reach.any_from) from = reach.any_from / STEP * STEP;
   const Range tokens = {reach.any_from, reach.any_to};
   const u32 q = shared_address(dynamic_shared()), k = q + DecodeMemory<D>::QUERIES, v = k + DecodeMemory<D>::TENSOR;
-  u32 places = places_of(a, kv_head, t.sequence, tokens, from);
   load_queries<C, D>(q, a, t, t.first_row, TILE);
-  load<C, D>(k, a.keys, tokens, places, from, 0, 1);
-  cp_async_commit();
-  load<C, D>(v, a.values, tokens, places, from, 0, 1);
-  cp_async_commit();
   State<T, D, 1> st;
   reset(st);
-  for (int key0 = from; key0 < to; key0 += STEP) {
-    bool more = key0 + STEP < to;
+  for (int key0 = from - STEP; key0 < to; key0 += STEP) { // in the first round, keys and values are only loaded
+    const bool loaded = key0 >= from, more = key0 + STEP < to;
+    u32 places = 0;
     float s[1][STEP / 8][4];
     if (more) places = places_of(a, kv_head, t.sequence, tokens, key0 + STEP);
-    cp_async_wait<1>();
-    warp_barrier();
-    if (sizeof(C) == 1) {
-      unpack<D>(k, a.fp8_shift, 32);
+    if (loaded) {
+      cp_async_wait<1>();
+      warp_barrier();
+      if (sizeof(C) == 1) {
+        unpack<D>(k, a.fp8_shift, 32);
+        warp_barrier();
+      }
+      products<T, D, 1>(s, q, k);
       warp_barrier();
     }
-    products<T, D, 1>(s, q, k);
-    warp_barrier();
     if (more) load<C, D>(k, a.keys, tokens, places, key0 + STEP, 0, 1);
     cp_async_commit();
-    weights_of<T, D, 1>(st, s, a, reach, tile, kv_head, row0, key0);
-    cp_async_wait<1>();
-    warp_barrier();
-    if (sizeof(C) == 1) {
-      unpack<D>(v, a.fp8_shift, 32);
+    if (loaded) {
+      weights_of<T, D, 1>(st, s, a, reach, tile, kv_head, row0, key0);
+      cp_async_wait<1>();
+      warp_barrier();
+      if (sizeof(C) == 1) {
+        unpack<D>(v, a.fp8_shift, 32);
+        warp_barrier();
+      }
+      add_values<T, D, 1>(st, s, v);
       warp_barrier();
     }
-    add_values<T, D, 1>(st, s, v);
-    warp_barrier();
     if (more) load<C, D>(v, a.values, tokens, places, key0 + STEP, 0, 1);
     cp_async_commit();
   }
-  const int rows = Tile::of(a, opaque(tile), kv_head).rows;
+  const Tile again = Tile::of(a, opaque(tile), kv_head);
   UNROLL
   for (int i = 0; i < 2; i++) {
     int row = lane() / 4 + i * 8, c = lane() % 4;
-    if (row0 + row >= rows) continue;
+    if (row0 + row >= again.rows) continue;
     float *part = a.parts + ((u64)block_x() * TILE + row) * (D + 2);
     UNROLL
     for (int u = 0; u < D / 8; u++)
       store8(part + u * 8 + c * 2, {bits_of(st.o[0][u][i * 2]), bits_of(st.o[0][u][i * 2 + 1])});
     if (c == 0) store8(part + D, {bits_of(st.m[0][i]), bits_of(st.l[0][i * 2])});
   }
+  if (!a.arrived) return;
+  const int first = a.tiles[tile * 4 + 2], parts = a.tiles[tile * 4 + 3];
+  cp_async_wait<0>();
+  if (last_warp_to_arrive(a.arrived + tile * a.kv_heads + kv_head, parts)) merge_parts<C, D>(a, again, q, first, parts);
 }
 
 // Bytes of shared memory of prefill: queries and sums are a warp's, the others the block's.
@@ -193,8 +255,8 @@ DEVICE void store(const State<T, D, R> &st, const Merged<D, R> &all, const Atten
   }
 }
 
-// Grid: tiles, each for the key heads. A warp has R * TILE rows, and all warps share keys and values. While products are computed,
-// values are on their way; while values are added, the next keys.
+// Grid: tiles, each for the key heads. A warp has R * TILE rows, and all warps share keys and values. While products are
+// computed, values are on their way; while values are added, the next keys.
 template <class C, int D, int R> DEVICE void prefill(const Attention &a) {
   typedef typename Cached<C>::Product T;
   typedef PrefillMemory<D, R> Memory;

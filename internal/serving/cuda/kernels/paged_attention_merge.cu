@@ -1,4 +1,4 @@
-// The partitions of decoding, merged.
+// The partitions of decoding, merged by a kernel of its own if a tile has many.
 #include "attention.h"
 
 const int MERGED = 256, AHEAD = 32; // partitions at a time, at most; partitions that are loaded ahead

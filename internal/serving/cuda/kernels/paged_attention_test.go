@@ -60,6 +60,8 @@ func TestAttentionMatchesFloat64AndTheCPU(t *testing.T) {
 			order++
 			g.Order(order)
 			require.Equal(t, out, p.run(g, n, many), "the plan changes bits")
+			p.apart = true
+			require.Equal(t, out, p.run(g, n, many), "the kernel that merges changes bits")
 			p.blocks++
 			require.Equal(t, out, p.run(g, n, one), "the places of blocks change bits")
 		})

@@ -316,8 +316,8 @@ template <class T> struct Many {
     const bool apart = grid_z() > 1, in_parts = !apart && a.parts_of_sum > 1;
     const int steps = SLAB / MANY_COLUMNS, first_part = block_z(), end_part = apart ? first_part + 1 : a.parts_of_sum;
     const int first = part_begins(a, first_part) * steps, end = part_begins(a, end_part) * steps;
-    const u32 bytes = stage_bytes(), memory = shared_address(dynamic_shared()), stages_end = memory + MANY_STAGES * bytes,
-              totals = stages_end + warp() * 32 * 512 + lane() * 16;
+    const u32 bytes = stage_bytes(), memory = shared_address(dynamic_shared()),
+              stages_end = memory + MANY_STAGES * bytes, totals = stages_end + warp() * 32 * 512 + lane() * 16;
     const u32 w = warp() % 2 * 4096 + lane() * 16, in = MANY_WEIGHTS + warp() / 2 * 4096 + lane() * 16;
     const bool idle = block_x() * rows_of_block() + warp() / 2 * 64 >= a.rows; // the warp has no rows
     Sources from = Sources::of(a, first);

@@ -1,4 +1,5 @@
-// Keys and values of tokens written to their slots in blocks: as they are, or normalized and rotated first, with queries.
+// Keys and values of tokens written to their slots in blocks: as they are, or normalized and rotated first, with
+// queries.
 #include "device.h"
 
 // to_fp8 rounds to a number of 8 bits with 3 (E4M3) or 2 (E5M2) bits of fraction, to nearest, ties to even. Numbers
@@ -141,8 +142,14 @@ template <class T, int SIZE> DEVICE void norm_rope_and_cache(const Heads &a) {
   if (slot < 0) return;
   const u64 block = slot / a.block_size, row = (block * a.key_heads + head) * a.block_size + slot % a.block_size;
   u8 *out = (key ? a.key_cache : a.value_cache) + (row * a.head_size + lane() * 8) * SIZE;
-  if (SIZE == 2) store16(out, load16(mine));
-  else store8(out, eight_fp8(mine, a.fraction));
+  if (SIZE == 2) {
+    store16(out, load16(mine));
+    return;
+  }
+  u64 y = 0;
+  NO_UNROLL
+  for (int i = 0; i < 8; i++) y |= (u64)to_fp8(mine[i], a.fraction) << i * 8;
+  store8(out, {(u32)y, (u32)(y >> 32)});
 }
 
 #define FUSED_QK_NORM_ROPE_AND_CACHE(T, SIZE, name)                                                                    \

@@ -10,6 +10,7 @@
 #define LAUNCH_BOUNDS(...)
 #define DEVICE static inline __attribute__((unused))
 #define UNROLL
+#define NO_UNROLL
 #define LAMBDA
 #define SHARED(name, ...)                                                                                              \
   static char name##_key;                                                                                              \
@@ -190,6 +191,7 @@ static inline int opaque(int x) { return x; }
 
 void cp_async16(u32 to, const void *from, int bytes);
 void cp_async4(u32 to, const void *from, int bytes);
+void cp_async8(u32 to, const void *from, int bytes);
 void cp_async_commit();
 void emulated_cp_async_wait(int groups);
 template <int N> static inline void cp_async_wait() { emulated_cp_async_wait(N); }

@@ -107,6 +107,7 @@ static void begin_copy(const char *what, u32 to, const void *from, int bytes, in
 
 void cp_async16(u32 to, const void *from, int bytes) { emulator::begin_copy("cp_async16", to, from, bytes, 16); }
 void cp_async4(u32 to, const void *from, int bytes) { emulator::begin_copy("cp_async4", to, from, bytes, 4); }
+void cp_async8(u32 to, const void *from, int bytes) { emulator::begin_copy("cp_async8", to, from, bytes, 8); }
 
 void cp_async_commit() { emulator::groups[thread()].emplace_back(); }
 
