@@ -143,6 +143,17 @@ func solo(t *testing.T, m *model.Model, pool *parallel.Pool, prompt []int32, max
 	return all[len(prompt):]
 }
 
+// A gatedCounter lets no step end before its gate is closed. So requests that are submitted before run together.
+type gatedCounter struct {
+	counter
+	gate chan struct{}
+}
+
+func (c *gatedCounter) Step(r engine.StepReport) {
+	<-c.gate
+	c.counter.Step(r)
+}
+
 // Ensure that answers of a model with states are those of the model alone, to the last bit of every state. The memory is
 // so small that requests are preempted. Prompts are computed in chunks, and found in the prefix cache.
 func TestAModelWithStatesAnswersAsIfItWereAlone(t *testing.T) {
@@ -172,7 +183,8 @@ func TestAModelWithStatesAnswersAsIfItWereAlone(t *testing.T) {
 		{"large states at ends of blocks", 12, func(c *engine.Config) { c.AllStates, c.MaxNumSeqs = true, 10 }, true},
 	}) {
 		t.Run(test.name, func(t *testing.T) {
-			counts, pool := &counter{}, newPool(t, 1)
+			counts, pool := &gatedCounter{gate: make(chan struct{})}, newPool(t, 1)
+			goOn := sync.OnceFunc(func() { close(counts.gate) })
 			open := convolutions
 			switch test.kernel {
 			case 0:
@@ -187,6 +199,7 @@ func TestAModelWithStatesAnswersAsIfItWereAlone(t *testing.T) {
 				c.MaxNumBatchedTokens, c.MaxNumSeqs = 24, 8
 				test.change(c)
 			}, counts)
+			t.Cleanup(goOn) // before the engine is closed
 			var want [][]int32
 			for _, r := range requests {
 				want = append(want, solo(t, m, pool, r.Prompt, r.MaxTokens))
@@ -195,8 +208,11 @@ func TestAModelWithStatesAnswersAsIfItWereAlone(t *testing.T) {
 				var wait sync.WaitGroup
 				got := make([][]int32, len(requests))
 				for i, r := range requests {
-					wait.Go(func() { got[i] = ask(t, e, r)[0].ids })
+					s, err := e.Submit(r)
+					require.NoError(t, err)
+					wait.Go(func() { got[i] = read(t, s, 1)[0].ids })
 				}
+				goOn()
 				wait.Wait()
 				require.Equal(t, want, got)
 			}
