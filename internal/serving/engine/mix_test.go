@@ -141,7 +141,9 @@ func TestASlidingWindowGivesItsBlocksBack(t *testing.T) {
 	level.SkipNormal(t)
 	windowed := func(change func(*engine.Config)) func(*engine.Config) {
 		return func(c *engine.Config) {
-			c.Model.SlidingWindow = 48
+			m := *c.Model // all tests share the model
+			m.SlidingWindow = 48
+			c.Model = &m
 			if change != nil {
 				change(c)
 			}

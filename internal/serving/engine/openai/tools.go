@@ -98,7 +98,7 @@ func readTool(i int, text json.RawMessage) (t tool, err error) {
 }
 
 // ReadTool reads a function that the model may call: an object whose field schema has the JSON Schema of the arguments.
-// Fields of the object that are in extra have no effect. The parameter name is what errors call the object.
+// The object may also have the fields in extra, which are left out. The parameter name is what errors call the object.
 func ReadTool(name string, text json.RawMessage, schema string, extra ...string) (t Tool, err error) {
 	if err := Read("tools", name, text, &t); err != nil {
 		return t, err
