@@ -143,19 +143,29 @@ const unknownWeights = -1
 // and values on a GPU get the memory that --gpu-memory-utilization leaves.
 func (o *modelOptions) kvGiven() bool { return o.kvFixed || o.device.given.Changed("kv-cache-gb") }
 
-// kernels names the kind of processor or GPU. Answers computed on another kind can differ in their last bits. AMX is
-// part of the kind only if activations are bf16: with int8, answers have the same bits with and without it.
+// kernels names the kind of processor or GPU. Answers computed on another kind can differ in their last bits.
 func (l *loaded) kernels(o *modelOptions) string {
 	if l.device != nil {
 		return l.gpu.Kind()
 	}
-	if l.activationType(o) == "bf16" && matrix.Tiles()&matrix.Pairs != 0 {
-		return matrix.Kernels() + withAMX
-	}
-	return matrix.Kernels()
+	kind, _ := cpuKernels(l.activationType(o), matrix.Tiles)
+	return kind
 }
 
-const withAMX = " and AMX"
+// cpuKernels names the kind of processor, and the instructions that products use. They differ with int8: AMX is then
+// used, but answers have the same bits without it. If activations are not rounded, cpuKernels does not call tiles, which
+// asks Linux for permission.
+func cpuKernels(activations string, tiles func() matrix.Form) (kind, used string) {
+	const withAMX = " and AMX"
+	kind = matrix.Kernels()
+	switch {
+	case activations == "bf16" && tiles()&matrix.Pairs != 0:
+		return kind + withAMX, kind + withAMX
+	case activations == "int8" && tiles()&matrix.Rounded != 0:
+		return kind, kind + withAMX
+	}
+	return kind, kind
+}
 
 // loadOn returns an option that sends a model's weights to the GPU. If standard error is a terminal, it shows
 // the progress there.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/serving/cuda"
+	"llmmemory/internal/serving/model/matrix"
 	"llmmemory/internal/testkit/cudatest"
 	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/testkit/weightfile"
@@ -269,4 +270,26 @@ func TestAStepThatDoesNotEndEndsADrainingServer(t *testing.T) {
 	s.stop()
 	require.ErrorContains(t, <-s.ended, "has not finished a step for")
 	require.Contains(t, <-answered, "engine_stalled")
+}
+
+// Ensure that AMX is part of the kind of processor, and so of a tier's key, only if it changes bits, and that Linux is
+// asked for tiles only if products can use them.
+func TestAMXIsPartOfTheKindIfItChangesBits(t *testing.T) {
+	cpu, both := matrix.Kernels(), matrix.Pairs|matrix.Rounded
+	for _, test := range []struct {
+		activations string
+		tiles       matrix.Form
+		kind, used  string
+		asked       bool
+	}{
+		{"f32", both, cpu, cpu, false},
+		{"bf16", both, cpu + " and AMX", cpu + " and AMX", true},
+		{"bf16", matrix.Rounded, cpu, cpu, true},
+		{"int8", both, cpu, cpu + " and AMX", true},
+		{"int8", matrix.Pairs, cpu, cpu, true},
+	} {
+		asked := false
+		kind, used := cpuKernels(test.activations, func() matrix.Form { asked = true; return test.tiles })
+		require.Equal(t, []any{test.kind, test.used, test.asked}, []any{kind, used, asked}, "%s, tiles for %b", test.activations, test.tiles)
+	}
 }

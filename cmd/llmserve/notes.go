@@ -16,11 +16,8 @@ import (
 // failed, it also says how much memory the weights, the batches, and the keys and values use, and how much is free.
 func (l *loaded) deviceText(o *modelOptions, e *engine.Engine) string {
 	if l.device == nil {
-		kernels := l.kernels(o)
-		if l.activationType(o) == "int8" && matrix.Tiles()&matrix.Rounded != 0 {
-			kernels += withAMX
-		}
-		return fmt.Sprintf("device: CPU (%s); activations: %s", kernels, l.activationType(o))
+		_, used := cpuKernels(l.activationType(o), matrix.Tiles)
+		return fmt.Sprintf("device: CPU (%s); activations: %s", used, l.activationType(o))
 	}
 	text := fmt.Sprintf("device: %v; activations: %s", l.gpu, l.device.Type())
 	u, err := l.device.MemoryUse(int(e.Config().KVCacheBytes))
