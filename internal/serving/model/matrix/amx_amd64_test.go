@@ -172,11 +172,9 @@ func guarded(t *testing.T, m *Matrix, x []float32, rows int) []float32 {
 
 // Ensure that products of 8-bit activations have the same bits with tiles as without.
 func TestRoundedProductsHaveTheSameBitsWithTiles(t *testing.T) {
-	had := usableTiles
-	t.Cleanup(func() { usableTiles = had })
+	withoutTiles(t)
 	all := []shape{{W8A8, 64, 288, 32}, {W6A8, 64, 32, 16}, {W4A8, 70, 64, 32}, {W4A8Min, 64, 64, 32}, {W5A8, 64, 32, 32}, {NL4A8, 64, 32, 32}}
 	for i, s := range level.First(6, append(all, append(dotShapes, shape{W8A8, 64, 1056, 32}, shape{W6A8, 64, 544, 16})...)) {
-		usableTiles = func() amx.Features { return amx.Features{} }
 		want := map[int][]float32{}
 		rows := level.First(3, []int{1, 17, 49, 15, 16, 33, 48, 53, 97})
 		const maxRows = 97

@@ -2,7 +2,11 @@
 
 package matrix
 
-import "testing"
+import (
+	"testing"
+
+	"llmmemory/internal/serving/amx"
+)
 
 func levels() []instructions {
 	var all []instructions
@@ -18,10 +22,18 @@ func setLevel(t testing.TB, l instructions) {
 	t.Cleanup(func() { isa = previous })
 }
 
-// eachLevel calls f with the portable code and with each instruction set of the processor. It calls f with AVX-512 up
-// to three times: without VNNI and BF16, with VNNI only, and with BF16 only. VNNI has instructions that multiply bytes;
-// BF16 has instructions that multiply BF16.
+// withoutTiles forbids tiles until the test ends. eachTiles is for tests with tiles.
+func withoutTiles(t testing.TB) {
+	had := usableTiles
+	usableTiles = func() amx.Features { return amx.Features{} }
+	t.Cleanup(func() { usableTiles = had })
+}
+
+// eachLevel calls f with the portable code and with each instruction set of the processor, without tiles. It calls f
+// with AVX-512 up to three times: without VNNI and BF16, with VNNI only, and with BF16 only. VNNI has instructions that
+// multiply bytes; BF16 has instructions that multiply BF16.
 func eachLevel(t testing.TB, f func(name string)) {
+	withoutTiles(t)
 	hadVNNI, hadBF16, hadFast := hasVNNI, hasBF16, pairsAreFast
 	t.Cleanup(func() { hasVNNI, hasBF16, pairsAreFast = hadVNNI, hadBF16, hadFast })
 	pairsAreFast = func() bool { return true }

@@ -21,6 +21,7 @@ func TestTheFastestOfSomeRunsCounts(t *testing.T) {
 
 // Ensure that what is measured decides how weights are packed, only where there is a choice.
 func TestPairsAreUsedOnlyWhereTheyAreFast(t *testing.T) {
+	withoutTiles(t)
 	had, hadBF16, measured := pairsAreFast, hasBF16, 0
 	t.Cleanup(func() { pairsAreFast, hasBF16 = had, hadBF16 })
 	for _, level := range []instructions{portable, avx2, avx512} {
