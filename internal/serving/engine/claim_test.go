@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/scheduling/blockhash"
+	"llmmemory/internal/scheduling/vllm/v1/kvcache"
 	"llmmemory/internal/scheduling/vllm/v1/sched"
 	"llmmemory/internal/serving/kvoffload"
 )
@@ -39,4 +41,31 @@ func TestAClaimMakesOthersWaitOnce(t *testing.T) {
 		e.mu.Unlock()
 		require.NoError(t, e.Close())
 	})
+}
+
+// Ensure that a model with several groups waits for claims on all blocks, also on those in the prefix cache: it loads
+// all, so it cannot claim them.
+func TestAClaimOnCachedBlocksCountsIfThereAreSeveralGroups(t *testing.T) {
+	e := startRelayed(t, &relay{}, func(c *Config) {
+		c.Hash = blockhash.CBOR("0")
+		c.Offload = &kvoffload.Config{Tier: kvoffload.Chain{}, Loads: true}
+	})
+	s, err := e.Submit(request(strings.Repeat("some words ", 8), 2))
+	require.NoError(t, err)
+	q := &sequence{stream: s, prompt: len(s.request.Prompt), tokens: s.request.Prompt}
+	_, err = answer(t, s)
+	require.NoError(t, err)
+	blocks := e.offload.hashes(q)[:(q.prompt-1)/e.config.BlockSize]
+	require.True(t, e.offload.claim(q, blocks[:1]))
+	have, waitFor, _ := e.offload.look(blocks)
+	require.Positive(t, have)
+	require.Nil(t, waitFor)
+	e.config.groups = make([]kvcache.Group, 2)
+	have, waitFor, _ = e.offload.look(blocks)
+	require.Zero(t, have)
+	require.Same(t, q.tiers.claim, waitFor)
+	e.config.groups = nil
+	e.mu.Lock()
+	e.offload.release(q)
+	e.mu.Unlock()
 }

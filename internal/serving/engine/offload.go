@@ -120,9 +120,6 @@ func (o *offload) find(q *sequence) sched.Match {
 	blocks := o.hashes(q)[:(q.prompt-1)/o.engine.config.BlockSize]
 	for {
 		have, waitFor, compute := o.look(blocks)
-		if len(o.engine.config.groups) > 1 {
-			have = 0
-		}
 		if waitFor != nil {
 			select {
 			case <-waitFor.ended:
@@ -146,12 +143,15 @@ func (o *offload) find(q *sequence) sched.Match {
 const patience = 2 * time.Second
 
 // look returns the number of leading blocks that are in the prefix cache, and the time for computing the
-// blocks after them. If another request has a claim on one of the later blocks, look also returns that claim.
+// blocks after them. If another request has a claim on one of the later blocks, look also returns that claim. If the
+// model has several groups of layers, all blocks are loaded: look returns 0, and considers claims on all of them.
 func (o *offload) look(blocks []blockhash.Hash) (have int, waitFor *claim, compute time.Duration) {
 	e := o.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.sched.Monitor.Inspect(func(c *kvcache.Cache) { have = kvcache.CachedPrefix(c, blocks) })
+	if len(e.config.groups) < 2 {
+		e.sched.Monitor.Inspect(func(c *kvcache.Cache) { have = kvcache.CachedPrefix(c, blocks) })
+	}
 	for i := len(blocks) - 1; i >= have && waitFor == nil; i-- {
 		waitFor = o.coming[blocks[i]]
 	}

@@ -353,3 +353,13 @@ func TestTheWarningInALogIsShort(t *testing.T) {
 	recordWarnings(r, []string{"a", strings.Repeat("x", 5000)})
 	require.Equal(t, "a "+strings.Repeat("x", 998)+"...", r.record.Warning)
 }
+
+// Ensure that the schema of a tool's arguments has the type object once, whatever the request has for it.
+func TestTheSchemaOfArgumentsHasATypeOnce(t *testing.T) {
+	for _, schema := range []string{`{"properties": {}}`, `{"type": null, "properties": {}}`, `{"type": "object", "properties": {}}`} {
+		tool := tool{name: "f", parameters: json.RawMessage(schema)}
+		require.NoError(t, tool.setParameters())
+		require.JSONEq(t, `{"type": "object", "properties": {}}`, string(tool.parameters))
+		require.Equal(t, 1, strings.Count(string(tool.parameters), "type"))
+	}
+}

@@ -125,7 +125,14 @@ func (t *tool) setParameters() error {
 	switch {
 	case len(schema) == 0:
 		t.parameters = json.RawMessage(`{"type": "object"}`)
-	case IsNull(schema["type"]):
+	case schema["type"] != nil && IsNull(schema["type"]):
+		schema["type"] = json.RawMessage(`"object"`)
+		text, err := json.Marshal(schema)
+		if err != nil {
+			return err
+		}
+		t.parameters = text
+	case schema["type"] == nil:
 		_, rest, _ := bytes.Cut(t.parameters, []byte("{"))
 		t.parameters = append([]byte(`{"type": "object", `), rest...)
 	case json.Unmarshal(schema["type"], &kind) == nil && kind != "object":
