@@ -6,7 +6,6 @@ const Elided = " [...] "
 // How a submission is judged.
 const (
 	WhiteBox    = "Your code will be evaluated using White-Box testing."
-	Valgrind    = "Your code will be rigorously tested with Valgrind."
 	NoLeaks     = "Memory leaks (e.g., un-freed inner L2 block tables) are strictly forbidden and must report 0 bytes lost."
 	ContainerOf = "To solve this, you must use the <stddef.h> macro offsetof(type, member)."
 	NodeCast    = "If you simply cast (Sequence*)node, C will mistakenly treat 0x1018 as the start of the Sequence."

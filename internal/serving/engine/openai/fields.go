@@ -31,12 +31,17 @@ func Object(field, name string, value json.RawMessage, allowed ...string) (map[s
 	if json.Unmarshal(value, &fields) != nil {
 		return nil, invalid(field, "%s is not a JSON object.", name)
 	}
+	return fields, checkNames(field, name, fields, allowed)
+}
+
+// checkNames returns an error if an object has a field that is not in allowed, and neither null nor false.
+func checkNames(field, name string, fields map[string]json.RawMessage, allowed []string) error {
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		if v := fields[key]; !slices.Contains(allowed, key) && !IsNull(v) && string(v) != "false" {
-			return nil, invalid(field, "%s has %q, which is not supported; it may have %s.", name, key, strings.Join(allowed, ", "))
+			return invalid(field, "%s has %q, which is not supported; it may have %s.", name, key, strings.Join(allowed, ", "))
 		}
 	}
-	return fields, nil
+	return nil
 }
 
 // Read decodes value, a part of the body, into dst. The parameter field is the field of the body that contains the
@@ -73,6 +78,19 @@ func ReadObject(field, name string, value json.RawMessage, dst any, extra ...str
 		return err
 	}
 	return decodePart(field, name, exactObject(value, fields, t), dst)
+}
+
+// readPart decodes an object into the struct that dst points to, as Read does. It also returns the object's fields and,
+// in unknown, the error of Object for a field that is not in allowed.
+func readPart(field, name string, value json.RawMessage, dst any, allowed []string) (fields map[string]json.RawMessage, unknown, err error) {
+	if err := decodePart(field, name, value, &fields); err != nil {
+		return nil, nil, err
+	}
+	if fields == nil {
+		return nil, invalid(field, "%s is missing.", name), nil
+	}
+	unknown = checkNames(field, name, fields, allowed)
+	return fields, unknown, decodePart(field, name, exactObject(value, fields, reflect.TypeOf(dst).Elem()), dst)
 }
 
 // SchemaForm returns the form of JSON texts that fit a schema. The parameter field is the field of the body that

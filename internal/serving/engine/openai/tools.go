@@ -70,14 +70,15 @@ func readTool(i int, text json.RawMessage) (t tool, err error) {
 	}
 	var function Tool
 	name := fmt.Sprintf("Tool %d", i)
-	if err := Read("tools", name, text, &fields); err != nil {
+	_, unknown, err := readPart("tools", name, text, &fields, toolFields)
+	if err != nil {
 		return t, err
 	}
 	if fields.Type != "" && fields.Type != "function" {
 		return t, invalid("tools", "Tool %d has the type %q, which is not supported; function is.", i, fields.Type)
 	}
-	if _, err := Object("tools", name, text, toolFields...); err != nil {
-		return t, err
+	if unknown != nil {
+		return t, unknown
 	}
 	if !IsNull(fields.Function) {
 		if function, err = ReadTool("The function of tool "+strconv.Itoa(i), fields.Function, "parameters", functionExtra...); err != nil {
@@ -100,14 +101,11 @@ func readTool(i int, text json.RawMessage) (t tool, err error) {
 // ReadTool reads a function that the model may call: an object whose field schema has the JSON Schema of the arguments.
 // The object may also have the fields in extra, which are left out. The parameter name is what errors call the object.
 func ReadTool(name string, text json.RawMessage, schema string, extra ...string) (t Tool, err error) {
-	if err := Read("tools", name, text, &t); err != nil {
-		return t, err
-	}
-	fields, err := Object("tools", name, text, append([]string{"name", "description", schema, "strict"}, extra...)...)
+	fields, unknown, err := readPart("tools", name, text, &t, append([]string{"name", "description", schema, "strict"}, extra...))
 	if t.Parameters = fields[schema]; IsNull(t.Parameters) {
 		t.Parameters = nil
 	}
-	return t, err
+	return t, cmp.Or(err, unknown)
 }
 
 // setParameters makes t.parameters a schema of objects if it has no type, and returns an error if its type is another

@@ -54,9 +54,6 @@ func NewSet(ranges ...Range) Set {
 	return set
 }
 
-// Union returns the characters of any of the sets.
-func Union(sets ...Set) Set { return NewSet(slices.Concat(sets...)...) }
-
 // Negate returns the characters that are not in s.
 func (s Set) Negate() Set {
 	var out []Range
