@@ -66,4 +66,6 @@ func interpretAttention(t *testing.T) {
 			}
 		}
 	}
+	p := problem{AttentionShape: shape(kernels.F16, 64, 2, 1, 16), lens: []int{600}, queries: []int{1}, apart: true}
+	p.run(g, p.numbers(), many)
 }
