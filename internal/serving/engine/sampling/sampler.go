@@ -2,6 +2,7 @@ package sampling
 
 import (
 	"math"
+	"math/bits"
 	"math/rand/v2"
 
 	"llmmemory/internal/serving/model/matrix"
@@ -17,9 +18,11 @@ type Logprob struct {
 // use a Sampler at a time. The zero Sampler is ready to use.
 type Sampler struct {
 	logits []float32
-	sums   []float64
+	sums   []uint64
 	order  []int32
-	seen   map[int32]bool
+
+	counted []Count
+	place   map[int32]int // of a token in counted
 
 	buckets *buckets
 }
@@ -69,7 +72,7 @@ func (s *Sampler) Sample(p *Params, st State, logits []float32) int32 {
 	if p.TopP < 1 {
 		s.keepP(p.TopP)
 	}
-	return s.draw(uniform(p.Seed, len(st.Output)), best)
+	return s.draw(Random(p.Seed, len(st.Output)))
 }
 
 // ifFinite returns token, or -1 if largest, the token's logit, is NaN or infinite.
@@ -80,10 +83,23 @@ func ifFinite(token int, largest float32) int32 {
 	return int32(token)
 }
 
-// uniform returns the random number for output token i, which is at least 0 and below 1.
-func uniform(seed uint64, i int) float64 {
-	pcg := rand.NewPCG(seed, uint64(i)+0x9e3779b97f4a7c15)
-	return float64(pcg.Uint64()<<11>>11) / (1 << 53) // as rand.Float64 does
+// Random returns the random number for output token i. It depends on nothing but the seed and i.
+func Random(seed uint64, i int) uint64 {
+	return rand.NewPCG(seed, uint64(i)+0x9e3779b97f4a7c15).Uint64()
+}
+
+// unit is the integer for the weight 1, which the most likely token has.
+const unit = 1 << 40
+
+// integer returns a weight, which is at most 1, as an integer. Sums of integers do not depend on an order, so each
+// processor and GPU computes the same ones. Less likely tokens than 1/unit of the most likely one get 0, and are never
+// drawn.
+func integer(weight float32) uint64 { return uint64(int64(weight * unit)) }
+
+// fraction returns part/2^64 of a sum, rounded down.
+func fraction(part, sum uint64) uint64 {
+	high, _ := bits.Mul64(part, sum)
+	return high
 }
 
 // An adjustment changes logits before a token is chosen.
@@ -135,88 +151,85 @@ func (s *Sampler) restrict(_ *Params, st State) {
 
 func (s *Sampler) penalizeRepetition(p *Params, st State) {
 	r := float32(p.RepetitionPenalty)
-	s.forEachToken(st.Prompt, st.Output, func(id int32) {
-		if s.logits[id] > 0 {
-			s.logits[id] /= r
+	for _, c := range s.counts(st) {
+		if l := &s.logits[c.Token]; *l > 0 {
+			*l /= r
 		} else {
-			s.logits[id] *= r
+			*l *= r
 		}
-	})
+	}
 }
 
 func (s *Sampler) penalizeFrequency(p *Params, st State) {
-	for _, id := range st.Output {
-		s.logits[id] -= float32(p.FrequencyPenalty)
+	for _, c := range s.counts(st) {
+		s.logits[c.Token] -= float32(float32(p.FrequencyPenalty) * float32(c.Output))
 	}
 }
 
 func (s *Sampler) penalizePresence(p *Params, st State) {
-	s.forEachToken(nil, st.Output, func(id int32) { s.logits[id] -= float32(p.PresencePenalty) })
-}
-
-// forEachToken calls f once for each different token in a and b.
-func (s *Sampler) forEachToken(a, b []int32, f func(int32)) {
-	if s.seen == nil {
-		s.seen = map[int32]bool{}
-	}
-	clear(s.seen)
-	for _, list := range [2][]int32{a, b} {
-		for _, id := range list {
-			if !s.seen[id] {
-				s.seen[id] = true
-				f(id)
-			}
+	for _, c := range s.counts(st) {
+		if c.Output > 0 {
+			s.logits[c.Token] -= float32(p.PresencePenalty)
 		}
 	}
+}
+
+// A Count says how often a token is in the output. It may be 0 for a token of the prompt.
+type Count struct{ Token, Output int32 }
+
+// counts returns the different tokens of st.
+func (s *Sampler) counts(st State) []Count {
+	if s.place == nil {
+		s.place = map[int32]int{}
+	}
+	clear(s.place)
+	s.counted = s.counted[:0]
+	for i, list := range [2][]int32{st.Prompt, st.Output} {
+		for _, id := range list {
+			place, known := s.place[id]
+			if !known {
+				place = len(s.counted)
+				s.place[id] = place
+				s.counted = append(s.counted, Count{Token: id})
+			}
+			s.counted[place].Output += int32(i)
+		}
+	}
+	return s.counted
 }
 
 // chunk is the number of weights in a chunk of draw.
 const chunk = 512
 
-// draw returns a token, with a probability proportional to its weight. The parameter u is a random number that is at
-// least 0 and below 1. To be fast, draw first finds the chunk of tokens that u falls into, by the sum of the weights of
-// each chunk. Then it finds the token in this chunk. Because of rounding errors u can reach the end of the chunk. In
-// this case, draw returns the chunk's last token whose weight is not 0. If u reaches the end of all chunks, draw
-// returns best.
-func (s *Sampler) draw(u float64, best int32) int32 {
+// draw returns a token, with a probability proportional to its weight. The parameter random is any number of 64 bits. To
+// be fast, draw first finds the chunk of tokens that the number falls into, by the sum of the weights of each chunk. Then
+// it finds the token in this chunk.
+func (s *Sampler) draw(random uint64) int32 {
 	s.sums = s.sums[:0]
-	total := 0.0
+	total := uint64(0)
 	for start := 0; start < len(s.logits); start += chunk {
 		sum := sumOf(s.logits[start:min(start+chunk, len(s.logits))])
 		s.sums = append(s.sums, sum)
 		total += sum
 	}
-	u *= total
-	for i, sum := range s.sums {
-		if u >= sum {
-			u -= sum
-			continue
-		}
-		last := best
-		for k, w := range s.logits[i*chunk : min((i+1)*chunk, len(s.logits))] {
-			if w == 0 {
-				continue
-			}
-			last = int32(i*chunk + k)
-			if u -= float64(w); u < 0 {
-				break
-			}
-		}
-		return last
+	rest, i := fraction(random, total), 0
+	for ; rest >= s.sums[i]; i++ {
+		rest -= s.sums[i]
 	}
-	return best
+	token := i * chunk
+	for w := integer(s.logits[token]); rest >= w; w = integer(s.logits[token]) {
+		rest -= w
+		token++
+	}
+	return int32(token)
 }
 
-// sumOf returns the sum of x. It computes four partial sums, which a processor can do at the same time.
-func sumOf(x []float32) float64 {
-	var a, b, c, d float64
-	for ; len(x) >= 4; x = x[4:] {
-		a, b, c, d = a+float64(x[0]), b+float64(x[1]), c+float64(x[2]), d+float64(x[3])
+// sumOf returns the sum of weights as integers.
+func sumOf(weights []float32) (sum uint64) {
+	for _, w := range weights {
+		sum += integer(w)
 	}
-	for _, v := range x {
-		a += float64(v)
-	}
-	return (a + b) + (c + d)
+	return sum
 }
 
 // Rank returns the rank of a token by its logit. The largest logit has rank 1. As in vLLM, a token ranks after all
@@ -239,7 +252,7 @@ func (s *Sampler) TopLogprobs(logits []float32, token int32, n int, st State) (c
 	}
 	s.logits = append(s.logits[:0], logits...)
 	matrix.Exp(s.logits, largest, 1)
-	norm := float64(largest) + math.Log(sumOf(s.logits))
+	norm := float64(largest) + math.Log(float64(sumOf(s.logits))/unit)
 	chosen = Logprob{token, float32(float64(logits[token]) - norm)}
 	if n > 0 {
 		copy(s.logits, logits)

@@ -90,9 +90,9 @@ func TestPenaltiesChangeWhatWasSaid(t *testing.T) {
 }
 
 func TestTheRandomNumberIsOfTheSeedAndThePlace(t *testing.T) {
-	require.Equal(t, uniform(5, 3), uniform(5, 3))
-	require.NotEqual(t, uniform(5, 3), uniform(5, 4))
-	require.NotEqual(t, uniform(5, 3), uniform(6, 3))
+	require.Equal(t, Random(5, 3), Random(5, 3))
+	require.NotEqual(t, Random(5, 3), Random(5, 4))
+	require.NotEqual(t, Random(5, 3), Random(6, 3))
 }
 
 func TestLogprobsAreOfTheLogitsAsTheyCame(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 // their weight, and sorts only the tokens of one bucket.
 
 // Weights are at most 1. A bucket holds the weights with the same exponent and the same first four bits of the
-// mantissa. The first bucket begins at 2^-40, and also holds all smaller weights.
+// mantissa. The first bucket begins at 2^-40, the smallest weight that can be drawn.
 const (
 	bucketShift = 23 - 4
 	lightest    = (127 - 40) << 4
@@ -24,7 +24,7 @@ func bucket(w float32) uint32 {
 // buckets has the number of tokens and the sum of their weights for each bucket.
 type buckets struct {
 	counts [numBuckets]int32
-	sums   [numBuckets]float64
+	sums   [numBuckets]uint64
 }
 
 func (s *Sampler) count() *buckets {
@@ -34,10 +34,10 @@ func (s *Sampler) count() *buckets {
 	b := s.buckets
 	*b = buckets{}
 	for _, w := range s.logits {
-		if w > 0 {
+		if w >= 1.0/unit {
 			index := bucket(w)
 			b.counts[index]++
-			b.sums[index] += float64(w)
+			b.sums[index] += integer(w)
 		}
 	}
 	return b
@@ -63,13 +63,13 @@ func (s *Sampler) keepK(k int) {
 }
 
 // keepP keeps the heaviest tokens, as few as possible, whose weights sum to at least p times the sum of all
-// weights. It sets the other weights to 0.
+// weights, in integers. It sets the other weights to 0.
 func (s *Sampler) keepP(p float64) {
-	b, total := s.count(), 0.0
+	b, total := s.count(), uint64(0)
 	for _, sum := range b.sums {
 		total += sum
 	}
-	enough, sum := p*total, 0.0
+	enough, sum := fraction(part(p), total), uint64(0)
 	for index := numBuckets - 1; index >= 0; index-- {
 		if b.counts[index] == 0 || sum+b.sums[index] < enough {
 			sum += b.sums[index]
@@ -77,7 +77,7 @@ func (s *Sampler) keepP(p float64) {
 		}
 		list := s.bucketInOrder(uint32(index))
 		for i, id := range list {
-			if sum += float64(s.logits[id]); sum >= enough {
+			if sum += integer(s.logits[id]); sum >= enough {
 				list = list[i+1:]
 				break
 			}
@@ -90,11 +90,14 @@ func (s *Sampler) keepP(p float64) {
 	}
 }
 
+// part returns p × 2^64, for p below 1.
+func part(p float64) uint64 { return uint64(p * (1 << 64)) }
+
 // bucketInOrder returns the tokens of a bucket, the heaviest first.
 func (s *Sampler) bucketInOrder(index uint32) []int32 {
 	s.order = s.order[:0]
 	for id, w := range s.logits {
-		if w > 0 && bucket(w) == index {
+		if w >= 1.0/unit && bucket(w) == index {
 			s.order = append(s.order, int32(id))
 		}
 	}

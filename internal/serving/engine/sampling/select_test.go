@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -26,26 +27,26 @@ func TestWhatIsKeptIsTheBeginningOfASortedList(t *testing.T) {
 		weights[rnd.IntN(len(weights))] = 1
 		sorted := Sampler{logits: weights}
 		order := make([]int32, len(weights))
-		total := 0.0
+		total := uint64(0)
 		for i, w := range weights {
 			order[i] = int32(i)
-			total += float64(w)
+			total += integer(w)
 		}
 		slices.SortFunc(order, sorted.compare)
 
 		k, p := 1+rnd.IntN(len(weights)), rnd.Float64()
 		var want []int32
 		for _, id := range order[:k] {
-			if weights[id] > 0 {
+			if weights[id] >= 1.0/unit {
 				want = append(want, id)
 			}
 		}
 		slices.Sort(want)
 		require.Equal(t, want, kept(weights, func(s *Sampler) { s.keepK(k) }))
 
-		n, sum := 0, 0.0
-		for n < len(order) && sum < p*total {
-			sum += float64(weights[order[n]])
+		n, sum := 0, uint64(0)
+		for n < len(order) && sum < fraction(part(p), total) {
+			sum += integer(weights[order[n]])
 			n++
 		}
 		require.Equal(t, slices.Sorted(slices.Values(order[:n])), kept(weights, func(s *Sampler) { s.keepP(p) }))
@@ -67,7 +68,7 @@ func kept(weights []float32, f func(*Sampler)) (ids []int32) {
 	s := Sampler{logits: slices.Clone(weights)}
 	f(&s)
 	for i, w := range s.logits {
-		if w > 0 {
+		if w >= 1.0/unit {
 			ids = append(ids, int32(i))
 		}
 	}
@@ -101,7 +102,7 @@ func TestTopPIsReachedByAnExactSum(t *testing.T) {
 		{"a bucket of one", []float32{0.25, 1, 0.5, 0.25}, []float32{0, 1, 0, 0}, 0.5},
 		{"two buckets", []float32{0.25, 1, 0.5, 0.25}, []float32{0, 1, 0.5, 0}, 0.75},
 		{"the first of a bucket", []float32{0.25, 1, 0.5, 0.25}, []float32{0.25, 1, 0.5, 0}, 0.875},
-		{"all", []float32{0.25, 1, 0.5, 0.25}, []float32{0.25, 1, 0.5, 0.25}, 1},
+		{"all", []float32{0.25, 1, 0.5, 0.25}, []float32{0.25, 1, 0.5, 0.25}, math.Nextafter(1, 0)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := Sampler{logits: slices.Clone(test.weights)}

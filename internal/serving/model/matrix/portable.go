@@ -58,3 +58,28 @@ func (m *Matrix) decodeBlocks(p, c, k, n int, dst []float32, stride int) {
 func silu(g float32) float32 {
 	return float32(float64(g) / (1 + math.Exp(-float64(g))))
 }
+
+// exponential returns exp(x) as 2^q × p(r), with q = round(x/ln 2) and r = x − q ln 2. ln 2 is the sum of two numbers; the
+// product of q and the first is exact. p is the Taylor polynomial of degree 7. Each operation is rounded, so that other
+// processors compute the same bits: expRounded of package asm is the same for AVX-512, and exponential of
+// cuda/kernels/sample.cu for GPUs.
+func exponential(x float32) float32 {
+	const nearest = 3 << 22 // at such a number, a float32 has no fraction
+	if x < -1000 {
+		x = -1000
+	}
+	q := float32(float32(x*math.Log2E)+nearest) - nearest
+	x -= float32(q * 0.693359375)
+	x -= float32(q * -2.12194440e-4)
+	p := float32(x*(1.0/5040)) + 1.0/720
+	p = float32(p*x) + 1.0/120
+	p = float32(p*x) + 1.0/24
+	p = float32(p*x) + 1.0/6
+	p = float32(p*x) + 1.0/2
+	p = float32(p*x) + 1
+	p = float32(p*x) + 1
+	if q > -126 && q < 127 {
+		return math.Float32frombits(math.Float32bits(p) + uint32(int32(q))<<23)
+	}
+	return float32(math.Ldexp(float64(p), int(q)))
+}

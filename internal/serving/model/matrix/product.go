@@ -124,11 +124,11 @@ func (m *Matrix) product(dst *float32, stride int, input *words, p, start, end i
 	}
 }
 
-// Exp replaces each x by exp((x − top) × scale).
+// Exp replaces each x by exp((x − top) × scale). Every processor computes the same bits.
 func Exp(x []float32, top, scale float32) {
 	n := exp(x, top, scale)
 	for i, v := range x[n:] {
-		x[n+i] = float32(math.Exp(float64((v - top) * scale)))
+		x[n+i] = exponential(float32((v - top) * scale))
 	}
 }
 

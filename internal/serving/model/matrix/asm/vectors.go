@@ -42,6 +42,24 @@ func (e *exponential) exp(x VecVirtual) VecVirtual {
 	return p
 }
 
+// expRounded is exp without fused operations: it rounds each product and each sum, as exponential of package matrix does.
+func (e *exponential) expRounded(x VecVirtual) VecVirtual {
+	q, p, t := asm.ZMM(), asm.ZMM(), asm.ZMM()
+	asm.VMULPS(e.log2e, x, q)
+	asm.VRNDSCALEPS(Imm(0), q, q)
+	for _, part := range []VecVirtual{e.high, e.low} {
+		asm.VMULPS(part, q, t)
+		asm.VSUBPS(t, x, x)
+	}
+	asm.VMOVAPS(e.coefficients[7], p)
+	for i := 6; i >= 0; i-- {
+		asm.VMULPS(x, p, p)
+		asm.VADDPS(e.coefficients[i], p, p)
+	}
+	asm.VSCALEFPS(q, p, p)
+	return p
+}
+
 // exp512 generates the kernel that replaces each of n values by exp((x − top) × scale). n is a multiple of 16.
 // Exponents below −1,000 are replaced by −1,000. Their result is 0; without the replacement, −∞ would become
 // NaN.
@@ -59,7 +77,7 @@ func exp512() {
 		asm.VSUBPS(top, v, v)
 		asm.VMULPS(scale, v, v)
 		asm.VMAXPS(lowest, v, v)
-		asm.VMOVUPS(e.exp(v), Mem{Base: x})
+		asm.VMOVUPS(e.expRounded(v), Mem{Base: x})
 		asm.ADDQ(U32(64), x)
 	})
 	end()
