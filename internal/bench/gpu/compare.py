@@ -100,9 +100,16 @@ def product(outputs, columns, rows):
     return {"cuBLAS": lambda: F.linear(x, weights)}
 
 
-def argmax(rows, n):
-    x = torch.rand(rows, n, device="cuda")
-    return lambda: x.argmax(-1)
+def sample(rows, n, top_k):
+    x = torch.randn(rows, n, device="cuda")
+    if top_k == 0:
+        return lambda: x.argmax(-1)
+
+    def choose():
+        values, tokens = x.topk(top_k, -1)
+        return tokens.gather(-1, values.softmax(-1).multinomial(1))
+
+    return choose
 
 
 def fused_qk_norm_rope_and_cache(tokens, heads):

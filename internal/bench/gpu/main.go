@@ -61,7 +61,7 @@ func cases(small bool) []benchmark {
 		return normal
 	}
 	all := rowwises(pick)
-	all = append(all, rotary(pick(4096, 3), pick(40, 2)), argmax(pick(64, 2), pick(128256, 1000)), embedding(pick(8192, 5), pick(32000, 50), pick(4096, 264)),
+	all = append(all, rotary(pick(4096, 3), pick(40, 2)), sample(pick(64, 2), pick(128256, 1000), 0), sample(pick(64, 2), pick(128256, 1000), 50), embedding(pick(8192, 5), pick(32000, 50), pick(4096, 264)),
 		write(kernels.CacheAuto, pick(8192, 5), pick(8, 2), 128), write(kernels.CacheE4M3, pick(8192, 5), pick(8, 2), 128), copyBlocks(pick(1000, 3), pick(4, 2), pick(64<<10, 4096)),
 		swap(pick(1000, 3), pick(64<<10, 4096), false), swap(pick(1000, 3), pick(64<<10, 4096), true))
 	return append(append(all, attentions(small)...), products(small)...)

@@ -8,6 +8,7 @@ import (
 
 	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/serving/cuda/kernels"
+	"llmmemory/internal/serving/engine/sampling"
 )
 
 // A rowwise is a case of a kernel that computes each row of outputs from one row of inputs.
@@ -163,25 +164,34 @@ func embedding(rows, vocabulary, n int) benchmark {
 	}}
 }
 
-// argmax is the greedy choice of tokens.
-func argmax(rows, n int) benchmark {
-	return benchmark{name: fmt.Sprintf("argmax rows=%d n=%d", rows, n), prepare: func(b *bench) prepared {
+// sample chooses tokens from rows of logits: the largest logits, or random ones of the topK largest if topK is not 0.
+func sample(rows, n, topK int) benchmark {
+	return benchmark{name: fmt.Sprintf("sample rows=%d n=%d top_k=%d", rows, n, topK), prepare: func(b *bench) prepared {
 		logits, want := make([]float32, rows*n), make([]int32, rows)
 		for i := range logits {
-			logits[i] = b.rng.Float32()
-			if row := i / n; logits[i] > logits[row*n+int(want[row])] {
-				want[row] = int32(i % n)
-			}
+			logits[i] = float32(2 * b.rng.NormFloat64())
 		}
-		indices, values := b.alloc(4*rows), b.alloc(4*rows)
+		params := make([]kernels.SamplingRow, rows)
+		var sampler sampling.Sampler
+		for i := range params {
+			p := sampling.Default()
+			p.Seed, p.TopK = uint64(i), topK
+			params[i] = kernels.SamplingRow{Random: sampling.Random(p.Seed, 0), TopP: math.MaxUint64, Scale: 1, Repetition: 1, TopK: int32(topK), Token: -1, Mask: -1}
+			if topK == 0 {
+				p.Temperature, params[i].Scale = 0, 0
+			}
+			want[i] = sampler.Sample(&p, sampling.State{}, logits[i*n:][:n])
+		}
+		tokens, values := b.alloc(4*rows), b.alloc(4*rows)
 		return prepared{
-			bytes:  4 * float64(rows*n),
-			kernel: kernels.ArgMax{Indices: indices.Pointer(), Values: values.Pointer(), Logits: b.numbers(logits), Rows: rows, N: n},
+			bytes: 4 * float64(rows*n),
+			kernel: kernels.Sample{Tokens: tokens.Pointer(), Values: values.Pointer(), Logits: b.numbers(logits), Rows: rows, N: n,
+				Params: b.numbers(params)},
 			check: func() float64 {
-				got := contents(indices, 0, 4*rows)
+				got := contents(tokens, 0, 4*rows)
 				for row := range want {
-					if index := int32(binary.LittleEndian.Uint32(got[4*row:])); index != want[row] {
-						must(fmt.Errorf("row %d is %d, want %d", row, index, want[row]))
+					if token := int32(binary.LittleEndian.Uint32(got[4*row:])); token != want[row] {
+						must(fmt.Errorf("row %d is %d, want %d", row, token, want[row]))
 					}
 				}
 				return 0

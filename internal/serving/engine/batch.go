@@ -16,11 +16,12 @@ func (e *Engine) buildBatch(s *step) {
 	now := time.Now()
 	b := &s.input.batch
 	b.Tokens, b.Positions, b.SeqLens, b.Logits = b.Tokens[:0], b.Positions[:0], b.SeqLens[:0], b.Logits[:0]
-	b.LargestOnly, b.Placeholders, b.Adapters = b.LargestOnly[:0], b.Placeholders[:0], b.Adapters[:0]
+	b.Placeholders, b.Adapters = b.Placeholders[:0], b.Adapters[:0]
 	b.States = b.States[:0]
 	b.QueryStart = append(b.QueryStart[:0], 0)
 	s.rows, s.input.copies, s.input.fresh, s.drafts = s.rows[:0], s.input.copies[:0], s.input.fresh[:0], 0
 	s.draws, s.last, s.input.end, s.input.prepared = s.draws[:0], 0, 0, false
+	s.choices = s.choices[:0]
 	for _, id := range s.plan.Preempted {
 		if q := e.live[id]; q != nil {
 			for g := range q.tables {
@@ -164,7 +165,6 @@ func (s *step) requestLogits(r *row, first, n int) {
 		index := len(b.Logits)
 		for k := start; k < end; k++ {
 			b.Logits = append(b.Logits, int32(first+k))
-			b.LargestOnly = append(b.LargestOnly, position == 0 && q.takesLargest())
 		}
 		s.draws = append(s.draws, draw{row: len(s.rows), start: index, end: len(b.Logits), position: position})
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+
+	"llmmemory/internal/serving/engine/sampling"
 )
 
 // When a token is sampled, the tokens forbidden by the constraint are masked. All earlier tokens of the answer are
@@ -13,12 +15,12 @@ import (
 
 // prepareMasks computes the masks for the tokens that s will sample. It stops when the workers have computed
 // the layers. The function sample then computes the other masks, on all threads of the pool. With a Device,
-// prepareMasks does not stop, and computes all masks on all threads.
+// prepareMasks does not stop. It computes all masks on all threads, and counts the tokens for penalties.
 func (e *Engine) prepareMasks(s *step) {
 	var job maskJob
 	for i := range s.rows {
 		r := &s.rows[i]
-		if !r.last || r.q.matcher == nil {
+		if !r.last || r.q.matcher == nil && (e.config.Device == nil || !r.q.params.Penalizes()) {
 			continue
 		}
 		answers := []*sequence{r.q}
@@ -43,12 +45,13 @@ func (e *Engine) prepareMasks(s *step) {
 	}
 }
 
-// A maskJob computes the next masks of sequences.
+// A maskJob computes the next masks of sequences, and counts their tokens if they have penalties.
 type maskJob []*sequence
 
 // Do computes a mask; see parallel.Task.
 func (j maskJob) Do(_, i int) {
-	_ = j[i].prepareMask(len(j[i].output())) // sample reports the error
+	st, _ := j[i].state(j[i].tokens) // sample reports the error
+	(&sampling.Choice{Params: &j[i].params, State: st}).Counted()
 }
 
 // ErrNoToken is the error of a constrained answer that no token of the model's vocabulary can continue.

@@ -10,6 +10,7 @@ import (
 
 	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/engine/pooling"
+	"llmmemory/internal/serving/engine/sampling"
 	"llmmemory/internal/serving/kvstore"
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/induction"
@@ -27,7 +28,7 @@ type queue struct {
 	results func(batch int) error
 
 	launched []launched
-	last     []int32 // the tokens with the largest logits of the last batch
+	sampler  sampling.Sampler
 	taken    launched
 }
 
@@ -61,19 +62,40 @@ func (q *queue) Forward(b *model.Batch) error {
 	known := *b
 	known.Tokens = slices.Clone(b.Tokens)
 	for _, p := range b.Placeholders {
-		known.Tokens[p.Token] = q.last[p.Logits]
+		known.Tokens[p.Token] = q.launched[len(q.launched)-1].largest[p.Logits]
 	}
 	if err := q.Runner.Forward(&known); err != nil {
 		return err
 	}
 	logits, err := q.Runner.ComputeLogits(&known, 0, min(len(b.Logits), MaxLogits))
-	q.last = slices.Clone(q.Runner.Largest())
 	if err != nil {
 		return err
 	}
 	states, err := q.Runner.ComputeStates(&known)
-	q.launched = append(q.launched, launched{q.batches, slices.Clone(logits), q.last, slices.Clone(states)})
+	q.launched = append(q.launched, launched{q.batches, slices.Clone(logits), slices.Clone(q.Runner.Largest()), slices.Clone(states)})
 	return err
+}
+
+// Sample chooses tokens, and spoils the logits that are not asked for.
+func (q *queue) Sample(choices []sampling.Choice) error {
+	b := &q.launched[len(q.launched)-1]
+	q.calls = append(q.calls, fmt.Sprint("choose ", b.batch))
+	n := q.model.VocabSize
+	for i, c := range choices {
+		logits := b.logits[i*n:][:n]
+		switch {
+		case c.Params == nil:
+			continue
+		case c.Only >= 0:
+			b.largest[i] = c.Only
+		default:
+			b.largest[i] = q.sampler.Sample(c.Params, c.State, logits)
+		}
+		if !c.Logits {
+			clear(logits)
+		}
+	}
+	return nil
 }
 
 func (q *queue) ComputeStates(*model.Batch) ([]float32, error) { return q.taken.states, nil }
@@ -111,22 +133,44 @@ func startQueue(t *testing.T, changes ...func(*Config)) (*Engine, *queue) {
 	return e, q
 }
 
-// Ensure that if the device chooses the tokens of a step, the engine launches the next step before it waits for the
-// results. If the device does not choose them, the engine sends only the inputs of the next step before it waits.
+// Ensure that the engine launches the next step before it waits for the results of a step whose tokens the device
+// chooses. How they are chosen depends on the tokens of the step before, and is sent when these are known.
 func TestADeviceHasTheNextStepBeforeItEndsOne(t *testing.T) {
-	e, q := startQueue(t)
-	got, err := answer(t, ask(t, e, knowledge+"The code", 4))
-	require.NoError(t, err)
-	require.Equal(t, " is ", got)
-	require.NoError(t, e.Close())
-	require.Equal(t, []string{"launch 1", "launch 2", "results 1", "launch 3", "results 2", "launch 4", "results 3", "results 4"}, q.calls)
+	ahead := []string{"launch 1", "choose 1", "launch 2", "results 1", "choose 2", "launch 3", "results 2", "choose 3", "launch 4", "results 3",
+		"choose 4", "results 4"}
+	for name, change := range map[string]func(r *Request){
+		"greedy":            func(*Request) {},
+		"temperature":       func(r *Request) { r.Temperature, r.Seed = 2, 5 },
+		"log probabilities": func(r *Request) { r.Temperature, r.Seed, r.Logprobs = 2, 6, 3 },
+		"top-k and top-p":   func(r *Request) { r.Temperature, r.Seed, r.TopK, r.TopP, r.MinP = 2, 7, 40, 0.9, 0.01 },
+		"penalties": func(r *Request) {
+			r.Temperature, r.Seed, r.FrequencyPenalty, r.PresencePenalty, r.RepetitionPenalty = 1, 8, 2, 1, 0.5
+		},
+		"bias":       func(r *Request) { r.LogitBias = map[int32]float32{'x': 100} },
+		"no end yet": func(r *Request) { r.MinTokens, r.StopTokenIDs = 4, []int32{' ', 'i'} },
+		"a form":     func(r *Request) { r.Constraint, r.Temperature, r.Seed = compiled(t, "[0-9a-f ]{9}"), 1.5, 9 },
+		"one token":  func(r *Request) { r.Constraint = compiled(t, "abcd") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := request(knowledge+"The code", 4)
+			change(&r)
+			e, q := startQueue(t)
+			got := events(t, e, r)
+			require.NoError(t, e.Close())
+			require.Equal(t, ahead, q.calls)
+			e, _ = startQueue(t, func(c *Config) { c.Device = nil })
+			require.Equal(t, events(t, e, r), got, "on the CPU")
+		})
+	}
+}
 
-	e, q = startQueue(t)
-	sampled := request(knowledge+"The code", 4)
-	sampled.Temperature = 0.01
-	s, err := e.Submit(sampled)
-	require.NoError(t, err)
-	got, err = answer(t, s)
+// Ensure that the engine only sends the inputs of the next step before a step ends if the device cannot choose its tokens.
+func TestADeviceHasTheInputsOfTheNextStepBeforeItEndsOne(t *testing.T) {
+	e, q := startQueue(t, func(c *Config) {
+		c.Model.LogitScale = 1
+		t.Cleanup(func() { c.Model.LogitScale = 0 }) // other tests have the same model
+	})
+	got, err := answer(t, ask(t, e, knowledge+"The code", 4))
 	require.NoError(t, err)
 	require.Equal(t, " is ", got)
 	require.NoError(t, e.Close())
@@ -180,7 +224,7 @@ func TestAFailedBatchOfADeviceVoidsTheNextOne(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, " is 7Kx-31.", got)
 	require.NoError(t, e.Close())
-	require.Equal(t, []string{"launch 4", "results 3", "results 4", "launch 5"}, q.calls[5:9])
+	require.Equal(t, []string{"choose 3", "launch 4", "results 3", "results 4", "launch 5"}, q.calls[7:12])
 	require.Empty(t, q.launched)
 }
 
@@ -202,15 +246,8 @@ func TestMasksAreReadyBeforeADeviceEndsAStep(t *testing.T) {
 		}
 		return nil
 	}
-	all := make([][]byte, 256)
-	for i := 4; i < 256; i++ {
-		all[i] = []byte{byte(i)}
-	}
-	v, err := structured.NewVocabulary(all, nil, nil)
-	require.NoError(t, err)
 	r := request(knowledge+"The code", 5)
-	r.Constraint, err = structured.Compile(v, structured.Form{Regex: " is [0-9]+"})
-	require.NoError(t, err)
+	r.Constraint = compiled(t, " is [0-9]+")
 	r.N = 2
 	submitted, err := e.Submit(r)
 	require.NoError(t, err)
@@ -218,4 +255,37 @@ func TestMasksAreReadyBeforeADeviceEndsAStep(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "  iiss  77", got)
 	require.Equal(t, 10, ready)
+}
+
+// compiled returns a constraint for answers that match a regular expression.
+func compiled(t *testing.T, regex string) *structured.Constraint {
+	t.Helper()
+	all := make([][]byte, 256)
+	for i := 4; i < 256; i++ {
+		all[i] = []byte{byte(i)}
+	}
+	v, err := structured.NewVocabulary(all, nil, nil)
+	require.NoError(t, err)
+	c, err := structured.Compile(v, structured.Form{Regex: regex})
+	require.NoError(t, err)
+	return c
+}
+
+// events returns what a request is answered.
+func events(t *testing.T, e *Engine, r Request) (all []Event) {
+	t.Helper()
+	s, err := e.Submit(r)
+	require.NoError(t, err)
+	for {
+		some, err := s.Next(t.Context())
+		require.NoError(t, err)
+		if some == nil {
+			return all
+		}
+		for _, event := range some {
+			require.NoError(t, event.Err)
+			event.Tokens = slices.Clone(event.Tokens)
+			all = append(all, event)
+		}
+	}
 }

@@ -110,7 +110,7 @@ func requireIdle(t testing.TB, e *engine.Engine) {
 func TestSeveralAnswersOfOnePrompt(t *testing.T) {
 	e := start(t, nil)
 	r := request(story+"The code", 40)
-	r.N, r.Temperature, r.Seed = 4, 1.5, 11
+	r.N, r.Temperature, r.Seed = 4, 2, 21
 	together := ask(t, e, r)
 	different := map[string]bool{}
 	for i, a := range together {

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/engine/sampling"
 	"llmmemory/internal/serving/kvstore"
 	"llmmemory/internal/serving/model"
 )
@@ -24,17 +25,17 @@ type ModelRunner interface {
 	// The runner of a Device also begins to compute the first MaxLogits logits of the batch. If the batch
 	// has no more logits than that, the caller may start another batch, with CopyBlocks, Poison and Forward,
 	// before it calls ComputeLogits for the first batch. Tokens of the second batch may be placeholders for
-	// tokens that the first batch samples.
+	// tokens that Sample chooses for the first batch.
 	Forward(b *model.Batch) error
 
 	// ComputeLogits returns the logits of tokens b.Logits[start:end], one row after the other. Forward must have begun
 	// the batch b, and b must be the oldest batch with logits still to be returned. The result is valid until the next
-	// call. If Largest returns tokens, the rows that b.LargestOnly marks are undefined.
+	// call. Rows for which Sample chooses a token, and whose Choice does not ask for logits, are undefined.
 	ComputeLogits(b *model.Batch, start, end int) ([]float32, error)
 
-	// Largest returns the token with the largest logit for each row of the last ComputeLogits. Of equal logits, the
-	// first counts. If a row contains a NaN or +Inf or only -Inf, its token is -1. Largest returns nil if the runner
-	// does not compute these tokens.
+	// Largest returns the token with the largest logit for each row of the last ComputeLogits, or the token that Sample
+	// has chosen. Of equal logits, the first counts. If a row contains a NaN or +Inf or only -Inf, its token is -1.
+	// Largest returns nil if the runner does not compute these tokens.
 	Largest() []int32
 
 	// ComputeStates returns the hidden states of the tokens b.States after the model's last norm, one row of HiddenSize
@@ -70,6 +71,10 @@ type DeviceRunner interface {
 	// ForwardPrepared returns the error.
 	Prepare(b *model.Batch)
 	ForwardPrepared(b *model.Batch) error
+
+	// Sample begins to choose tokens from the first logits of the batch that was begun last, one for each choice. It must
+	// be called before another batch is begun. Without it, the token of each row is the one with the largest logit.
+	Sample(choices []sampling.Choice) error
 }
 
 // A RunnerConfig describes the batches of a ModelRunner.

@@ -15,6 +15,7 @@ type sampleJob struct {
 	draws    []draw
 	first    int // index of output's first logits among those of the step
 	output   modelOutput
+	choices  []sampling.Choice // of the rows of output whose token a Device has chosen
 	vocab    int
 }
 
@@ -27,7 +28,10 @@ func (j *sampleJob) init(pool *parallel.Pool) {
 func (e *Engine) sample(s *step, o modelOutput) {
 	j := &e.sampling
 	j.rows, j.output, j.vocab = s.rows, o, e.config.Model.VocabSize
-	j.draws, j.first = s.draws[s.first:s.last], s.input.start
+	j.draws, j.first, j.choices = s.draws[s.first:s.last], s.input.start, s.choices
+	if j.first > 0 {
+		j.choices = nil
+	}
 	j.pool.Run(len(j.draws), j)
 }
 
@@ -124,10 +128,13 @@ func (j *sampleJob) choose(q *sequence, tokens []int32, s *sampling.Sampler, i i
 }
 
 // token returns the next token of q, or -1 if row i of the logits is not finite. If a constraint allows only
-// one token, it returns that token without looking at the logits.
+// one token, it returns that token without looking at the logits. If a Device has chosen the token, it returns that one.
 func (j *sampleJob) token(q *sequence, state sampling.State, s *sampling.Sampler, i int) int32 {
 	if q.matcher != nil && q.onlyToken >= 0 {
 		return q.onlyToken
+	}
+	if i < len(j.choices) && j.choices[i].Params != nil {
+		return j.output.largest[i]
 	}
 	if largest := j.output.largest; largest != nil {
 		id, unmasked := largest[i-j.first], state

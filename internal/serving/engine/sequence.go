@@ -30,6 +30,8 @@ type sequence struct {
 	onlyToken int32               // the only token of the mask, or -1
 	complete  int                 // the constraint ends the answer when the sequence has this length; 0 if unknown
 
+	counts sampling.Counts // only with penalties
+
 	pool *pooling.Pool // of a request with Pooling, else nil
 
 	sampled  int32 // the token sampled last; not in tokens until it is delivered
@@ -49,7 +51,7 @@ func (q *sequence) output() []int32 { return q.tokens[q.prompt:] }
 
 // state returns the sampling state for the token that follows the given tokens of q.
 func (q *sequence) state(tokens []int32) (st sampling.State, err error) {
-	st = sampling.State{Prompt: tokens[:q.prompt], Output: tokens[q.prompt:]}
+	st = sampling.State{Prompt: tokens[:q.prompt], Output: tokens[q.prompt:], Counts: &q.counts}
 	switch {
 	case q.matcher != nil:
 		err = q.prepareMask(len(st.Output))
@@ -107,6 +109,7 @@ func (q *sequence) fork(index int) *sequence {
 	f.index, f.waiting, f.tables = index, 0, make([][]int32, len(q.tables))
 	f.tokens, f.text = slices.Clip(q.tokens), q.text.empty()
 	f.params.Seed += uint64(index)
+	f.counts = sampling.Counts{}
 	if q.matcher != nil {
 		f.matcher = q.matcher.Clone()
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"llmmemory/internal/scheduling/vllm/v1/sched"
+	"llmmemory/internal/serving/engine/sampling"
 	"llmmemory/internal/serving/model"
 )
 
@@ -16,7 +17,8 @@ type step struct {
 	rows    []row
 	input   modelInput
 	draws   []draw
-	first   int // draws[first:last] are sampled next, from the logits [input.start, input.end)
+	choices []sampling.Choice // of the first logits, if a Device chooses their tokens
+	first   int               // draws[first:last] are sampled next, from the logits [input.start, input.end)
 	last    int
 	counts  []int32
 	sampled []int32
@@ -52,8 +54,10 @@ type row struct {
 // in step k+1.
 //
 // On a Device, step k+1 is scheduled as soon as step k is launched. If the device chooses the tokens of step k, step
-// k+1 is launched before step k ends. The device is then not idle between the steps. If the device does not choose
-// them, the loop only sends the inputs of step k+1 before step k ends.
+// k+1 is launched before step k ends. The device is then not idle between the steps. How the tokens of step k are chosen
+// is sent when the tokens of step k-1 are known, since masks and penalties depend on them; meanwhile the device computes
+// the layers of step k. If the device does not choose the tokens, the loop only sends the inputs of step k+1 before step
+// k ends.
 func (e *Engine) loop() {
 	defer close(e.stopped)
 	var current *step
@@ -159,12 +163,13 @@ func (s *step) nextLogits(maxRows int) bool {
 // the next step, or nil if there is none or s has failed.
 func (e *Engine) advance(s *step) (next *step) {
 	e.prepareMasks(s)
+	e.chooseOnDevice(s)
 	e.workers.awaitNearEnd()
 	if e.async && !s.forks() {
 		next = e.schedule(s)
 	}
 	follows := next != nil && e.followsOnDevice(s)
-	queued := follows && !e.config.Model.ChangesLogits() && s.linkPlaceholders(next)
+	queued := follows && s.linkPlaceholders(next)
 	switch {
 	case queued:
 		e.launch(next)
@@ -241,7 +246,7 @@ func (s *step) linkPlaceholders(next *step) bool {
 			continue
 		}
 		logits := s.draws[r.q.lastDraw].start
-		if !s.input.batch.LargestOnly[logits] {
+		if logits >= len(s.choices) || s.choices[logits].Params == nil {
 			b.Placeholders = b.Placeholders[:0]
 			return false
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"llmmemory/internal/serving/engine/sampling"
 	"llmmemory/internal/serving/kvstore"
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/parallel"
@@ -64,7 +65,7 @@ type workerResult struct {
 // until start is called again.
 type modelOutput struct {
 	logits  []float32
-	largest []int32 // the token with the largest logit of each row; nil if unknown
+	largest []int32 // the token of each row that was chosen by Sample, or has the largest logit; nil if unknown
 	states  []float32
 }
 
@@ -161,6 +162,15 @@ func (all workers) start(m *modelInput) {
 		} else {
 			w.inputs <- m
 		}
+	}
+}
+
+// choose makes a Device choose the tokens of the input that was started last.
+func (all workers) choose(choices []sampling.Choice) {
+	w := all[0]
+	b := &w.begun[len(w.begun)-1]
+	if b.err == nil {
+		b.err = w.runner.(DeviceRunner).Sample(choices)
 	}
 }
 

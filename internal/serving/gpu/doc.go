@@ -8,6 +8,9 @@
 // The bits of a token's logits depend only on its sequence, because every kernel computes a row in the same
 // way in every batch.
 //
+// The GPU chooses the tokens that sampling.Sampler would choose from the same logits, and sends only logits of which log
+// probabilities are asked for.
+//
 // Decoding steps are padded, so that few different shapes occur, and are captured as graphs.
 //
 // Check refuses models that cannot be computed, such as those with experts. If there is no kernel for the

@@ -17,8 +17,10 @@ type flight struct {
 	inputs   *cuda.Pinned
 	results  *cuda.Pinned
 	states   *cuda.Pinned // in the activations' type
+	sampling *cuda.Pinned // how tokens are chosen
 	computed *cuda.Event
-	rows     int // results that were launched with the batch
+	rows     int  // results that were launched with the batch
+	sampled  bool // their tokens are chosen
 }
 
 func (f *flight) allocate(c *cuda.Context, results, states int) (err error) {
@@ -40,7 +42,7 @@ func (f *flight) allocate(c *cuda.Context, results, states int) (err error) {
 const fewProcessors = 4
 
 func (f *flight) close() error {
-	return errors.Join(f.pairs.Close(), f.inputs.Close(), f.results.Close(), f.states.Close(), f.computed.Close())
+	return errors.Join(f.pairs.Close(), f.inputs.Close(), f.results.Close(), f.states.Close(), f.sampling.Close(), f.computed.Close())
 }
 
 // next returns the flight for the next batch. It returns an error if both flights are in use.

@@ -37,13 +37,14 @@ type field struct {
 	data    []byte
 }
 
-func fieldOf[T int32 | int64](address *cuda.Pointer, values []T) field {
+func fieldOf[T any](address *cuda.Pointer, values []T) field {
 	return field{address, bytesOf(values)}
 }
 
 // bytesOf returns the memory of numbers.
-func bytesOf[T uint16 | int32 | int64 | float32 | cuda.Pointer](values []T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(T(0))))
+func bytesOf[T any](values []T) []byte {
+	var one T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(one)))
 }
 
 // fill sends the inputs of a batch to the GPU, through the memory of f. For a decoding step, it returns a text for the
@@ -92,35 +93,36 @@ func (x *inputs) fill(r *Runner, f *flight, b *model.Batch, decode bool) (shape 
 	} else if err != nil {
 		return "", err
 	}
-	return shape, x.send(r, f, append(fields, fieldOf(&x.logits, b.Logits), fieldOf(&x.states, b.States)))
+	return shape, r.send(&x.device, &f.inputs, append(fields, fieldOf(&x.logits, b.Logits), fieldOf(&x.states, b.States)))
 }
 
 // aligned rounds a size up to a multiple of 16, so that the addresses of the arrays are multiples of 16.
 func aligned(size int) int { return (size + 15) / 16 * 16 }
 
-func (x *inputs) send(r *Runner, host *flight, fields []field) (err error) {
+// send copies fields to the GPU, through the memory of the host. It enlarges both memories if they are too small.
+func (r *Runner) send(device **cuda.Memory, host **cuda.Pinned, fields []field) (err error) {
 	size := 0
 	for _, f := range fields {
 		size += aligned(len(f.data))
 	}
-	if host.inputs, err = r.device.grown(host.inputs, size); err != nil {
+	if *host, err = r.device.grown(*host, size); err != nil {
 		return err
 	}
-	if x.device == nil || x.device.Size() < size {
-		if err := errors.Join(r.stream.Synchronize(), r.graphs.close(), x.device.Close()); err != nil {
+	if *device == nil || (*device).Size() < size {
+		if err := errors.Join(r.stream.Synchronize(), r.graphs.close(), (*device).Close()); err != nil {
 			return err
 		}
-		if x.device, err = r.context.Alloc(2 * size); err != nil {
+		if *device, err = r.context.Alloc(2 * size); err != nil {
 			return err
 		}
 	}
 	offset := 0
 	for _, f := range fields {
-		copy(host.inputs.Bytes()[offset:], f.data)
-		*f.address = x.device.Pointer() + cuda.Pointer(offset)
+		copy((*host).Bytes()[offset:], f.data)
+		*f.address = (*device).Pointer() + cuda.Pointer(offset)
 		offset += aligned(len(f.data))
 	}
-	return r.stream.Upload(x.device, 0, host.inputs, 0, size)
+	return r.stream.Upload(*device, 0, *host, 0, size)
 }
 
 // replace replaces placeholders by the tokens that the previous batch has chosen. It copies several tokens at once if
@@ -134,7 +136,7 @@ func (x *inputs) replace(r *Runner, placeholders []model.Placeholder) {
 		}
 		offset := int(x.tokens-x.device.Pointer()) + 4*int(first.Token)
 		r.try(func() error {
-			return r.stream.Copy(x.device, offset, r.results.Memory, r.results.indices()+4*int(first.Logits), 4*n)
+			return r.stream.Copy(x.device, offset, r.results.Memory, r.results.tokens()+4*int(first.Logits), 4*n)
 		})
 		placeholders = placeholders[n:]
 	}

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -9,7 +10,7 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// results are the logits of some rows on the GPU, and the index and value of the largest logit of each row.
+// results are the logits of some rows on the GPU, and the token that was chosen from each row, with the largest logit.
 type results struct {
 	*cuda.Memory
 	rows, size int // the largest number of rows, and the logits of a row
@@ -19,27 +20,11 @@ func (r *results) allocate(l *launcher, rows, size int) {
 	*r = results{l.alloc(4 * rows * (size + 2)), rows, size}
 }
 
-// indices returns the offset of the indices; the values follow.
-func (r *results) indices() int { return 4 * r.rows * r.size }
+// tokens returns the offset of the tokens; the largest logits follow.
+func (r *results) tokens() int { return 4 * r.rows * r.size }
 
 // address returns the address of the byte at an offset.
 func (r *results) address(offset int) cuda.Pointer { return r.Pointer() + cuda.Pointer(offset) }
-
-// download copies the results of some rows to the host. It leaves out the logits of rows that are not needed.
-func (r *results) download(s *cuda.Stream, host *cuda.Pinned, rows int, unneeded []bool) error {
-	indices := r.indices()
-	err := s.Download(host, indices, r.Memory, indices, 8*r.rows)
-	for first := 0; first < rows && err == nil; {
-		end := first
-		for end < rows && !unneeded[end] {
-			end++
-		}
-		offset, size := 4*first*r.size, 4*(end-first)*r.size
-		err = s.Download(host, offset, r.Memory, offset, size)
-		first = end + 1
-	}
-	return err
-}
 
 // numbers returns n numbers of 4 bytes in pinned memory. The offset of the first number is in bytes.
 func numbers[T int32 | float32](p *cuda.Pinned, offset, n int) []T {
@@ -58,20 +43,21 @@ func (r *Runner) ComputeLogits(b *model.Batch, start, end int) ([]float32, error
 			return fmt.Errorf("%w: %d logits of a batch that has fewer or that Forward did not begin", model.ErrBatch, n)
 		}
 		r.taken = r.launched[0]
+		err := r.sampleRest(r.taken)
 		r.launched = append(r.launched[:0], r.launched[1:]...)
-		return r.taken.computed.Synchronize()
+		return errors.Join(err, r.taken.computed.Synchronize())
 	})
 	if err != nil || n == 0 {
 		return nil, err
 	}
 	host := r.taken.results
-	indices, values := numbers[int32](host, r.results.indices(), n), numbers[float32](host, r.results.indices()+4*r.results.rows, n)
+	tokens, values := numbers[int32](host, r.results.tokens(), n), numbers[float32](host, r.results.tokens()+4*r.results.rows, n)
 	for i, v := range values {
 		if v-v != 0 { // not finite
-			indices[i] = -1
+			tokens[i] = -1
 		}
 	}
-	r.largest = append(r.largest, indices...)
+	r.largest = append(r.largest, tokens...)
 	logits := numbers[float32](host, 0, n*r.VocabSize)
 	if r.ChangesLogits() {
 		r.FinishLogits(logits)
@@ -86,27 +72,19 @@ func (r *Runner) moreLogits(b *model.Batch, start, n int) error {
 		return fmt.Errorf("%w: %d more logits, for at most %d, while %d batches are computed", model.ErrBatch, n, r.results.rows, len(r.launched))
 	}
 	r.err = nil
-	r.launchLogits(b, start, n, r.taken.results)
+	r.launchLogits(start, n)
+	r.sample(r.taken, n, nil)
 	r.try(r.stream.Synchronize)
 	return r.err
 }
 
-// launchLogits computes the rows [start, start+n) of the batch's logits, and the largest logit of each row. It copies
-// the largest logits and their indices to the host. It also copies the logits, except rows of which only the largest
-// logit is needed (LargestOnly).
-func (r *Runner) launchLogits(b *model.Batch, start, n int, host *cuda.Pinned) {
+// launchLogits computes the rows [start, start+n) of the batch's logits.
+func (r *Runner) launchLogits(start, n int) {
 	if n == 0 {
 		return
 	}
 	r.pick(r.inputs.logits+cuda.Pointer(4*start), n)
 	r.multiplyTo(&r.head, kernels.Product{Out: r.results.address(0), OutStride: r.head.out, In: r.picked.Pointer(), Rows: n, Float32: true})
-	indices := r.results.indices()
-	r.launch(kernels.ArgMax{Indices: r.results.address(indices), Values: r.results.address(indices + 4*r.results.rows), Logits: r.results.address(0), Rows: n, N: r.VocabSize})
-	unneeded := make([]bool, n)
-	if !r.ChangesLogits() && b.LargestOnly != nil {
-		unneeded = b.LargestOnly[start : start+n]
-	}
-	r.try(func() error { return r.results.download(r.stream, host, n, unneeded) })
 }
 
 // Largest implements engine.ModelRunner.

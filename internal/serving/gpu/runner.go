@@ -45,6 +45,7 @@ type Runner struct {
 	scratch                                    scratch
 	angles                                     map[*model.Rope]cuda.Pointer
 	inputs                                     inputs
+	sampling                                   samplingInputs
 	batch                                      model.Batch // of a padded step
 	graphs                                     graphs
 	largest                                    []int32
@@ -176,15 +177,19 @@ func (r *Runner) launchPrepared(b *model.Batch) error {
 	})
 }
 
-// launchBatch computes a batch and its results.
+// launchBatch computes a batch and its logits and states.
 func (r *Runner) launchBatch(p *prepared, b *model.Batch) error {
 	f := p.flight
-	f.rows, r.err = min(len(b.Logits), r.results.rows), nil
+	if n := len(r.launched); n > 0 { // the logits of this batch replace those of the one before
+		if err := r.sampleRest(r.launched[n-1]); err != nil {
+			return err
+		}
+	}
+	f.rows, f.sampled = min(len(b.Logits), r.results.rows), false
 	r.inputs.replace(r, b.Placeholders)
 	r.try(func() error { return r.graphs.run(p.shape, r.stream, func() error { return r.launchStep(p.tokens) }) })
-	r.launchLogits(b, 0, f.rows, f.results)
+	r.launchLogits(0, f.rows)
 	r.launchStates(0, min(len(b.States), r.results.rows), f.states)
-	r.try(func() error { return r.stream.Record(f.computed) })
 	return r.err
 }
 
@@ -200,7 +205,7 @@ func (r *Runner) launchStep(n int) error {
 
 // Close implements engine.ModelRunner.
 func (r *Runner) Close() error {
-	err := errors.Join(r.stream.Synchronize(), r.graphs.close(), r.inputs.device.Close(), r.scratch.attention.Close(), r.flights[0].close(), r.flights[1].close(), r.allocated.close())
+	err := errors.Join(r.stream.Synchronize(), r.graphs.close(), r.inputs.device.Close(), r.sampling.device.Close(), r.scratch.attention.Close(), r.flights[0].close(), r.flights[1].close(), r.allocated.close())
 	if r.blocks != nil {
 		err = errors.Join(err, r.blocks.close())
 	}

@@ -17,10 +17,6 @@ type Batch struct {
 
 	Logits []int32 // tokens of the batch whose logits are computed
 
-	// LargestOnly marks elements of Logits for which the caller needs only the token with the largest logit. A runner
-	// that returns these tokens need not return the logits.
-	LargestOnly []bool
-
 	States []int32 // tokens of the batch whose hidden states are computed
 
 	// Placeholders lists tokens that are not known yet, because they depend on logits of the previous batch. Only runners
@@ -31,7 +27,7 @@ type Batch struct {
 // A Placeholder is a token of a batch that is not known before the previous batch is computed.
 type Placeholder struct {
 	Token  int32 // index of the token in Batch.Tokens
-	Logits int32 // index in Batch.Logits of the previous batch; the token is the one with the largest of these logits
+	Logits int32 // index in Batch.Logits of the previous batch; the token is the one that was chosen from these logits
 }
 
 // Blocks says where the keys and values of a group of layers are. The block table of sequence s is

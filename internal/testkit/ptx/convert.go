@@ -26,6 +26,8 @@ func conversion(name string) function {
 		return func(x, _, _ uint64) uint64 { return uint64(uint32(truncated(single(x), math.MinInt32, math.MaxInt32))) }
 	case "rzi.u32.f32":
 		return func(x, _, _ uint64) uint64 { return uint64(truncated(single(x), 0, math.MaxUint32)) }
+	case "rzi.u64.f32": // the kernels convert only numbers of at most 2^63 - 2^39, the largest float32 below 2^63
+		return func(x, _, _ uint64) uint64 { return uint64(truncated(single(x), 0, 1<<63-1<<39)) }
 	}
 	targetName, sourceName, _ := strings.Cut(name, ".")
 	target, errTarget := scalarOf(targetName)

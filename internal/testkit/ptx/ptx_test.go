@@ -99,6 +99,7 @@ func TestInstructions(t *testing.T) {
 		{"mov.f32 %f1, 0f33000001; cvt.rn.f16.f32 %rs1, %f1; cvt.u32.u16 %r0, %rs1", 1},
 		{"mov.f32 %f1, 0f3F808000; cvt.rn.bf16.f32 %rs1, %f1; cvt.u32.u16 %r0, %rs1", 0x3f80},
 		{"mov.f32 %f1, 0f3F800000; cvt.rn.f16x2.f32 %r0, %f1, 0fC0000000", 0x3c00c000},
+		{"mov.f32 %f1, 0f4A800003; cvt.rzi.u64.f32 %rd2, %f1; mul.lo.s64 %rd2, %rd2, 1024; shr.u64 %rd2, %rd2, 8; cvt.u32.u64 %r0, %rd2", 0x1000004},
 		{"mov.b32 %r1, -5; cvt.rn.f32.s32 %f1, %r1; mov.b32 %r0, %f1", 0xc0a00000},
 		{"mov.u64 %rd2, dynamic; cvta.shared.u64 %rd2, %rd2; st.u8 [%rd2+3], 0x81; ld.shared.u8 %r0, [dynamic+3]", 0x81},
 		{"st.shared.v2.u32 [dynamic+8], {1, 2}; ld.shared.u32 %r0, [dynamic+12]", 2},

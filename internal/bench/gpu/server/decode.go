@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/sampling"
 	"llmmemory/internal/serving/gpu"
 	"llmmemory/internal/serving/kvstore"
 	"llmmemory/internal/serving/model"
@@ -38,21 +39,34 @@ func addSequence(b *model.Batch, tokens []int32, start int, table []int32, strid
 	}
 	b.QueryStart, b.SeqLens = append(b.QueryStart, int32(len(b.Tokens))), append(b.SeqLens, int32(start+len(tokens)))
 	b.BlockTables, b.TableStride = append(append(b.BlockTables, table...), make([]int32, stride-len(table))...), stride
-	b.Logits, b.LargestOnly = append(b.Logits, int32(len(b.Tokens)-1)), append(b.LargestOnly, true)
+	b.Logits = append(b.Logits, int32(len(b.Tokens)-1))
 }
 
 // compute runs a step, and appends the most likely next token of each sequence to tokens. maxLogits is the
 // highest number of rows of logits of one call.
-func compute(r engine.ModelRunner, maxLogits int, b *model.Batch, tokens []int32) ([]int32, error) {
-	if err := r.Forward(b); err != nil {
+func compute(r engine.DeviceRunner, maxLogits int, b *model.Batch, tokens []int32) ([]int32, error) {
+	if err := launch(r, maxLogits, b); err != nil {
 		return tokens, err
 	}
 	return take(r, maxLogits, b, tokens)
 }
 
+// launch begins a step whose tokens are those with the largest logits.
+func launch(r engine.DeviceRunner, maxLogits int, b *model.Batch) error {
+	if err := r.Forward(b); err != nil {
+		return err
+	}
+	choices, greedy := make([]sampling.Choice, min(len(b.Logits), maxLogits)), sampling.Default()
+	greedy.Temperature = 0
+	for i := range choices {
+		choices[i] = sampling.Choice{Params: &greedy, Only: -1}
+	}
+	return r.Sample(choices)
+}
+
 // take waits for the oldest step that was launched, and appends the most likely next token of each sequence
 // to tokens.
-func take(r engine.ModelRunner, maxLogits int, b *model.Batch, tokens []int32) ([]int32, error) {
+func take(r engine.DeviceRunner, maxLogits int, b *model.Batch, tokens []int32) ([]int32, error) {
 	for start := 0; start < len(b.Logits); start += maxLogits {
 		if _, err := r.ComputeLogits(b, start, min(start+maxLogits, len(b.Logits))); err != nil {
 			return tokens, err
@@ -138,19 +152,19 @@ func (b *bench) decodeSteps(s *shape, m *model.Model, g *gpu.Model) (err error) 
 
 // timeOf returns the median time of a step in seconds, and the tokens of the last step. Each step is launched before
 // the previous one ends, as in the engine.
-func (b *bench) timeOf(r engine.ModelRunner, maxLogits int, step *model.Batch) (seconds float64, tokens []int32, err error) {
+func (b *bench) timeOf(r engine.DeviceRunner, maxLogits int, step *model.Batch) (seconds float64, tokens []int32, err error) {
 	for range 3 { // kernels are compiled, the step is captured
 		if tokens, err = compute(r, maxLogits, step, tokens[:0]); err != nil {
 			return 0, nil, err
 		}
 	}
-	if err := r.Forward(step); err != nil {
+	if err := launch(r, maxLogits, step); err != nil {
 		return 0, nil, err
 	}
 	var times []float64
 	ended := time.Now()
 	for range b.pick(30, 1) {
-		if err := r.Forward(step); err != nil {
+		if err := launch(r, maxLogits, step); err != nil {
 			return 0, nil, err
 		}
 		if tokens, err = take(r, maxLogits, step, tokens[:0]); err != nil {

@@ -21,7 +21,7 @@ type comparison struct {
 	model        *model.Model
 	gpuModel     *gpu.Model
 	config       engine.RunnerConfig
-	runner       engine.ModelRunner
+	runner       engine.DeviceRunner
 	cacheBytes   int
 	blocks, unit int           // blocks in this memory; tokens of ShareGPT that are one token here
 	limits       limits        // of an iteration

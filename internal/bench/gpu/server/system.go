@@ -17,7 +17,7 @@ import (
 type system struct {
 	scheduler *paper.Scheduler
 	copies    bool // answers to a prompt do not share its blocks
-	runner    engine.ModelRunner
+	runner    engine.DeviceRunner
 	maxLogits int // of a call of the runner
 	requests  []request
 	answers   [][][]int32 // of each request
@@ -31,7 +31,7 @@ type system struct {
 }
 
 // newSystem adds the requests, each with n answers, to a scheduler.
-func newSystem(s *paper.Scheduler, copies bool, r engine.ModelRunner, c *engine.RunnerConfig, requests []request, n int) (*system, error) {
+func newSystem(s *paper.Scheduler, copies bool, r engine.DeviceRunner, c *engine.RunnerConfig, requests []request, n int) (*system, error) {
 	y := &system{scheduler: s, copies: copies, runner: r, maxLogits: c.MaxLogits(), requests: requests, host: map[int32][]byte{}, blockSize: c.Store.BlockBytes()}
 	for i, q := range requests {
 		y.answers = append(y.answers, make([][]int32, n))
@@ -91,7 +91,7 @@ func (y *system) move() error {
 func (y *system) fill() {
 	it, b := &y.iteration, &y.batch
 	*b = model.Batch{Tokens: b.Tokens[:0], Positions: b.Positions[:0], QueryStart: b.QueryStart[:0], SeqLens: b.SeqLens[:0], Logits: b.Logits[:0],
-		LargestOnly: b.LargestOnly[:0], Blocks: model.Blocks{Slots: b.Slots[:0], BlockTables: b.BlockTables[:0]}}
+		Blocks: model.Blocks{Slots: b.Slots[:0], BlockTables: b.BlockTables[:0]}}
 	stride := 0
 	for _, p := range it.Prefills {
 		stride = max(stride, blocksFor(p.Tokens))

@@ -303,7 +303,7 @@ func TestKernelsRefuseShapesThatTheyCannotHave(t *testing.T) {
 		{kernels.QKNormRopeAndCache{ReshapeAndCache: kernels.ReshapeAndCache{Tokens: 1, KeyHeads: 1, HeadSize: 64, BlockSize: 16, KeyCache: 16, ValueCache: 16, Key: 16, Value: 16, Slots: 8},
 			Heads: 1, Query: 16, Table: 4, Rotated: 65}, "fused_qk_norm_rope_and_cache that rotates 65 of the 64 elements of a head: the number must be even and not more than the head has"},
 		{kernels.Embedding{Rows: 1, N: 4}, "embedding of rows of 4 elements: the length must be a multiple of 8"},
-		{kernels.ArgMax{Rows: 1}, "argmax of rows of 0 logits"},
+		{kernels.Sample{Rows: 1}, "sample of rows of 0 logits"},
 		{kernels.ReshapeAndCache{Tokens: 1, HeadSize: 20}, "reshape_and_cache of heads of 20 elements: the size must be a multiple of 8"},
 		{kernels.ReshapeAndCache{Tokens: 1, HeadSize: 64}, "reshape_and_cache with 0 key heads and blocks of 0 tokens"},
 		{kernels.CopyBlocks{Blocks: kernels.Blocks{Count: 1, BlockBytes: 8}, Pairs: 1}, "copy_blocks of blocks of 8 bytes: the number must be a multiple of 16"},

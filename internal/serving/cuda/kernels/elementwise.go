@@ -1,10 +1,6 @@
 package kernels
 
-import (
-	"math"
-
-	"llmmemory/internal/serving/cuda"
-)
+import "llmmemory/internal/serving/cuda"
 
 // A Function is what an MLP computes between its products.
 type Function string
@@ -93,23 +89,4 @@ func (a Embedding) Launch(set *Set, s *cuda.Stream) error {
 	}
 	return set.launch(s, "embedding_"+a.Type.String(), cuda.Shape{X: a.Rows, Threads: min(256, a.Type.rowThreads(a.N))},
 		a.Out, a.Table, a.Tokens, a.PositionTable, a.Positions, int32(a.N), a.Scale)
-}
-
-// ArgMax finds the largest of the N float32 logits of each row. It writes its index, as int32, to Indices and
-// its value to Values. Of equal logits, it takes the first. A row with a NaN gets index 0 and the value NaN.
-type ArgMax struct {
-	Indices, Values, Logits cuda.Pointer
-	Rows, N                 int
-}
-
-// Launch puts the kernel into a stream.
-func (a ArgMax) Launch(set *Set, s *cuda.Stream) error {
-	c := checker{kernel: "argmax"}
-	c.require(a.N > 0 && a.N <= math.MaxInt32, " of rows of %d logits", a.N)
-	c.count(a.Rows, "rows")
-	c.addresses(4, operand{"Indices", a.Indices}, operand{"Values", a.Values}, operand{"Logits", a.Logits})
-	if !c.ready() {
-		return c.err
-	}
-	return set.launch(s, "argmax_f32", cuda.Shape{X: a.Rows, Threads: min(1024, (a.N+31)/32*32)}, a.Indices, a.Values, a.Logits, int32(a.N))
 }

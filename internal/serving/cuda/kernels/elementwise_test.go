@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"llmmemory/internal/serving/cuda/kernels"
-	"llmmemory/internal/serving/model/matrix"
 )
 
 func TestActivationsMatchFloat64(t *testing.T) {
@@ -98,56 +97,6 @@ func TestEmbeddingTakesTheRowsOfTokens(t *testing.T) {
 			}
 			require.NoError(t, a.Launch(g.set, g.stream))
 			requireClose(t, kind, want, decode(kind, g.read(out)))
-		}
-	}
-}
-
-// Ensure that argmax chooses the same index as the CPU: the first of equal logits, and 0 if a logit is
-// NaN.
-func TestArgMaxChoosesAsTheCPU(t *testing.T) {
-	g := newGPU(t)
-	const n = 3000
-	inf := math.Inf(1)
-	rows := map[string]func(row []float64){
-		"random":             func([]float64) {},
-		"equal ones":         func(row []float64) { row[1700], row[40], row[2999] = 50, 50, 50 },
-		"the last one":       func(row []float64) { row[n-1] = 50 },
-		"NaN after the best": func(row []float64) { row[5], row[n-1] = 50, math.NaN() },
-		"NaN at 0":           func(row []float64) { row[0], row[1] = math.NaN(), 50 },
-		"infinite":           func(row []float64) { row[77], row[78] = inf, inf },
-		"all minus infinity": func(row []float64) {
-			for i := range row {
-				row[i] = -inf
-			}
-		},
-		"zeros of both signs": func(row []float64) {
-			for i := range row {
-				row[i] = -1
-			}
-			row[9], row[8] = 0, math.Copysign(0, -1)
-		},
-	}
-	var all []float64
-	var names []string
-	for name, change := range rows {
-		row := random(kernels.F16, uint64(len(all)), n)
-		change(row)
-		all, names = append(all, row...), append(names, name)
-	}
-	logits := g.bytes(floats(all...))
-	for order := range 2 {
-		g.Order(order)
-		indices, values := g.empty(4*len(names)), g.empty(4*len(names))
-		require.NoError(t, kernels.ArgMax{Indices: indices.Pointer(), Values: values.Pointer(), Logits: logits.Pointer(), Rows: len(names), N: n}.Launch(g.set, g.stream))
-		for i, name := range names {
-			row := make([]float32, n)
-			for j := range row {
-				row[j] = float32(all[i*n+j])
-			}
-			index, value := matrix.ArgMax(row)
-			require.Equal(t, int32(index), int32At(g.read(indices), i), name)
-			got := math.Float32frombits(uint32(int32At(g.read(values), i)))
-			require.True(t, got == value || got != got && value != value, "%s: %v, want %v", name, got, value)
 		}
 	}
 }

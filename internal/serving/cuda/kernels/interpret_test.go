@@ -27,7 +27,7 @@ func TestThePTXOfEveryKernelLeavesTheBytesOfTheSources(t *testing.T) {
 	var names []string
 	for name, test := range map[string]func(t *testing.T){
 		"activations": TestActivationsMatchFloat64, "sums": TestSumsMatchFloat64, "embeddings": TestEmbeddingTakesTheRowsOfTokens,
-		"the largest": TestArgMaxChoosesAsTheCPU, "norms": TestNormsMatchFloat64, "copies": TestCopyBlocks, "swaps": TestSwapBlocksOutAndIn,
+		"the largest": TestTheLargestLogitIsThatOfTheCPU, "samples": TestSampleChoosesAsTheCPU, "norms": TestNormsMatchFloat64, "copies": TestCopyBlocks, "swaps": TestSwapBlocksOutAndIn,
 		"writes": TestReshapeAndCacheWritesTheSlots, "writes of 8 bits": TestReshapeAndCacheRoundsAsTheCPU, "positions": TestQKNormRopeAndCacheMatchesFloat64,
 		"products": interpretProducts, "attention": interpretAttention,
 		"all names": func(t *testing.T) { names = newGPU(t).set.Names() },

@@ -13,6 +13,7 @@ import (
 
 	"llmmemory/internal/serving/attention"
 	"llmmemory/internal/serving/engine"
+	"llmmemory/internal/serving/engine/sampling"
 	"llmmemory/internal/serving/kvstore"
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/chat"
@@ -43,9 +44,10 @@ type stuckRunner struct {
 
 func (r *stuckRunner) Prepare(*model.Batch)                 {}
 func (r *stuckRunner) ForwardPrepared(b *model.Batch) error { return r.Forward(b) }
+func (r *stuckRunner) Sample([]sampling.Choice) error       { return nil }
 func (r *stuckRunner) CopyBlocks([]kvstore.Pair) error      { return nil }
 func (r *stuckRunner) Poison([]int32)                       {}
-func (r *stuckRunner) Largest() []int32                     { return nil }
+func (r *stuckRunner) Largest() []int32                     { return make([]int32, engine.MaxLogits) }
 func (r *stuckRunner) Close() error                         { return nil }
 
 func (r *stuckRunner) Forward(*model.Batch) error {

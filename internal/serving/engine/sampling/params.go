@@ -89,3 +89,19 @@ func (p *Params) TakesLargest(st State) bool {
 
 // greedy reports whether Sample draws nothing (vLLM's _SAMPLING_EPS).
 func (p *Params) greedy() bool { return p.Temperature < 1e-5 }
+
+// scale returns the factor of the differences to the largest logit.
+func (p *Params) scale() float32 { return float32(1 / p.Temperature) }
+
+// Penalizes reports whether penalties change logits.
+func (p *Params) Penalizes() bool {
+	return p.RepetitionPenalty != 1 || p.FrequencyPenalty != 0 || p.PresencePenalty != 0
+}
+
+// counted returns the tokens to which penalties apply. Only the repetition penalty is also for tokens of the prompt.
+func (p *Params) counted(st State) []Count {
+	if p.RepetitionPenalty == 1 {
+		return st.Counts.Of(nil, st.Output)
+	}
+	return st.Counts.Of(st.Prompt, st.Output)
+}

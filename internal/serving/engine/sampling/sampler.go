@@ -21,8 +21,7 @@ type Sampler struct {
 	sums   []uint64
 	order  []int32
 
-	counted []Count
-	place   map[int32]int // of a token in counted
+	counted Counts // of a State without Counts
 
 	buckets *buckets
 }
@@ -30,6 +29,7 @@ type Sampler struct {
 // A State has what sampling needs besides Params: the tokens of a sequence, and which tokens may be next.
 type State struct {
 	Prompt, Output []int32
+	Counts         *Counts  // of Prompt and Output, kept from token to token; may be nil
 	Forbidden      []int32  // end tokens, while the answer is shorter than its minimum
 	Allowed        []uint64 // the tokens that may be next: bit t%64 of word t/64 is token t; nil means all
 }
@@ -48,6 +48,10 @@ func (s *Sampler) Sample(p *Params, st State, logits []float32) int32 {
 		return ifFinite(best, largest)
 	}
 	s.logits = append(s.logits[:0], logits...)
+	if st.Counts == nil {
+		s.counted.Reset()
+		st.Counts = &s.counted
+	}
 	for _, a := range adjustments {
 		if a.applies(p, st) {
 			a.apply(s, p, st)
@@ -58,7 +62,7 @@ func (s *Sampler) Sample(p *Params, st State, logits []float32) int32 {
 	if best < 0 || p.greedy() {
 		return best
 	}
-	matrix.Exp(s.logits, largest, float32(1/p.Temperature)) // the largest becomes 1
+	matrix.Exp(s.logits, largest, p.scale()) // the largest becomes 1
 	if p.MinP > 0 {
 		for i, w := range s.logits {
 			if w < float32(p.MinP) {
@@ -151,7 +155,7 @@ func (s *Sampler) restrict(_ *Params, st State) {
 
 func (s *Sampler) penalizeRepetition(p *Params, st State) {
 	r := float32(p.RepetitionPenalty)
-	for _, c := range s.counts(st) {
+	for _, c := range p.counted(st) {
 		if l := &s.logits[c.Token]; *l > 0 {
 			*l /= r
 		} else {
@@ -161,41 +165,17 @@ func (s *Sampler) penalizeRepetition(p *Params, st State) {
 }
 
 func (s *Sampler) penalizeFrequency(p *Params, st State) {
-	for _, c := range s.counts(st) {
+	for _, c := range p.counted(st) {
 		s.logits[c.Token] -= float32(float32(p.FrequencyPenalty) * float32(c.Output))
 	}
 }
 
 func (s *Sampler) penalizePresence(p *Params, st State) {
-	for _, c := range s.counts(st) {
+	for _, c := range p.counted(st) {
 		if c.Output > 0 {
 			s.logits[c.Token] -= float32(p.PresencePenalty)
 		}
 	}
-}
-
-// A Count says how often a token is in the output. It may be 0 for a token of the prompt.
-type Count struct{ Token, Output int32 }
-
-// counts returns the different tokens of st.
-func (s *Sampler) counts(st State) []Count {
-	if s.place == nil {
-		s.place = map[int32]int{}
-	}
-	clear(s.place)
-	s.counted = s.counted[:0]
-	for i, list := range [2][]int32{st.Prompt, st.Output} {
-		for _, id := range list {
-			place, known := s.place[id]
-			if !known {
-				place = len(s.counted)
-				s.place[id] = place
-				s.counted = append(s.counted, Count{Token: id})
-			}
-			s.counted[place].Output += int32(i)
-		}
-	}
-	return s.counted
 }
 
 // chunk is the number of weights in a chunk of draw.
