@@ -50,7 +50,9 @@ func (l *loaded) notes(w io.Writer, o *modelOptions, e *engine.Engine) {
 			fmt.Fprintf(w, "  %s\n", note)
 		}
 	} else if r, ok := l.workers[0].Model.Rounding(); ok && o.activations == "auto" {
-		fmt.Fprintf(w, "  %s\n", faster(r, matrix.TimesAsLong(r.Kept, r.Rounded, r.Block)))
+		if times := matrix.TimesAsLong(r.Kept, r.Rounded, r.Block); times > 0 { // not NaN
+			fmt.Fprintf(w, "  %s\n", faster(r, times))
+		}
 	}
 	if n := l.config.UnusedWindow; n > 0 {
 		fmt.Fprintf(w, "  not used, as in llama.cpp: the file's sliding window of %d tokens\n", n)

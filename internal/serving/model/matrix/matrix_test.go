@@ -301,6 +301,13 @@ func BenchmarkProduct(b *testing.B) {
 	}
 }
 
+func TestTimesAreComparedOnlyOfMatricesThatCanBe(t *testing.T) {
+	require.Positive(t, TimesAsLong(Int8, W8A8, 32))
+	require.Positive(t, TimesAsLong(F16, W16A16, 0))
+	require.True(t, math.IsNaN(TimesAsLong(Int8, W5A8, 16)), "W5A8 has no blocks of 16")
+	require.True(t, math.IsNaN(TimesAsLong(W8A8, Int8, 0)))
+}
+
 func TestMatricesOfAnArenaLieApart(t *testing.T) {
 	var a Arena
 	var all []*Matrix

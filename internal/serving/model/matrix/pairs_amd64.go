@@ -12,7 +12,10 @@ import (
 // what is measured decides only how long a product takes. It is measured once, when the first matrix of W16A16 is made.
 // Tests replace it.
 var pairsAreFast = sync.OnceValue(func() bool {
-	return timesAsLong(24, Matrix{Type: W16A16, pairs: true}, Matrix{Type: W16A16}) <= 1
+	single := Matrix{Type: W16A16, Out: trialOutputs, In: trialInputs}
+	pairs := single
+	pairs.pairs = true
+	return timesAsLong(24, pairs, single) <= 1
 })
 
 // fewestTiledRows returns the smallest number of rows for which a product with 8-bit activations takes no longer with
@@ -34,8 +37,12 @@ var measured = struct {
 	rows map[[2]int]int // by type and block
 }{rows: map[[2]int]int{}}
 
+const trialInputs, trialOutputs = 1024, 2 * Panel
+
 func measureTiledRows(t Type, block int) int {
-	tiled, plain := Matrix{Type: t, Block: block, tiled: true}, Matrix{Type: t, Block: block, tiled: false}
+	plain := Matrix{Type: t, Block: block, Out: trialOutputs, In: trialInputs}
+	tiled := plain
+	tiled.tiled = true
 	for rows := 4; rows <= 64; rows *= 2 {
 		if timesAsLong(rows, tiled, plain) <= 1 {
 			return rows

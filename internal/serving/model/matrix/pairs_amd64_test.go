@@ -46,7 +46,7 @@ func TestATrialIsAProduct(t *testing.T) {
 			t.Skip("the processor has no AVX512_BF16")
 		}
 		var a Arena
-		trial := newTrial(&a, Matrix{Type: W16A16, pairs: pairs}, 24)
+		trial := newTrial(&a, Matrix{Type: W16A16, Out: trialOutputs, In: trialInputs, pairs: pairs}, 24)
 		for i := range trial.x {
 			trial.x[i] = float32(i % 3)
 		}

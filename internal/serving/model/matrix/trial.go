@@ -9,14 +9,14 @@ import (
 // other, as a short measurement on this thread says. Blocks of both have the given number of inputs; types without
 // blocks ignore it. The result is NaN if there is no such matrix or no memory.
 func TimesAsLong(t, other Type, block int) float64 {
-	const rows = 128
+	const rows, outputs, inputs = 128, Panel, 512 // few, because processors without kernels are slow
 	var both [2]Matrix
 	for i, kind := range []Type{t, other} {
 		inBlock := block
 		if kind.bits() == 0 {
 			inBlock = 0
 		}
-		m, err := shaped(kind, trialOutputs, trialInputs, inBlock)
+		m, err := shaped(kind, outputs, inputs, inBlock)
 		if err != nil {
 			return math.NaN()
 		}
@@ -46,11 +46,8 @@ type trial struct {
 	scratch *Scratch
 }
 
-const trialInputs, trialOutputs = 1024, 2 * Panel
-
 // newTrial returns a trial with a matrix like m, or nil if there is no memory.
 func newTrial(a *Arena, m Matrix, rows int) *trial {
-	m.Out, m.In = trialOutputs, trialInputs
 	m.panelBytes = m.bytesOf(m.In)
 	var err error
 	if m.data, err = a.take(m.Panels() * m.panelBytes); err != nil {
