@@ -61,12 +61,12 @@ func TestUsableNeedsPermission(t *testing.T) {
 		name, variable string
 		want           bool
 	}{
-		{"as it is", "A=1", permitted() && Usable() != (Features{})},
+		{"as it is", testVariable + "=0", detect(func(string) string { return "" }, permitted) != (Features{})},
 		{"said to have tiles", testVariable + "=1", permitted()},
 		{"forbidden", Environment + "=" + WithoutAMX, false},
 	} {
 		c := exec.Command(os.Args[0], "-test.run", "TestUsableNeedsPermission")
-		c.Env = append(os.Environ(), asProcess+"=1", test.variable)
+		c.Env = append(os.Environ(), asProcess+"=1", Environment+"=", test.variable)
 		out, err := c.CombinedOutput()
 		code := c.ProcessState.ExitCode()
 		require.Contains(t, []int{0, none}, code, "%s: %v: %s", test.name, err, out)
