@@ -91,8 +91,8 @@ typedef struct llm_attention_cache {
     uint32_t size;
     int32_t dtype, layout;
     int32_t blocks, block_size; /* tokens of a block */
-    int32_t kv_heads, head_size; /* head size: a multiple of 8 up to 256, and with LLM_LAYOUT_VLLM a multiple of
-                                    16 bytes (of 16 elements for fp8 and int8) */
+    int32_t kv_heads, head_size; /* head size: a multiple of 8 up to 512 (LLM_INT8: 256), and with LLM_LAYOUT_VLLM
+                                    a multiple of 16 bytes (of 16 elements for fp8 and int8) */
     float key_scale, value_scale; /* a key is the stored number times key_scale, a value the stored one times
                                      value_scale; 0 means 1; ignored with LLM_INT8. What is written is multiplied by
                                      the inverse of the scale, which can round a tie the other way than a division */

@@ -57,7 +57,7 @@ fetch() (
 # for the others.
 build() (
     cd "$dir/src" && mkdir -p ../obj
-    models=$(printf 'models/%s.cpp ' llama gemma2 gemma3 phi3 smollm3 granite olmo2 qwen2 qwen2moe qwen3 qwen3moe openai-moe)
+    models=$(printf 'models/%s.cpp ' llama gemma2 gemma3 phi3 smollm3 granite olmo2 qwen2 qwen2moe qwen3 qwen3moe openai-moe lfm2 deepseek2 glm4 glm4-moe llama4 ernie4-5 ernie4-5-moe)
     defines='-DGGML_USE_CPU -DGGML_USE_LLAMAFILE -DGGML_USE_CPU_REPACK -DGGML_USE_OPENMP -D_GNU_SOURCE -DNDEBUG -DGGML_VERSION=\"x\" -DGGML_COMMIT=\"x\" -DLLAMA_USE_HTTPLIB=0'
     for f in ggml*.c ggml*.cpp gguf.cpp ggml-cpu/*.c ggml-cpu/*.cpp ggml-cpu/amx/*.cpp ggml-cpu/arch/x86/* ggml-cpu/llamafile/*.cpp llama*.cpp unicode*.cpp $models; do
         [ ! -e "$f" ] || printf '%s\n' "$f"

@@ -21,7 +21,8 @@ var ErrOverlap = errors.New("memory overlaps")
 
 // Limits of a shape. They keep every product of sizes far from overflow.
 const (
-	MaxHeadSize  = 256
+	MaxHeadSize  = 512
+	maxInt8Size  = 256 // of a head of Int8: the sum of so many products fits into 32 bits
 	MaxKeySize   = 576 // of a head with latent values
 	MaxBlockSize = 1 << 16
 	MaxHeads     = 1 << 12
@@ -31,7 +32,7 @@ const (
 type Shape struct {
 	BlockSize  int // tokens per block
 	NumKVHeads int
-	HeadSize   int // elements; 8 to 256, a multiple of 8
+	HeadSize   int // elements; 8 to 512, with Int8 to 256, a multiple of 8
 	DType      DType
 	Layout     Layout
 
@@ -79,6 +80,8 @@ func (s *Shape) Check() error {
 		return s.checkLatent()
 	case s.HeadSize < 8 || s.HeadSize > MaxHeadSize || s.HeadSize%8 != 0:
 		return badArgument("heads of %d elements; multiples of 8 up to %d are possible", s.HeadSize, MaxHeadSize)
+	case s.DType == Int8 && s.HeadSize > maxInt8Size:
+		return badArgument("heads of %d elements of type int8; multiples of 8 up to %d are possible", s.HeadSize, maxInt8Size)
 	case s.DType >= dtypes:
 		return badArgument("keys and values of type %d; %d to %d are possible", s.DType, F32, dtypes-1)
 	case s.Layout >= layouts:

@@ -110,8 +110,8 @@ func (r *Runner) loadQuery(w *scratch, i int) {
 	row.unit = r.quantize(w, x, q)
 }
 
-// largestInteger is the largest integer in a query for int8 keys. With this limit, the sum of 256 products fits into
-// 32 bits.
+// largestInteger is the largest integer in a query for int8 keys. With this limit, the sum of maxInt8Size products fits
+// into 32 bits.
 const largestInteger = 32512
 
 // quantize converts a query x to pairs of integers in q. It returns the factor that turns the integers back into

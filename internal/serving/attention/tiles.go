@@ -4,10 +4,13 @@ import "unsafe"
 
 // readsInPlace reports whether the kernels can read blocks directly for an item that has the given number of rows per KV
 // head. They can if the rows belong to one query token and are at most tileRows, the blocks consist of whole tiles, and
-// the head size is a multiple of 16.
+// the head size is a multiple of 16, at most 256.
 func (r *Runner) readsInPlace(it *item, rows int) bool {
-	return it.token1-it.token0 == 1 && rows <= r.kernels.tileRows() && tiled(r.cache)
+	return it.token1-it.token0 == 1 && rows <= r.kernels.tileRows() && tiled(r.cache) && r.cache.HeadSize <= maxTileSize
 }
+
+// maxTileSize is the largest head size for which the kernels read blocks in place.
+const maxTileSize = 256
 
 func tiled(c *Cache) bool {
 	return c.Tiled() && c.HeadSize%16 == 0

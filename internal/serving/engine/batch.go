@@ -74,7 +74,7 @@ func (e *Engine) layOut(s *step, b *model.Blocks, group int) {
 // all rows. commonPrefix returns 0 if there is one row, or if the group's layers have a window, chunks or states. (vLLM's
 // num_common_prefix_blocks considers all running requests, including those without a row in the step.)
 func (e *Engine) commonPrefix(rows []row, group int) int {
-	size := e.config.BlockSize
+	size := e.config.groups[group].BlockSize
 	if len(rows) < 2 || e.config.groups[group].Kind != kvcache.Full {
 		return 0
 	}

@@ -29,7 +29,7 @@ func TestTheCommonPrefixIsBeforeWhatEachRowComputes(t *testing.T) {
 		{"equal tables with a window", 8, []row{rowAfter(12, 0, 2, 3), rowAfter(12, 0, 2, 3)}, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			e := &Engine{config: Config{BlockSize: 4, groups: []kvcache.Group{{}}}}
+			e := &Engine{config: Config{groups: []kvcache.Group{{BlockSize: 4}}}}
 			if test.window > 0 {
 				e.config.groups[0].Kind = kvcache.SlidingWindow
 			}

@@ -188,6 +188,9 @@ func (c *Config) store(m *model.Config, workers int) (kvstore.Config, error) {
 	if err != nil {
 		return k, err
 	}
+	if m.Mixed != nil {
+		k.Shape = m.LayerShape(0, model.Part{}, c.places[0].BlockSize, c.KVCacheDType)
+	}
 	k.Layers = len(plan.Tensors)
 	k.NumBlocks = k.BlocksIn(c.KVCacheBytes / all)
 	if len(c.groups) > 1 {
@@ -206,23 +209,33 @@ func (c *Config) store(m *model.Config, workers int) (kvstore.Config, error) {
 // share divides the layers of the model into groups, as vLLM does. The layers of a group share a block table. Layers of
 // different groups can use the same layer of the store.
 func (c *Config) share(m *model.Config, page int, bytes int64) (*memplan.Plan, error) {
-	layers, numbers := make([]memplan.Layer, m.NumLayers), []int(nil)
-	for i := range layers {
-		if !m.Mixes(i) {
-			continue
+	var own []int // the layers that have keys and values, or states
+	for i := range m.NumLayers {
+		if m.Mixes(i) && m.KVSource(i) == i {
+			own = append(own, i)
 		}
-		numbers = append(numbers, i)
+	}
+	layers, numbers := make([]memplan.Layer, len(own)), make([]int, len(own))
+	for k, i := range own {
+		numbers[k] = k
 		if m.Recurrent(i) {
-			layers[i] = memplan.Layer{Group: c.stateGroup(), StateBytes: m.StateBytes()}
+			layers[k] = memplan.Layer{Group: c.stateGroup(), StateBytes: m.StateBytes()}
 			continue
 		}
 		group := kvcache.Group{Kind: kvcache.Full, BlockSize: c.BlockSize}
-		if w := m.Window(i); w > 0 && w < c.MaxModelLen {
+		if w := m.Window(i); w > 0 && (w < c.MaxModelLen || m.Mixed != nil) { // one group would have blocks of different bytes
 			group.Kind, group.Window = kvcache.SlidingWindow, w
 		} else if n := m.Chunk(i); n > 0 && n < c.MaxModelLen {
 			group.Kind, group.Chunk = kvcache.ChunkedLocal, n
 		}
-		layers[i] = memplan.Layer{Group: group, Page: page}
+		if m.Mixed != nil {
+			shape := m.LayerShape(i, model.Part{}, c.BlockSize, c.KVCacheDType)
+			if err := shape.Check(); err != nil {
+				return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+			}
+			page = shape.BlockBytes()
+		}
+		layers[k] = memplan.Layer{Group: group, Page: page}
 	}
 	plans, err := memplan.Make(layers, []memplan.Worker{{Bytes: int(bytes), Layers: numbers}}, memplan.Options{})
 	if err != nil {
@@ -233,25 +246,28 @@ func (c *Config) share(m *model.Config, page int, bytes int64) (*memplan.Plan, e
 	for g, group := range plan.Groups {
 		c.groups = append(c.groups, group.Group)
 		for _, l := range group.Layers {
-			c.places[l].Group, c.places[l].BlockSize = g, group.BlockSize
+			c.places[own[l]].Group, c.places[own[l]].BlockSize = g, group.BlockSize
 		}
 	}
 	for t, tensor := range plan.Tensors {
 		for _, l := range tensor.Layers {
-			c.places[l].Layer = t
+			c.places[own[l]].Layer = t
 		}
 	}
-	return plan, c.checkTiers()
+	for i := range c.places {
+		c.places[i] = c.places[m.KVSource(i)]
+	}
+	return plan, c.checkTiers(m)
 }
 
 // checkTiers returns an error if blocks of the model's groups cannot be kept outside the process.
-func (c *Config) checkTiers() error {
+func (c *Config) checkTiers(m *model.Config) error {
 	windows := slices.ContainsFunc(c.groups, func(g kvcache.Group) bool { return g.Kind != kvcache.Full && g.Kind != kvcache.Mamba })
 	switch {
 	case c.Offload == nil || len(c.groups) == 1:
 		return nil
-	case windows:
-		return fmt.Errorf("%w: some layers of the model have a window or chunks and others have none; blocks of such models cannot be kept outside the process", ErrConfig)
+	case windows || m.Mixed != nil:
+		return fmt.Errorf("%w: some layers of the model have a window, chunks or other heads and others have none; blocks of such models cannot be kept outside the process", ErrConfig)
 	case c.AllStates:
 		return fmt.Errorf("%w: states after all blocks cannot be kept outside the process; those after chunks can", ErrConfig)
 	}

@@ -53,10 +53,16 @@ func greedy(t *testing.T, open openPart, prompt []int32, maxTokens int) []int32 
 	require.NoError(t, err)
 	defer pool.Close()
 	m := open(pool, model.Part{})
-	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(8, attention.F32), Layers: m.NumLayers, NumBlocks: 64}, pool)
+	shape := m.LayerShape(0, model.Part{}, 8, attention.F32)
+	store, err := kvstore.New(kvstore.Config{Shape: shape, Layers: m.NumLayers, NumBlocks: 64}, pool)
 	require.NoError(t, err)
 	defer store.Close()
-	r, err := model.NewRunner(m, store, pool, nil)
+	var places []model.Place
+	for i := range m.NumLayers {
+		one := m.LayerShape(i, model.Part{}, 1, attention.F32)
+		places = append(places, model.Place{Layer: i, BlockSize: shape.BlockBytes() / one.BlockBytes()})
+	}
+	r, err := model.NewRunner(m, store, pool, nil, places...)
 	require.NoError(t, err)
 	all := append([]int32(nil), prompt...)
 	for computed := 0; len(all) < len(prompt)+maxTokens; {

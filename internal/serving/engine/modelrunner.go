@@ -128,7 +128,9 @@ type cpuRunner struct {
 // newCPURunner makes the runner of a part of the model, and maps memory for its blocks. The shape of a block follows
 // from p.Model.
 func newCPURunner(p Peer, store kvstore.Config, group model.Group, c *Config) (ModelRunner, error) {
-	store.Shape = p.Model.KVShape(c.BlockSize, c.KVCacheDType)
+	if p.Model.Mixed == nil {
+		store.Shape = p.Model.KVShape(c.BlockSize, c.KVCacheDType)
+	}
 	blocks, err := kvstore.New(store, p.Pool)
 	if err != nil {
 		return nil, err

@@ -29,6 +29,8 @@ var functions = map[model.Activation]kernels.Function{
 func Check(c *model.Config) error {
 	_, known := functions[c.Activation]
 	switch {
+	case c.Mixed != nil:
+		return unsupported("models whose layers have different heads, such as Gemma 4, run on the CPU only")
 	case c.Latent != nil:
 		return unsupported("latent attention (MLA) runs on the CPU only")
 	case c.Recurrence != nil || c.Gate:

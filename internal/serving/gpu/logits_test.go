@@ -74,6 +74,12 @@ func TestLogitsAreThoseOfTheCPU(t *testing.T) {
 	require.Equal(t, 14, computed) // families and kinds of rotations
 }
 
+func TestModelsWithDifferentHeadsAreRefused(t *testing.T) {
+	err := gpu.Check(&model.Config{Mixed: &model.Mixed{}})
+	require.ErrorIs(t, err, gpu.ErrUnsupported)
+	require.ErrorContains(t, err, "such as Gemma 4, run on the CPU only")
+}
+
 func requireLogitsOfCPU(t *testing.T, d *gpu.Device, open opener) {
 	t.Helper()
 	m, w := load(t, d, open)

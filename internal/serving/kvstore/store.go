@@ -132,6 +132,20 @@ func (s *Store) Config() Config { return s.config }
 // first Write.
 func (s *Store) Layer(i int) *attention.Cache { return &s.device.layers[i] }
 
+// View returns the device blocks of a layer with another shape, whose blocks have as many bytes. Layers of different
+// shapes can use the same layer of the store, in different blocks.
+func (s *Store) View(layer int, shape attention.Shape) (attention.Cache, error) {
+	if uint(layer) >= uint(len(s.device.layers)) || shape.BlockBytes() != s.config.Shape.BlockBytes() {
+		return attention.Cache{}, fmt.Errorf("%w: layer %d of %d, with blocks of %d bytes instead of %d", attention.ErrArgument, layer,
+			len(s.device.layers), shape.BlockBytes(), s.config.Shape.BlockBytes())
+	}
+	size := (shape.BlockBytes()*s.device.blocks + pageSize - 1) / pageSize * pageSize
+	return attention.NewCache(shape, s.device.memory[layer*size:][:shape.BlockBytes()*s.device.blocks])
+}
+
+// WriteView is Write for a cache that View has returned.
+func (s *Store) WriteView(c *attention.Cache, t *Tokens) error { return s.writer.Write(c, t) }
+
 // Write writes the keys and values of tokens into a layer; see Writer.Write.
 func (s *Store) Write(layer int, t *Tokens) error {
 	if uint(layer) >= uint(len(s.device.layers)) {

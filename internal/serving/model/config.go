@@ -68,6 +68,7 @@ type Config struct {
 	QKNorm     QKNorm
 	Activation Activation
 	Experts    *Experts // nil if no layer has experts
+	Mixed      *Mixed   // nil if all layers have the same heads
 	Latent     *Latent  // nil if heads have keys and values of their own
 
 	Recurrence *Recurrence // nil if all layers have attention
@@ -253,9 +254,14 @@ func (c *Config) check() error {
 			return err
 		}
 	}
+	if c.Mixed != nil {
+		if err := c.Mixed.check(c); err != nil {
+			return err
+		}
+	}
 	for _, r := range []*Rope{c.Rope, c.LocalRope} {
 		if r != nil {
-			if err := r.check(c.HeadDim); err != nil {
+			if err := r.check(c.largestHead()); err != nil {
 				return err
 			}
 		}

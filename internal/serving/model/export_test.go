@@ -15,4 +15,4 @@ func (m *Model) PackedWeights() [][]byte {
 func (r *Runner) SetMLPRows(n int) { r.maxMLPRows = n }
 
 // MLPRows is the number of rows for which there is memory.
-func (r *Runner) MLPRows() int { return cap(r.act) / r.local.IntermediateSize }
+func (r *Runner) MLPRows() int { return cap(r.act) / max(r.local.IntermediateSize, r.actWidth) }

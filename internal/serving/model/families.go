@@ -93,7 +93,7 @@ var families = []*family{
 		gguf:   inGGUF{architecture: "smollm3", interleaved: true},
 	},
 	&gpt2, &opt, &granite, &gemma2, &gemma3, &mixtral, &qwen2Mixture, &qwen3Mixture, &gptOSS,
-	&deepSeekV2, &deepSeekV3, &kimiK2, &glmFlash, &glm4, &glm4Mixture, &ernie, &ernieMixture, &llama4,
+	&deepSeekV2, &deepSeekV3, &kimiK2, &glmFlash, &glm4, &glm4Mixture, &ernie, &ernieMixture, &llama4, &gemma4,
 	&lfm2, &graniteHybrid, &qwen3Next, &qwen35, &qwen35Mixture, &nemotronH,
 }
 

@@ -124,6 +124,8 @@ func (f *family) tensors() map[string][]int {
 			matrix(all, prefix+"fc1", r.inter, r.hidden, true)
 			matrix(all, prefix+"fc2", r.hidden, r.inter, true)
 		}
+	case "gemma4_text":
+		f.gemma4Tensors(all)
 	default:
 		f.llamaTensors(all)
 	}
@@ -258,6 +260,11 @@ func (f *family) write(t testing.TB) string {
 			values[i] = float32(rnd.NormFloat64() * 0.2)
 			if strings.Contains(name, "norm") || strings.Contains(name, "ln_") {
 				values[i] += 1 - float32(f.ref.shape.offset)
+			}
+		}
+		if f.ref.shape.gemma4 != nil && strings.HasSuffix(name, "q_norm.weight") {
+			for i := range values {
+				values[i] *= 0.3 // products of queries and keys are not scaled
 			}
 		}
 		f.ref.w[name] = values

@@ -34,6 +34,18 @@ type expertFields struct {
 	FloorScale        float64         `json:"floor_scale"`
 	AttnScale         float64         `json:"attn_scale"`
 
+	// Gemma 4
+	GlobalHeadDim int    `json:"global_head_dim"`
+	GlobalKVHeads int    `json:"num_global_key_value_heads"`
+	KeyIsValue    bool   `json:"attention_k_eq_v"`
+	SharedLayers  int    `json:"num_kv_shared_layers"`
+	WideMLP       bool   `json:"use_double_wide_mlp"`
+	PerLayerDim   *int   `json:"hidden_size_per_layer_input"`
+	PerLayerVocab int    `json:"vocab_size_per_layer_input"`
+	MoEBlock      bool   `json:"enable_moe_block"`
+	Bidirectional string `json:"use_bidirectional_attention"`
+	ropes         *scaling
+
 	// ERNIE
 	Bias        bool `json:"use_bias"`
 	MoECount    int  `json:"moe_num_experts"`

@@ -8,13 +8,19 @@ func (r *Runner) layer(i int, b *Batch) error {
 	switch {
 	case l.recurrent != nil:
 		err = r.recur(i, b)
+	case l.mixed != nil:
+		err = r.mixedAttention(i, b)
 	case r.model.Mixes(i):
 		err = r.attention(i, b)
 	}
 	if err != nil || !r.model.feeds(i) {
 		return err
 	}
-	return r.feedForward(l, n)
+	if err := r.feedForward(l, n); err != nil || l.mixed == nil {
+		return err
+	}
+	r.adaptation.choose(0, n)
+	return r.finishMixed(i, n)
 }
 
 // attention computes the attention of a layer, up to and including its projection to the residual stream.

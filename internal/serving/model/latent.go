@@ -89,6 +89,10 @@ func (r *Runner) widths() (qkv, query, out int) {
 		}
 		return query + a.keySize(), query, m.NumHeads * a.ValueDim
 	}
+	if m.Mixed != nil {
+		out = m.NumHeads * m.largestHead()
+		return out + 2*max(m.NumKVHeads*m.HeadDim, m.Mixed.NumKVHeads*m.Mixed.HeadDim), out, out
+	}
 	query = r.local.NumHeads * m.HeadDim
 	return query + 2*r.local.NumKVHeads*m.HeadDim, query, query
 }

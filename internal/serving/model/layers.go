@@ -19,6 +19,7 @@ func (l *loader) load(m *Model) error {
 		m.embed = l.table(l.names.embed, c.VocabSize)
 	}
 	l.head(m)
+	l.perLayer(m)
 	for i := 0; i < c.NumLayers && l.err == nil; i++ {
 		m.layers = append(m.layers, l.layer(i))
 	}
@@ -74,6 +75,8 @@ func (l *loader) layer(i int) (layer layer) {
 		layer.recurrent = l.recurrent(i)
 	case c.Latent != nil:
 		l.latent(&layer, named)
+	case c.Mixed != nil:
+		l.mixed(&layer, i)
 	default:
 		l.attention(&layer, named)
 	}
@@ -82,7 +85,7 @@ func (l *loader) layer(i int) (layer layer) {
 	case c.mixture(i):
 		l.mixture(&layer, i)
 	default:
-		layer.mlp = l.mlp(mlpShape{1, 0, c.IntermediateSize, c.MLPBias, true}, named(n.gate), named(n.upProj), named(n.downProj))
+		layer.mlp = l.mlp(mlpShape{1, 0, c.intermediate(i), c.MLPBias, true}, named(n.gate), named(n.upProj), named(n.downProj))
 	}
 	return layer
 }
@@ -180,12 +183,16 @@ type table struct {
 }
 
 func (l *loader) table(name string, rows int) *table {
+	return l.tableOf(name, rows, l.config.HiddenSize)
+}
+
+func (l *loader) tableOf(name string, rows, cols int) *table {
 	t := l.tensor(name + ".weight")
 	switch {
 	case l.err != nil:
 		return nil
-	case t.Rows < rows || t.Cols != l.config.HiddenSize:
-		l.expect(t, rows, l.config.HiddenSize)
+	case t.Rows < rows || t.Cols != cols:
+		l.expect(t, rows, cols)
 		return nil
 	case t.Combined():
 		l.fail("the tensor %q is quantized; embeddings are read in F32, F16 and BF16", t.Name)

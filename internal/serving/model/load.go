@@ -19,6 +19,7 @@ type Model struct {
 	vocab     []Columns // the tokens whose logits each part computes
 	embed     *table    // nil if embeddings are the rows of head
 	positions *table    // nil if positions are rotations
+	perLayer  perLayer
 	layers    []layer
 	norm      norm
 	head      linear
@@ -41,6 +42,7 @@ type layer struct {
 	qNorm, kNorm       []float32
 	sinks              []float32
 	latent             *latent // nil without latent attention
+	mixed              *mixed  // nil if all layers have the same heads
 	attnGate           linear  // empty unless Config.Gate
 	out                linear
 	mlpNorm, mlpPost   norm
@@ -69,6 +71,10 @@ func (m *Model) eachLinear(f func(*linear)) {
 				l.latent.eachLinear(f)
 			}
 		}
+		if l.mixed != nil {
+			f(&l.mixed.gate)
+			f(&l.mixed.projection)
+		}
 		f(&l.mlp.upProj)
 		f(&l.mlp.downProj)
 		if l.experts == nil {
@@ -82,6 +88,7 @@ func (m *Model) eachLinear(f func(*linear)) {
 		}
 	}
 	f(&m.head)
+	f(&m.perLayer.projection)
 }
 
 // Part returns which part of the whole model m is: part 0 of 1 if it is the whole model.
@@ -89,7 +96,7 @@ func (m *Model) Part() Part { return Part{m.part.Rank, m.part.size()} }
 
 // Close releases the weights' memory.
 func (m *Model) Close() error {
-	return errors.Join(m.weights.Close(), m.embed.close(), m.positions.close())
+	return errors.Join(m.weights.Close(), m.embed.close(), m.positions.close(), m.perLayer.embed.close())
 }
 
 // WeightBytes returns the size of the packed weights.
@@ -103,7 +110,7 @@ func (m *Model) WeightBytes() int {
 			n += d.bytes()
 		}
 	})
-	return n + m.embed.bytes() + m.positions.bytes()
+	return n + m.embed.bytes() + m.positions.bytes() + m.perLayer.embed.bytes()
 }
 
 // OpenFolder loads a part of a model from a folder in Hugging Face's format. Before it allocates memory for weights,

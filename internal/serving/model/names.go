@@ -12,6 +12,10 @@ type names struct {
 	correction                           string // the complete name
 	queryDown, queryNorm, queryUp        string // latent attention: queryDown, queryNorm and queryUp instead of q
 	latent, latentNorm, keysAndValues    string
+	layerScale                           string // the complete name (Gemma 4)
+	perLayerGate, perLayerOut            string
+	perLayerPost, perLayerNorm           string
+	perLayerEmbed, perLayerIn            string
 	keyUp, valueUp                       string // instead of keysAndValues, if not ""
 	expertGate, expertUp, expertDown     string // a second %d is the expert; without it, a tensor has all experts
 	sharedGate, sharedUp, sharedDown     string

@@ -115,10 +115,15 @@ func (c *Config) FinishLogits(x []float32) {
 }
 
 func (m *Model) rotate(heads []float32, position int32, r *Rope, t *tables) {
-	half := r.Rotated(m.HeadDim) / 2
+	rotateHeads(heads, m.HeadDim, position, r, t)
+}
+
+// rotateHeads rotates heads of dim elements.
+func rotateHeads(heads []float32, dim int, position int32, r *Rope, t *tables) {
+	half := r.Rotated(dim) / 2
 	cos := t.cos[int(position)*half:][:half]
 	sin := t.sin[int(position)*half:][:half]
-	for h := 0; h < len(heads); h += m.HeadDim {
+	for h := 0; h < len(heads); h += dim {
 		if r.Interleaved {
 			head := heads[h:][:2*half]
 			for i, c := range cos {

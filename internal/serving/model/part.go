@@ -30,6 +30,9 @@ func (p Part) Check(c *Config) error {
 	if n != 1 && n != 2 && n != 4 || p.Rank < 0 || p.Rank >= n {
 		return refused("worker %d of %d; 1, 2 and 4 workers are possible", p.Rank, n)
 	}
+	if c.Mixed != nil && n > 1 {
+		return refused("layers with different heads cannot be shared out among workers; 1 is possible")
+	}
 	if c.Latent != nil && n > 1 {
 		return refused("latent attention cannot be shared out among workers; 1 is possible")
 	}

@@ -279,7 +279,7 @@ func routedFamilies(makeOf func(name, kind string, heads, kvHeads, dim int, shap
 		"moe_k": 3, "moe_intermediate_size": 24, "moe_num_shared_experts": 2, "moe_layer_start_index": 1, "moe_layer_end_index": 4,
 		"moe_layer_interval": 2, "use_bias": false, "tie_word_embeddings": true})
 	mixed.ref.pairs = true
-	return []family{glm, mixture, flash, ernie, mixed, llama4Family(makeOf)}
+	return append([]family{glm, mixture, flash, ernie, mixed, llama4Family(makeOf)}, gemma4Families(makeOf)...)
 }
 
 // tinyLatent completes the reference of a tiny model with latent attention.

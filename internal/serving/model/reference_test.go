@@ -48,6 +48,7 @@ type layerShape struct {
 	rotatedNorm                                               bool                 // Llama 4
 	floor, tuning                                             float64              // Llama 4: of the temperature
 	chunk                                                     int                  // of attention
+	gemma4                                                    *gemma4Shape
 }
 
 // times returns the product of x and a matrix of the shape [out, in] (in GPT-2 [in, out]), plus the bias if there is
@@ -162,6 +163,7 @@ func (r *reference) next(token int32) []float64 {
 			x[i] *= r.shape.embed
 		}
 	}
+	embedding := x
 	for l := range r.layers {
 		switch {
 		case r.hybrid != nil:
@@ -170,6 +172,8 @@ func (r *reference) next(token int32) []float64 {
 			x = r.gpt2Layer(l, x)
 		case r.family == "opt":
 			x = r.optLayer(l, x)
+		case r.family == "gemma4_text":
+			x = r.gemma4Layer(l, x, position, token, embedding)
 		default:
 			x = r.llamaLayer(l, x, position)
 		}

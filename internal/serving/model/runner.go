@@ -37,6 +37,7 @@ type Runner struct {
 	innerWidth int
 	routing    routing
 	latent     latentMemory
+	mixed      mixedMemory
 
 	angles map[*Rope]*rotary
 
@@ -91,6 +92,9 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group,
 		}
 	}
 	want := m.KVShapeOf(m.part, s.BlockSize, s.DType)
+	if m.Mixed != nil {
+		want = s.Shape // viewLayers checks those of all layers
+	}
 	if len(places) != m.NumLayers || s.NumKVHeads != want.NumKVHeads || s.HeadSize != want.HeadSize || s.Latent != want.Latent {
 		return nil, badBatch("a store of %d layers of %d heads of %d for a model of %d layers of %d heads of %d", s.Layers,
 			s.NumKVHeads, s.HeadSize, m.NumLayers, want.NumKVHeads, want.HeadSize)
@@ -127,7 +131,7 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group,
 		}
 	}
 	r.Limit(m.MaxModelLen)
-	return r, nil
+	return r, r.viewLayers()
 }
 
 // Limit sets the maximum sequence length, which selects LongRope's factors. The default is the model's.
@@ -160,6 +164,7 @@ func (r *Runner) Forward(b *Batch) error {
 	}
 	r.prepare(b)
 	r.embed(b)
+	r.embedLayers(b)
 	for i := range m.layers {
 		if err := r.layer(i, b); err != nil {
 			return fmt.Errorf("layer %d: %w", i, err)

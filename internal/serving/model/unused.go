@@ -33,7 +33,7 @@ func (l *loader) allUsed() error {
 // not needed, because this package computes these numbers. Scales are read with their weights or have no effect. The
 // tensors of mtp are a layer for drafts. The other tensors process images.
 var notReported = regexp.MustCompile(
-	`(inv_freq|masked_bias|_scale|_scale_inv|\.scales)$|vision_tower\.|vision_model\.|\.visual\.|multi_modal_projector\.|^mtp\.`)
+	`(inv_freq|masked_bias|_scale|_scale_inv|\.scales)$|vision_tower\.|vision_model\.|\.visual\.|audio_tower\.|embed_(vision|audio)\.|multi_modal_projector\.|^mtp\.`)
 
 // drafts reports whether a tensor of a folder belongs to a layer for drafts.
 func (l *loader) drafts(name string) bool {

@@ -1,0 +1,215 @@
+package model
+
+import (
+	"math"
+
+	"llmmemory/internal/serving/attention"
+	"llmmemory/internal/serving/kvstore"
+	"llmmemory/internal/serving/model/matrix"
+)
+
+// mixedMemory is the memory of a Runner for layers with different heads.
+type mixedMemory struct {
+	views    []attention.Cache // of each layer, the blocks of its keys and values
+	values   []float32         // [rows][heads of values], if values are keys
+	vectors  []float32         // [rows][layers][PerLayerDim]
+	gates    []float32         // [rows][PerLayerDim]
+	gated    []float32
+	squashed []float32
+	job      mixedJob
+}
+
+// viewLayers sets the blocks of each layer.
+func (r *Runner) viewLayers() error {
+	m, s := r.model, r.store.Config()
+	if m.Mixed == nil {
+		return nil
+	}
+	for i := range m.layers {
+		if source := m.KVSource(i); source != i {
+			r.places[i] = r.places[source]
+		}
+		blockSize := s.BlockSize
+		if n := r.places[i].BlockSize; n > 0 {
+			blockSize = n
+		}
+		view, err := r.store.View(r.places[i].Layer, m.LayerShape(i, m.part, blockSize, s.DType))
+		if err != nil {
+			return err
+		}
+		r.mixed.views = append(r.mixed.views, view)
+	}
+	return nil
+}
+
+// mixedAttention is attention for layers with different heads.
+func (r *Runner) mixedAttention(i int, b *Batch) error {
+	m, n := r.model, len(b.Tokens)
+	l, view := &m.layers[i], &r.mixed.views[i]
+	dim, kvHeads := m.headsOf(i)
+	width, query, kv := l.qkv.out, m.NumHeads*dim, kvHeads*dim
+	r.multiply(&l.qkv, r.qkv, r.normalized(&l.attnNorm, n), n)
+	r.mixed.values = grow(r.mixed.values, n*kv)
+	j := mixedJob{step: mixedHeads, layer: i, positions: b.Positions, angles: r.angles[m.RopeOf(i)]}
+	r.eachMixed(n, &j)
+	place := r.places[i]
+	blocks := b.blocks(place.Group)
+	if width > query {
+		tokens := &r.tokens
+		*tokens = kvstore.Tokens{Key: attention.Float32s(r.qkv[query:], width), Value: attention.Float32s(r.mixed.values, kv), Slots: blocks.Slots}
+		if err := r.store.WriteView(view, tokens); err != nil {
+			return err
+		}
+	}
+	r.batch.Query, r.batch.Out = attention.Float32s(r.qkv, width), attention.Float32s(r.attended, query)
+	r.batch.BlockTables, r.batch.TableStride = blocks.BlockTables, blocks.TableStride
+	r.batch.CommonPrefix, r.batch.SlidingWindow = blocks.CommonPrefix, m.Window(i)
+	if err := r.attend.Forward(view, &r.batch); err != nil {
+		return err
+	}
+	return r.addProduct(&l.out, &l.attnPost, r.x, r.attended, n)
+}
+
+// embedLayers makes the vectors of all layers for the tokens of a batch, from the embeddings in r.x.
+func (r *Runner) embedLayers(b *Batch) {
+	m := r.model
+	if m.Mixed == nil || m.Mixed.PerLayerDim == 0 {
+		return
+	}
+	n, x := len(b.Tokens), &r.mixed
+	x.vectors = grow(x.vectors, n*m.perLayer.projection.out)
+	r.adaptation.choose(0, n)
+	r.multiply(&m.perLayer.projection, x.vectors, r.x, n)
+	r.eachMixed(n, &mixedJob{step: mixedVectors, tokens: b.Tokens})
+}
+
+// finishMixed adds what a layer computes from its vector, and multiplies the result by the layer's scale.
+func (r *Runner) finishMixed(i, n int) error {
+	m, x := r.model, &r.mixed
+	l := m.layers[i].mixed
+	if d := m.Mixed.PerLayerDim; d > 0 {
+		x.gates, x.gated, x.squashed = grow(x.gates, n*d), grow(x.gated, n*d), grow(x.squashed, n*d)
+		r.multiply(&l.gate, x.gates, r.x, n)
+		r.eachMixed(n, &mixedJob{step: mixedGate, layer: i})
+		if err := r.addProduct(&l.projection, &l.norm, r.x, x.gated, n); err != nil {
+			return err
+		}
+	}
+	if l.scale != 1 {
+		r.eachMixed(n, &mixedJob{step: mixedScale, layer: i})
+	}
+	return nil
+}
+
+type mixedStep uint8
+
+const (
+	mixedHeads   mixedStep = iota // norms and rotations of heads
+	mixedVectors                  // vectors of the layers
+	mixedGate                     // gates of a vector
+	mixedScale                    // scale of a layer
+)
+
+// A mixedJob does a step for each row. It is a parallel.Task.
+type mixedJob struct {
+	r           *Runner
+	step        mixedStep
+	layer       int
+	positions   []int32
+	tokens      []int32
+	angles      *rotary
+	rows, chunk int
+}
+
+func (r *Runner) eachMixed(n int, j *mixedJob) {
+	r.mixed.job = *j
+	j = &r.mixed.job
+	j.r, j.rows = r, n
+	if j.chunk = (n + r.pool.Size() - 1) / r.pool.Size(); n < 4 {
+		j.chunk = n // waking others would take longer
+	}
+	r.pool.Run((n+j.chunk-1)/j.chunk, j)
+}
+
+// Do implements parallel.Task.
+func (j *mixedJob) Do(_, i int) {
+	for row := i * j.chunk; row < min((i+1)*j.chunk, j.rows); row++ {
+		switch j.step {
+		case mixedHeads:
+			j.heads(row)
+		case mixedVectors:
+			j.vectors(row)
+		case mixedGate:
+			j.gate(row)
+		case mixedScale:
+			m := j.r.model
+			x := j.r.x[row*m.HiddenSize:][:m.HiddenSize]
+			for k := range x {
+				x[k] *= m.layers[j.layer].mixed.scale
+			}
+		}
+	}
+}
+
+// heads normalizes and rotates the queries and the keys of a row, and sets its values.
+func (j *mixedJob) heads(row int) {
+	r, m := j.r, j.r.model
+	l := &m.layers[j.layer]
+	dim, kvHeads := m.headsOf(j.layer)
+	query, kv := m.NumHeads*dim, kvHeads*dim
+	qkv := r.qkv[row*l.qkv.out:][:l.qkv.out]
+	normHeads := func(heads, weight []float32) {
+		for h := 0; h < len(heads); h += dim {
+			rmsNorm(heads[h:][:dim], heads[h:][:dim], weight, m.NormEps)
+		}
+	}
+	normHeads(qkv[:query], l.qNorm)
+	rotateHeads(qkv[:query], dim, j.positions[row], j.angles.rope, &j.angles.tables)
+	if len(qkv) == query {
+		return
+	}
+	key, values := qkv[query:][:kv], r.mixed.values[row*kv:][:kv]
+	copy(values, qkv[len(qkv)-kv:]) // the keys, if there are no values
+	normHeads(values, ones[:dim])
+	normHeads(key, l.kNorm)
+	rotateHeads(key, dim, j.positions[row], j.angles.rope, &j.angles.tables)
+}
+
+// ones are weights of a norm without weights.
+var ones = func() (w [attention.MaxHeadSize]float32) {
+	for i := range w {
+		w[i] = 1
+	}
+	return w
+}()
+
+// vectors makes the vectors of the layers for a token: the projection of its embedding, normalized, and its own vectors,
+// both with the same weight.
+func (j *mixedJob) vectors(row int) {
+	r, m := j.r, j.r.model
+	d, width := m.Mixed.PerLayerDim, m.perLayer.projection.out
+	all := r.mixed.vectors[row*width:][:width]
+	scale := float32(1 / math.Sqrt(float64(m.HiddenSize)))
+	for i := range all {
+		all[i] *= scale
+	}
+	for i := 0; i < width; i += d {
+		rmsNorm(all[i:][:d], all[i:][:d], m.perLayer.norm, m.NormEps)
+	}
+	own := make([]float32, width)
+	m.perLayer.embed.tensor.Row(int(j.tokens[row]), own)
+	root, half := float32(math.Sqrt(float64(d))), float32(math.Sqrt(0.5))
+	for i, v := range own {
+		all[i] = (all[i] + v*root) * half
+	}
+}
+
+// gate multiplies the token's vector of a layer by gelu of its gates.
+func (j *mixedJob) gate(row int) {
+	r, m := j.r, j.r.model
+	d, width := m.Mixed.PerLayerDim, m.perLayer.projection.out
+	gates, factors := r.mixed.gates[row*d:][:d], r.mixed.squashed[row*d:][:d]
+	copy(factors, r.mixed.vectors[row*width+j.layer*d:])
+	prepareGate(GatedGELU, gates, factors)
+	matrix.SiLUMul(r.mixed.gated[row*d:][:d], gates, factors)
+}
