@@ -3,6 +3,7 @@
 package matrix
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -38,6 +39,20 @@ func TestPairsAreUsedOnlyWhereTheyAreFast(t *testing.T) {
 		}
 	}
 	require.Equal(t, 2, measured, "only with AVX512_BF16")
+}
+
+// Ensure that tiles are used only for numbers of rows for which they are as fast, if a tile takes the time of some rows
+// without tiles.
+func TestTilesAreUsedOnlyWhereTheyAreFast(t *testing.T) {
+	for rowsOfATile, want := range map[int]int{3: 4, 4: 4, 5: 8, 8: 8, 9: 33, 11: 33, 12: 65, 13: 65, 14: math.MaxInt, 100: math.MaxInt} {
+		times := func(rows int) float64 { return float64((rows+15)/16*rowsOfATile) / float64(rows) }
+		fewest := fewestRows(times)
+		require.Equal(t, want, fewest, rowsOfATile)
+		for rows := fewest; rows < 1000; rows++ {
+			require.LessOrEqual(t, times(rows), 1.0, "a tile like %d rows, for %d rows", rowsOfATile, rows)
+		}
+	}
+	require.Equal(t, math.MaxInt, fewestRows(func(int) float64 { return math.NaN() }), "nothing can be measured")
 }
 
 func TestATrialIsAProduct(t *testing.T) {
