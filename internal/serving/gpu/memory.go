@@ -36,7 +36,7 @@ func (r *Runner) allocateBuffers() {
 func (m *Model) bufferSizes(c *engine.RunnerConfig, products *kernels.ProductPlan) [10]int {
 	n, bytes := c.MaxNumBatchedTokens, m.kind.Bytes()
 	hidden := n * m.HiddenSize * bytes
-	return [...]int{hidden, hidden, hidden, n * m.width * bytes, n * m.query * bytes, n * m.upOutputs() * bytes, n * m.IntermediateSize * bytes,
+	return [...]int{hidden, hidden, hidden, n * m.width * bytes, n * m.query * bytes, max(n*m.upStored()*bytes, 16), n * m.IntermediateSize * bytes,
 		c.MaxLogits() * m.HiddenSize * bytes, max(products.PartBytes, 16), max(products.UnpackedBytes, 16)}
 }
 
@@ -98,6 +98,20 @@ func (m *Model) matrices() (all []kernels.Weights) {
 		}
 	}
 	return all
+}
+
+// upStored returns how many outputs of the MLP's first matrices are stored for a token: 0 if products compute the
+// activations of all layers.
+func (m *Model) upStored() int {
+	for i := range m.layers {
+		if !m.layers[i].upProj.parts[0].Gated {
+			return m.upOutputs()
+		}
+	}
+	if len(m.layers) == 0 { // it is not known yet
+		return m.upOutputs()
+	}
+	return 0
 }
 
 // upOutputs returns the outputs of the MLP's first matrices.
