@@ -79,9 +79,12 @@ if [ "$rounds" = families ]; then
     go test -run WriteModels/tiny ./internal/serving/model -models "$dir/tiny"
     go build -o "$dir/compare" ./internal/bench/logits
     for file in "$dir"/tiny/*.gguf; do
-        "$dir/logits" "$file" "$file.logits"
         printf '%s: ' "$(basename "$file" .gguf)"
-        "$dir/compare" "$file" "$file.logits"
+        if "$dir/logits" "$file" "$file.logits" 2>"$dir/errors"; then
+            "$dir/compare" "$file" "$file.logits"
+        else
+            grep -m1 error "$dir/errors" # llama.cpp needs 27 layers of DeepSeek V2 Lite
+        fi
     done
     exit
 fi

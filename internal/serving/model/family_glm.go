@@ -86,7 +86,7 @@ var ernieMixture = family{
 			if e == nil {
 				return
 			}
-			e.Normalize, e.Sigmoid = true, false
+			e.Normalize, e.Sigmoid, e.Scale = true, false, 0 // as in llama.cpp, which does not read them
 			e.SharedSize = k.int("expert_shared_feed_forward_length", e.SharedSize)
 			first, every := k.int("leading_dense_block_count", 0), max(1, k.int("interleave_moe_layer_step", 1))
 			e.denseLayers(c.NumLayers, func(i int) bool { return i < first || (i+1)%every != 0 })

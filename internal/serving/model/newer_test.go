@@ -156,7 +156,7 @@ func tinyReference(g *weights.GGUF, t *weightfile.Tiny) *reference {
 		p.experts, p.sharedInter, p.rotatedNorm, p.floor = weightfile.TinyExperts, weightfile.TinyShared, true, 8192
 		p.noRope, p.dense = last(4), func(l int) bool { return l%2 == 0 }
 	case "ernie4_5-moe":
-		*p = tinyRouted(&routerShape{scale: 1.5, correction: true})
+		*p = tinyRouted(&routerShape{scale: 1, correction: true})
 		p.normalize = true
 	case "gpt-oss", "gpt-oss, MXFP4":
 		p.clamped, p.full = true, last(2)
