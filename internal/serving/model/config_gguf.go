@@ -90,6 +90,29 @@ func (k *ggufKeys) layersWithKeys(c *Config) {
 	}
 }
 
+// layersWithMLP reads the size of the MLP of each layer of a model whose layers have one half. Other layers with no key
+// heads have a state. layersWithKeys must have been called.
+func (k *ggufKeys) layersWithMLP(c *Config) {
+	const key = "feed_forward_length"
+	v, _ := k.look(k.need(key))
+	sizes := v.Floats()
+	if len(sizes) != len(c.Recurrence.Layers) {
+		k.refuse(key, "a list with a number for each layer")
+		return
+	}
+	for i, n := range sizes {
+		if n == 0 {
+			c.Halves = append(c.Halves, Mixer)
+			continue
+		}
+		if c.IntermediateSize != 0 && int(n) != c.IntermediateSize || !c.Recurrence.Layers[i] {
+			k.refuse(key, "the same number in all layers with an MLP, and 0 in those with attention")
+		}
+		c.Halves, c.Recurrence.Layers[i] = append(c.Halves, FeedForward), false
+		c.IntermediateSize = int(min(max(n, 0), math.MaxInt32))
+	}
+}
+
 func (k *ggufKeys) float(key string, otherwise float64) float64 {
 	v, given := k.look(key)
 	if !given {
@@ -187,7 +210,12 @@ func (f *family) fromGGUF(k *ggufKeys, g *weights.GGUF) (*Config, error) {
 	} else {
 		c.NumKVHeads = k.int("attention.head_count_kv", c.NumHeads)
 	}
-	c.IntermediateSize, c.MaxModelLen = k.int("feed_forward_length", 0), k.int(k.need("context_length"), 0)
+	if f.gguf.halves {
+		k.layersWithMLP(c)
+	} else {
+		c.IntermediateSize = k.int("feed_forward_length", 0)
+	}
+	c.MaxModelLen = k.int(k.need("context_length"), 0)
 	c.NormEps = k.float(k.need("attention.layer_norm_rms_epsilon"), 0)
 	if k.err != nil {
 		return nil, k.err

@@ -52,6 +52,7 @@ type inFolder struct {
 type inGGUF struct {
 	architecture string // general.architecture; "" if the family is not read
 	interleaved  bool   // Rope.Interleaved
+	halves       bool   // a layer has attention, a state or an MLP
 	wholeHeads   bool   // all elements of a head must be rotated
 	factors      bool   // the tensor ropeFactors is used, as in llama.cpp
 	longFactors  bool   // the tensors ropeShort and ropeLong are used

@@ -22,6 +22,13 @@ var nemotronH = family{
 		n.expertGate, n.expertUp, n.expertDown = "", mixer+"experts.%d.up_proj", mixer+"experts.%d.down_proj"
 		n.sharedGate, n.sharedUp, n.sharedDown = "", mixer+"shared_experts.up_proj", mixer+"shared_experts.down_proj"
 	}, prepare: prepareNemotronH, finish: finishNemotronH},
+	gguf: inGGUF{architecture: "nemotron_h", halves: true, names: func(n *names) {
+		ssmNames(n)
+		n.mlpNorm, n.gate = n.attnNorm, ""
+	}, finish: func(c *Config, k *ggufKeys) {
+		c.NoRope = everyFrom(c.NumLayers, 1)
+		k.mamba2(c.Recurrence)
+	}},
 }
 
 func prepareNemotronH(p *published) error {

@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -21,6 +22,7 @@ type hybrid struct {
 	layer     func(r *reference, l int, x []float64, position int) []float64
 	tensors   func(f *family, all map[string][]int)
 	maxStep   float64 // of Mamba 2; 0: none
+	pattern   string  // of Nemotron-H
 	recurrent []bool
 	kernel    int
 	convBias  bool
@@ -65,7 +67,7 @@ func hybridFamilies() []family {
 		"rope_theta": 1000.0, "conv_L_cache": 4, "conv_bias": true, "full_attn_idxs": []int{2, 4}, "tie_embedding": false,
 	}
 	older.tied = false
-	return append([]family{lfm2, older}, append(headFamilies(), nemotronH())...)
+	return append([]family{lfm2, older}, append(headFamilies(), nemotronH("ME*M-E"), denseNemotronH())...)
 }
 
 func (f *family) hybridTensors(all map[string][]int) {
@@ -175,7 +177,7 @@ func hybridGGUF(f *family) []byte {
 		shape := slices.DeleteFunc(slices.Clone(f.tensors()[name]), func(n int) bool { return n == 1 })
 		var layer int
 		base, kind := name[:strings.LastIndex(name, ".")], name[strings.LastIndex(name, "."):]
-		full := f.ref.hybrid.parts[base]
+		full := cmp.Or(f.ref.hybrid.parts[base], base)
 		if n, _ := fmt.Sscanf(base, "model.layers.%d.", &layer); n == 1 {
 			part := strings.SplitN(base, ".", 4)[3]
 			if renamed := f.ref.hybrid.parts[part]; renamed != "" {

@@ -11,20 +11,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/serving/model"
+	"llmmemory/internal/testkit/weightfile"
 )
 
-// nemotronH returns a model whose layers have one half each: Mamba 2, experts, attention, an MLP.
-func nemotronH() family {
-	return family{name: "Nemotron-H", config: map[string]any{
+// nemotronH returns a model whose layers have one half each: M has Mamba 2, E experts, * attention, - an MLP.
+func nemotronH(pattern string) family {
+	return family{name: "Nemotron-H " + pattern, config: map[string]any{
 		"model_type": "nemotron_h", "vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2,
 		"head_dim": 64, "intermediate_size": 80, "max_position_embeddings": length, "layer_norm_epsilon": 1e-5, "rope_theta": 10000, "mlp_hidden_act": "relu2",
-		"hybrid_override_pattern": "ME*M-E", "mamba_num_heads": 6, "mamba_head_dim": 16, "n_groups": 2, "ssm_state_size": 16, "conv_kernel": 4,
+		"hybrid_override_pattern": pattern, "mamba_num_heads": 6, "mamba_head_dim": 16, "n_groups": 2, "ssm_state_size": 16, "conv_kernel": 4,
 		"use_conv_bias": true, "n_routed_experts": 5, "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 40,
 		"moe_shared_expert_intermediate_size": 56, "norm_topk_prob": true, "routed_scaling_factor": 2.5, "n_group": 1, "topk_group": 1,
 		"time_step_limit": []float64{0, 1.5}, "expand": 2, "tie_word_embeddings": false,
 	}, ref: reference{family: "nemotron_h", layers: 6, heads: 4, kvHeads: 2, dim: 64, hidden: 48, inter: 80, vocab: 97, eps: 1e-5,
 		hybrid: &hybrid{norm: "backbone.norm_f", embed: "backbone.embeddings", kernel: 4, convBias: true, heads: 6, columns: 16, keyHeads: 2, rows: 16,
-			maxStep: 1.5, recurrent: []bool{true, false, false, true, false, false}, layer: (*reference).nemotronLayer, tensors: nemotronTensors}}}
+			maxStep: 1.5, pattern: pattern, layer: (*reference).nemotronLayer, tensors: nemotronTensors}}}
 }
 
 func nemotronTensors(f *family, all map[string][]int) {
@@ -36,7 +37,7 @@ func nemotronTensors(f *family, all map[string][]int) {
 		matrix(all, prefix+"up_proj", inter, r.hidden, false)
 		matrix(all, prefix+"down_proj", r.hidden, inter, false)
 	}
-	for l, kind := range "ME*M-E" {
+	for l, kind := range h.pattern {
 		prefix := fmt.Sprintf("backbone.layers.%d.", l)
 		norm(all, prefix+"norm", r.hidden, false)
 		prefix += "mixer."
@@ -69,7 +70,7 @@ func (r *reference) nemotronLayer(l int, x []float64, _ int) []float64 {
 	prefix := fmt.Sprintf("backbone.layers.%d.", l)
 	n := r.norm(prefix+"norm", x)
 	prefix += "mixer."
-	switch "ME*M-E"[l] {
+	switch r.hybrid.pattern[l] {
 	case 'M':
 		return plus(x, r.mamba2In(l, prefix, n))
 	case '*':
@@ -105,7 +106,7 @@ func (r *reference) squaredMLP(prefix string, x []float64, inter int) []float64 
 }
 
 func TestConfigsOfNemotronH(t *testing.T) {
-	f := nemotronH()
+	f := nemotronH("ME*M-E")
 	want, err := model.ParseConfig(toJSON(t, f.config))
 	require.NoError(t, err)
 	require.Equal(t, 1.5, want.Recurrence.MaxStep)
@@ -138,5 +139,47 @@ func TestConfigsOfNemotronH(t *testing.T) {
 		maps.Copy(config, test.change)
 		_, err := model.ParseConfig(toJSON(t, config))
 		require.ErrorContains(t, err, test.want)
+	}
+}
+
+// denseNemotronH returns a model without experts, which can also be a GGUF file.
+func denseNemotronH() family {
+	f := nemotronH("M-*M-*")
+	h := f.ref.hybrid
+	h.parts = map[string]string{"backbone.embeddings": "token_embd", "backbone.norm_f": "output_norm", "lm_head": "output"}
+	h.gguf = map[string]any{
+		"general.architecture": "nemotron_h", "nemotron_h.block_count": uint32(6), "nemotron_h.context_length": uint32(length),
+		"nemotron_h.embedding_length": uint32(48), "nemotron_h.feed_forward_length": []int32{0, 80, 0, 0, 80, 0},
+		"nemotron_h.attention.head_count": uint32(4), "nemotron_h.attention.head_count_kv": []int32{0, 0, 2, 0, 0, 2},
+		"nemotron_h.attention.layer_norm_rms_epsilon": float32(1e-5), "nemotron_h.attention.key_length": uint32(64),
+		"nemotron_h.attention.value_length": uint32(64), "nemotron_h.ssm.conv_kernel": uint32(4), "nemotron_h.ssm.state_size": uint32(16),
+		"nemotron_h.ssm.group_count": uint32(2), "nemotron_h.ssm.inner_size": uint32(96), "nemotron_h.ssm.time_step_rank": uint32(6),
+	}
+	h.maxStep = 0
+	delete(f.config, "time_step_limit")
+	names := map[string]string{"norm.weight": "attn_norm.weight", "mixer.up_proj.weight": "ffn_up.weight", "mixer.down_proj.weight": "ffn_down.weight",
+		"mixer.q_proj.weight": "attn_q.weight", "mixer.k_proj.weight": "attn_k.weight", "mixer.v_proj.weight": "attn_v.weight",
+		"mixer.o_proj.weight": "attn_output.weight", "mixer.in_proj.weight": "ssm_in.weight", "mixer.out_proj.weight": "ssm_out.weight",
+		"mixer.conv1d.weight": "ssm_conv1d.weight", "mixer.conv1d.bias": "ssm_conv1d.bias", "mixer.norm.weight": "ssm_norm.weight"}
+	h.convert = func(name string, values []float32, shape []int) []weightfile.Tensor {
+		var layer int
+		if n, _ := fmt.Sscanf(name, "backbone.layers.%d.", &layer); n == 0 {
+			return []weightfile.Tensor{weightfile.F32(name, values, shape...)}
+		}
+		part := strings.SplitN(name, ".", 4)[3]
+		if renamed := names[part]; renamed != "" {
+			return []weightfile.Tensor{weightfile.F32(fmt.Sprintf("blk.%d.%s", layer, renamed), values, shape...)}
+		}
+		return convertGranite(fmt.Sprintf("blk.%d.%s", layer, strings.Replace(part, "mixer.", "mamba.", 1)), values, shape)
+	}
+	return f
+}
+
+func TestListsOfNemotronHInGGUF(t *testing.T) {
+	for _, lengths := range []any{uint32(80), []int32{0, 80, 80, 0, 80, 0}, []int32{0, 80, 0, 0, 40, 0}, []int32{80}} {
+		f := denseNemotronH()
+		f.write(t)
+		f.ref.hybrid.gguf["nemotron_h.feed_forward_length"] = lengths
+		require.ErrorContains(t, openError(t, hybridGGUF(&f)), "nemotron_h.feed_forward_length is not", "%v", lengths)
 	}
 }
