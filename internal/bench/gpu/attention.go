@@ -83,6 +83,7 @@ func (t *batch) planned(start, count, queries int) kernels.PagedAttention {
 	call.Tables = t.b.numbers(slices.Concat(t.tables[start : start+count]...))
 	if call.Plan.PartBytes > 0 {
 		call.Parts = t.b.alloc(call.Plan.PartBytes).Pointer()
+		call.Arrived = t.b.upload(make([]byte, 4*call.Plan.Counters())).Pointer()
 	}
 	skipped := cuda.Pointer(2 * ((start+1)*t.queries - queries) * call.Heads * headSize)
 	call.Query, call.Out = call.Query+skipped, call.Out+skipped
