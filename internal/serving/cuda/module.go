@@ -116,7 +116,8 @@ type Shape struct {
 }
 
 // Launch adds a run of the kernel to a stream. Each argument has the type of the kernel's parameter:
-// Pointer, int32, uint32, uint64, float32, or a struct of these. The arguments are copied.
+// Pointer, int32, uint32, uint64, float32, or a struct of these. The arguments are copied. The call is made on the thread
+// of the stream's context.
 func (k *Kernel) Launch(s *Stream, shape Shape, arguments ...any) error {
 	values, err := k.pack(arguments)
 	if err != nil {
@@ -126,7 +127,7 @@ func (k *Kernel) Launch(s *Stream, shape Shape, arguments ...any) error {
 		return fmt.Errorf("the kernel %s with %d x %d x %d blocks: there may be 1 to %d x %d x %d", k.name, shape.X, shape.Y, shape.Z, maxBlocksX, maxBlocksYZ, maxBlocksYZ)
 	}
 	dimension := func(n int) uintptr { return uintptr(max(n, 1)) }
-	return k.context.call("launch the kernel "+k.name, cuLaunchKernel, k.handle, dimension(shape.X), dimension(shape.Y), dimension(shape.Z),
+	return s.context.call("launch the kernel "+k.name, cuLaunchKernel, k.handle, dimension(shape.X), dimension(shape.Y), dimension(shape.Z),
 		uintptr(shape.Threads), 1, 1, uintptr(shape.Shared), s.handle, uintptr(unsafe.Pointer(unsafe.SliceData(values))), 0)
 }
 

@@ -20,10 +20,12 @@ type blocks struct {
 	caches memories
 	arrays *cuda.Memory // the addresses of all arrays
 
-	mu     sync.Mutex   // protects the fields below; not taken on the context's thread
-	moves  *cuda.Stream // of ReadBlock and WriteBlock
+	moving sync.Mutex   // protects host and moves
+	moves  *cuda.Stream // of ReadBlock and WriteBlock, on the thread of the mover
 	host   *cuda.Pinned // a block, then a pair
-	failed error        // of ReadBlock, WriteBlock or Poison
+
+	mu     sync.Mutex // protects failed
+	failed error      // of ReadBlock, WriteBlock or Poison
 }
 
 func newBlocks(d *Device, c kvstore.Config) (*blocks, error) {
@@ -38,14 +40,18 @@ func newBlocks(d *Device, c kvstore.Config) (*blocks, error) {
 		keys, values := b.cache(len(b.caches) - 1)
 		addresses = append(addresses, keys, values)
 	}
-	var errs [4]error
+	errs := make([]error, 4)
 	b.arrays, errs[0] = d.context.Alloc(8 * len(addresses))
-	b.host, errs[1] = d.context.AllocPinned(c.BlockBytes() + 16)
-	b.moves, errs[2] = d.context.NewStream()
+	b.host, errs[1] = d.mover.AllocPinned(c.BlockBytes() + 16)
+	b.moves, errs[2] = d.mover.NewStream()
 	if errs[0] == nil {
 		errs[3] = b.arrays.Write(0, bytesOf(addresses))
 	}
-	return b, errors.Join(errs[:]...)
+	for _, name := range []string{"swap_blocks_in", "swap_blocks_out"} { // later, the thread that loads kernels may wait for a step
+		_, err := d.set.Needs(name)
+		errs = append(errs, err)
+	}
+	return b, errors.Join(errs...)
 }
 
 // cache returns the addresses of the array of keys and of the array of values of a layer of the store.
@@ -123,28 +129,28 @@ func (b *blocks) Poison(ids []int32) {
 
 // ReadBlock implements engine.ModelRunner. If it fails, each later Forward returns the error.
 func (b *blocks) ReadBlock(id int32, dst []byte) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	b.moving.Lock()
+	defer b.moving.Unlock()
 	b.swap(id, 0, false)
 	copy(dst, b.host.Bytes()[:b.store.BlockBytes()])
 }
 
 // WriteBlock implements engine.ModelRunner. If it fails, each later Forward returns the error.
 func (b *blocks) WriteBlock(id int32, src []byte) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	b.moving.Lock()
+	defer b.moving.Unlock()
 	copy(b.host.Bytes()[:b.store.BlockBytes()], src)
 	b.swap(0, id, true)
 }
 
 // swap copies a block, and returns when the copy is complete. If toGPU is true, it copies block src of the pinned
 // memory to block dst of the GPU. Otherwise it copies block src of the GPU to block dst of the pinned memory. The
-// caller must hold b.mu.
+// caller must hold b.moving.
 func (b *blocks) swap(src, dst int32, toGPU bool) {
 	offset := b.store.BlockBytes()
 	putPair(b.host.Bytes()[offset:], src, dst)
 	k := kernels.SwapBlocks{Blocks: b.kernelBlocks(), Host: b.host.Pointer(), Mapping: b.host.Pointer() + cuda.Pointer(offset), Pairs: 1, In: toGPU}
-	b.failed = errors.Join(b.failed, b.gpu.context.Do(func() error {
+	b.note(b.gpu.mover.Do(func() error {
 		return errors.Join(k.Launch(b.gpu.set, b.moves), b.moves.Synchronize())
 	}))
 }

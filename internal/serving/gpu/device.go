@@ -11,6 +11,7 @@ import (
 // A Device is a GPU that this process uses.
 type Device struct {
 	context *cuda.Context
+	mover   *cuda.Context // the same context of the driver, with a thread that no step keeps waiting
 	set     *kernels.Set
 	stream  *cuda.Stream // of weights and of steps
 	free    int          // bytes of free memory after Open
@@ -26,7 +27,11 @@ func Open(library string, ordinal int) (*Device, error) {
 	if d.context, err = driver.NewContext(ordinal); err != nil {
 		return nil, err
 	}
-	if d.set, err = kernels.Load(d.context); err == nil {
+	d.mover, err = driver.NewContext(ordinal)
+	if err == nil {
+		d.set, err = kernels.Load(d.context)
+	}
+	if err == nil {
 		d.stream, err = d.context.NewStream()
 	}
 	if err == nil {
@@ -43,6 +48,9 @@ func (d *Device) Close() error {
 	errs := []error{d.stream.Close()}
 	if d.set != nil {
 		errs = append(errs, d.set.Close())
+	}
+	if d.mover != nil {
+		errs = append(errs, d.mover.Close())
 	}
 	return errors.Join(append(errs, d.context.Close())...)
 }

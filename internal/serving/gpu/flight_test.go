@@ -113,6 +113,32 @@ func TestCopiesForAPreparedBatchAreNotOverwritten(t *testing.T) {
 	}
 }
 
+// Ensure that blocks are read and written while a step is awaited.
+func TestBlocksMoveWhileAStepIsAwaited(t *testing.T) {
+	driver, d := openDriver(t)
+	if driver.Real {
+		t.Skip("the steps of a GPU cannot be held")
+	}
+	m, w := load(t, d, openSmall(small))
+	r := onGPU(t, m, w)
+	b := batchOf(chunk{[]int32{1, 2}, 0, []int32{1}})
+	require.NoError(t, r.Forward(b))
+	release, ended := driver.Hold(), make(chan error)
+	go func() {
+		_, err := r.ComputeLogits(b, 0, 2)
+		ended <- err
+	}()
+	for driver.Calls("cuEventSynchronize") == 0 {
+		runtime.Gosched()
+	}
+	block, got := bytes.Repeat([]byte{7, 8}, blockSize*64*2), make([]byte, 2*blockSize*64*2)
+	r.WriteBlock(9, block)
+	r.ReadBlock(9, got)
+	require.Equal(t, block, got)
+	release()
+	require.NoError(t, <-ended)
+}
+
 // Ensure that a thread that waits for the GPU sleeps if the process has few processors.
 func TestWaitingForTheGPULeavesFewProcessorsFree(t *testing.T) {
 	driver, d := openDriver(t)

@@ -13,7 +13,7 @@ import (
 // unless a test calls Set.
 //
 // If the environment variable LLM_CUDA_DRIVER names a library, a Driver is this library, and kernels run on a GPU. Then
-// Set skips the test; Hang, Fail, Order and Forget do nothing; Calls and Allocated return 0, and Failure returns "".
+// Set skips the test; Hang, Hold, Fail, Order and Forget do nothing; Calls and Allocated return 0, and Failure returns "".
 type Driver struct {
 	Path string
 	Real bool // not the emulator
@@ -71,6 +71,12 @@ func (d *Driver) Set(t testing.TB, name string, value int) {
 
 // Hang makes calls that wait for an event never return.
 func (d *Driver) Hang() { d.set("hang", 1) }
+
+// Hold makes calls that wait for an event wait until release is called.
+func (d *Driver) Hold() (release func()) {
+	d.set("hang", 2)
+	return func() { d.set("hang", 0) }
+}
 
 // HangIn makes the next call of a function of the emulator never return. The parameter path is the path of the
 // emulator, as in Driver.Path. A child process of a test calls HangIn, because it has no Driver.

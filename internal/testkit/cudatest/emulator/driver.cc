@@ -6,6 +6,7 @@
 
 State state;
 thread_local bool has_context;
+std::mutex one_call;
 
 void emulator::record(const char *format, ...) {
   if (!state.failure.empty()) return;

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,7 @@ extern State state;
 extern thread_local bool has_context;
 
 enum Needs { nothing, initialized, context };
+extern std::mutex one_call; // locked by calls of the driver, which threads make at the same time
 int begin(const char *function, Needs needs); // counts the call; returns the Status with which it ends at once, or OK
 size_t module_count();                        // modules that are loaded
 bool capturing();                             // any stream
@@ -86,5 +88,6 @@ int drain_all();
 
 #define API extern "C" __attribute__((visibility("default"))) int
 #define BEGIN(needs)                        \
+  std::unique_lock<std::mutex> locked_(one_call); \
   if (int status_ = begin(__func__, needs)) \
   return status_
