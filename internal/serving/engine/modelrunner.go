@@ -10,7 +10,7 @@ import (
 )
 
 // A ModelRunner computes batches of a model, or of a part of it, and holds the blocks of keys and values (vLLM's
-// ModelRunner). One goroutine at a time calls its methods, except ReadBlock and WriteBlock.
+// ModelRunner). One goroutine at a time calls its methods, except ReadBlocks and WriteBlocks.
 type ModelRunner interface {
 	// CopyBlocks copies blocks of all layers, in the order of pairs. If one pair writes to a block and a
 	// later pair reads that block, the later pair reads what was written.
@@ -43,11 +43,11 @@ type ModelRunner interface {
 	// until the next call. Workers other than the first return nil.
 	ComputeStates(b *model.Batch) ([]float32, error)
 
-	// ReadBlock and WriteBlock copy a block of all layers to and from memory. They may be called at any time. While
-	// ReadBlock reads a block, nothing else may write to the block. While WriteBlock writes a block, nothing else may
+	// ReadBlocks and WriteBlocks copy blocks of all layers to and from memory. They may be called at any time. While
+	// ReadBlocks reads a block, nothing else may write to the block. While WriteBlocks writes a block, nothing else may
 	// read the block or write to it.
-	ReadBlock(id int32, dst []byte)
-	WriteBlock(id int32, src []byte)
+	ReadBlocks(ids []int32, dst [][]byte)
+	WriteBlocks(ids []int32, src [][]byte)
 
 	// Close frees the memory of the blocks.
 	Close() error
@@ -123,6 +123,20 @@ func newRunner(p Peer, store kvstore.Config, group model.Group, c *Config) (Mode
 type cpuRunner struct {
 	*model.Runner
 	*kvstore.Store
+}
+
+// ReadBlocks implements ModelRunner.
+func (r cpuRunner) ReadBlocks(ids []int32, dst [][]byte) {
+	for i, id := range ids {
+		r.ReadBlock(id, dst[i])
+	}
+}
+
+// WriteBlocks implements ModelRunner.
+func (r cpuRunner) WriteBlocks(ids []int32, src [][]byte) {
+	for i, id := range ids {
+		r.WriteBlock(id, src[i])
+	}
 }
 
 // newCPURunner makes the runner of a part of the model, and maps memory for its blocks. The shape of a block follows

@@ -112,7 +112,7 @@ func (w *worker) lead() {
 func (w *worker) leadTransfer(t *transfer) error {
 	n := w.remote.Size()
 	for b, id := range t.blocks {
-		w.copyBlock(t.kind, id, part(t.data[b], 0, n))
+		w.copyBlocks(t.kind, []int32{id}, [][]byte{part(t.data[b], 0, n)})
 		for rank := 1; rank < n; rank++ {
 			data := part(t.data[b], rank, n)
 			if t.kind == writeBlocks {
@@ -136,7 +136,7 @@ func (w *worker) followTransfer(m *message, size int, leader Leader) error {
 				return err
 			}
 		}
-		w.copyBlock(m.Kind, id, data)
+		w.copyBlocks(m.Kind, []int32{id}, [][]byte{data})
 		if m.Kind == readBlocks {
 			if err := leader.Send(0, data); err != nil {
 				return err

@@ -235,22 +235,24 @@ func (all workers) move(kind messageKind, blocks []int32, data [][]byte) {
 		<-t.done
 		return
 	}
+	parts := make([][]byte, len(data))
 	for i, w := range all {
-		for b, id := range blocks {
-			w.copyBlock(kind, id, part(data[b], i, len(all)))
+		for b := range data {
+			parts[b] = part(data[b], i, len(all))
 		}
+		w.copyBlocks(kind, blocks, parts)
 	}
 }
 
 // part returns part i of n equal ones.
 func part(data []byte, i, n int) []byte { return data[i*len(data)/n : (i+1)*len(data)/n] }
 
-// copyBlock copies this worker's part of a block.
-func (w *worker) copyBlock(kind messageKind, id int32, data []byte) {
+// copyBlocks copies this worker's parts of blocks.
+func (w *worker) copyBlocks(kind messageKind, ids []int32, data [][]byte) {
 	if kind == readBlocks {
-		w.runner.ReadBlock(id, data)
+		w.runner.ReadBlocks(ids, data)
 	} else {
-		w.runner.WriteBlock(id, data)
+		w.runner.WriteBlocks(ids, data)
 	}
 }
 

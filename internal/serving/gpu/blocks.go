@@ -21,11 +21,11 @@ type blocks struct {
 	arrays *cuda.Memory // the addresses of all arrays
 
 	moving sync.Mutex   // protects host and moves
-	moves  *cuda.Stream // of ReadBlock and WriteBlock, on the thread of the mover
-	host   *cuda.Pinned // a block, then a pair
+	moves  *cuda.Stream // of ReadBlocks and WriteBlocks, on the thread of the mover
+	host   *cuda.Pinned // movedBlocks blocks, then as many pairs
 
 	mu     sync.Mutex // protects failed
-	failed error      // of ReadBlock, WriteBlock or Poison
+	failed error      // of ReadBlocks, WriteBlocks or Poison
 }
 
 func newBlocks(d *Device, c kvstore.Config) (*blocks, error) {
@@ -42,7 +42,7 @@ func newBlocks(d *Device, c kvstore.Config) (*blocks, error) {
 	}
 	errs := make([]error, 4)
 	b.arrays, errs[0] = d.context.Alloc(8 * len(addresses))
-	b.host, errs[1] = d.mover.AllocPinned(c.BlockBytes() + 16)
+	b.host, errs[1] = d.mover.AllocPinned(movedBlocks(&c) * (c.BlockBytes() + 8))
 	b.moves, errs[2] = d.mover.NewStream()
 	if errs[0] == nil {
 		errs[3] = b.arrays.Write(0, bytesOf(addresses))
@@ -127,33 +127,42 @@ func (b *blocks) Poison(ids []int32) {
 	}
 }
 
-// ReadBlock implements engine.ModelRunner. If it fails, each later Forward returns the error.
-func (b *blocks) ReadBlock(id int32, dst []byte) {
+// ReadBlocks implements engine.ModelRunner. If it fails, each later Forward returns the error.
+func (b *blocks) ReadBlocks(ids []int32, dst [][]byte) { b.swap(ids, dst, false) }
+
+// WriteBlocks implements engine.ModelRunner. If it fails, each later Forward returns the error.
+func (b *blocks) WriteBlocks(ids []int32, src [][]byte) { b.swap(ids, src, true) }
+
+// swap copies blocks between the GPU and data, through pinned memory, and returns when they are copied. A launch copies
+// as many blocks as fit into the pinned memory.
+func (b *blocks) swap(ids []int32, data [][]byte, toGPU bool) {
 	b.moving.Lock()
 	defer b.moving.Unlock()
-	b.swap(id, 0, false)
-	copy(dst, b.host.Bytes()[:b.store.BlockBytes()])
+	size, most := b.store.BlockBytes(), movedBlocks(&b.store)
+	for ; len(ids) > 0; ids, data = ids[min(most, len(ids)):], data[min(most, len(ids)):] {
+		n := min(most, len(ids))
+		for i, id := range ids[:n] {
+			src, dst := id, int32(i)
+			if toGPU {
+				src, dst = dst, src
+				copy(b.host.Bytes()[i*size:][:size], data[i])
+			}
+			putPair(b.host.Bytes()[most*size+8*i:], src, dst)
+		}
+		k := kernels.SwapBlocks{Blocks: b.kernelBlocks(), Host: b.host.Pointer(), Mapping: b.host.Pointer() + cuda.Pointer(most*size), Pairs: n, In: toGPU}
+		b.note(b.gpu.mover.Do(func() error {
+			return errors.Join(k.Launch(b.gpu.set, b.moves), b.moves.Synchronize())
+		}))
+		for i := range n {
+			if !toGPU {
+				copy(data[i], b.host.Bytes()[i*size:][:size])
+			}
+		}
+	}
 }
 
-// WriteBlock implements engine.ModelRunner. If it fails, each later Forward returns the error.
-func (b *blocks) WriteBlock(id int32, src []byte) {
-	b.moving.Lock()
-	defer b.moving.Unlock()
-	copy(b.host.Bytes()[:b.store.BlockBytes()], src)
-	b.swap(0, id, true)
-}
-
-// swap copies a block, and returns when the copy is complete. If toGPU is true, it copies block src of the pinned
-// memory to block dst of the GPU. Otherwise it copies block src of the GPU to block dst of the pinned memory. The
-// caller must hold b.moving.
-func (b *blocks) swap(src, dst int32, toGPU bool) {
-	offset := b.store.BlockBytes()
-	putPair(b.host.Bytes()[offset:], src, dst)
-	k := kernels.SwapBlocks{Blocks: b.kernelBlocks(), Host: b.host.Pointer(), Mapping: b.host.Pointer() + cuda.Pointer(offset), Pairs: 1, In: toGPU}
-	b.note(b.gpu.mover.Do(func() error {
-		return errors.Join(k.Launch(b.gpu.set, b.moves), b.moves.Synchronize())
-	}))
-}
+// movedBlocks returns how many blocks a launch copies to or from pinned memory, of 32 MiB if a block is not larger.
+func movedBlocks(c *kvstore.Config) int { return max(1, min(32, 32<<20/c.BlockBytes())) }
 
 func (b *blocks) note(err error) {
 	b.mu.Lock()
@@ -161,7 +170,7 @@ func (b *blocks) note(err error) {
 	b.failed = errors.Join(b.failed, err)
 }
 
-// failure returns the errors of earlier calls of ReadBlock, WriteBlock and Poison.
+// failure returns the errors of earlier calls of ReadBlocks, WriteBlocks and Poison.
 func (b *blocks) failure() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

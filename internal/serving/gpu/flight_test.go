@@ -71,7 +71,7 @@ func TestABatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
 	require.Equal(t, 4, driver.Calls("cuGraphLaunch"))
 	for round, prepare := range []bool{false, true} {
 		r := onGPU(t, m, w)
-		r.WriteBlock(11, bytes.Repeat([]byte{7, 8}, blockSize*64*2))
+		r.WriteBlocks([]int32{11}, [][]byte{bytes.Repeat([]byte{7, 8}, blockSize*64*2)})
 		require.NoError(t, r.Forward(batches[0]))
 		for k := range steps {
 			launch := launchNext(t, r, k+1, known, batches, prepare)
@@ -82,7 +82,7 @@ func TestABatchIsLaunchedBeforeTheOneBeforeIsComputed(t *testing.T) {
 		require.Equal(t, 8+4*round, driver.Calls("cuGraphLaunch"))
 		got := make([]byte, 2*blockSize*64*2)
 		for id := int32(12); id < 11+steps; id++ {
-			r.ReadBlock(id, got)
+			r.ReadBlocks([]int32{id}, [][]byte{got})
 			require.Equal(t, bytes.Repeat([]byte{7, 8}, blockSize*64*2), got, "block %d", id)
 		}
 	}
@@ -96,7 +96,7 @@ func TestCopiesForAPreparedBatchAreNotOverwritten(t *testing.T) {
 	r := onGPU(t, m, w)
 	batches := batchesOf(m.VocabSize, false)
 	block := bytes.Repeat([]byte{7, 8}, blockSize*64*2)
-	r.WriteBlock(11, block)
+	r.WriteBlocks([]int32{11}, [][]byte{block})
 	require.NoError(t, r.Forward(batches[0]))
 	r.Prepare(batches[1])
 	logitsOf(t, r, batches[0])
@@ -108,7 +108,7 @@ func TestCopiesForAPreparedBatchAreNotOverwritten(t *testing.T) {
 	logitsOf(t, r, batches[2])
 	for _, id := range []int32{12, 13} {
 		got := make([]byte, len(block))
-		r.ReadBlock(id, got)
+		r.ReadBlocks([]int32{id}, [][]byte{got})
 		require.Equal(t, block, got, "block %d", id)
 	}
 }
@@ -132,11 +132,32 @@ func TestBlocksMoveWhileAStepIsAwaited(t *testing.T) {
 		runtime.Gosched()
 	}
 	block, got := bytes.Repeat([]byte{7, 8}, blockSize*64*2), make([]byte, 2*blockSize*64*2)
-	r.WriteBlock(9, block)
-	r.ReadBlock(9, got)
+	r.WriteBlocks([]int32{9}, [][]byte{block})
+	r.ReadBlocks([]int32{9}, [][]byte{got})
 	require.Equal(t, block, got)
 	release()
 	require.NoError(t, <-ended)
+}
+
+// Ensure that a launch moves many blocks, and that more blocks than it moves are moved too.
+func TestALaunchMovesManyBlocks(t *testing.T) {
+	driver, d := openDriver(t)
+	m, w := load(t, d, openSmall(small))
+	r := onGPU(t, m, w)
+	var ids []int32
+	var written, read [][]byte
+	for i := range 70 {
+		ids = append(ids, int32(i%(numBlocks-1)+1))
+		written = append(written, bytes.Repeat([]byte{byte(ids[i]), 8}, blockSize*64*2))
+		read = append(read, make([]byte, len(written[i])))
+	}
+	launches := driver.Calls("cuLaunchKernel")
+	r.WriteBlocks(ids[:numBlocks-1], written)
+	r.ReadBlocks(ids, read)
+	require.Equal(t, written, read)
+	if !driver.Real {
+		require.Equal(t, launches+1+3, driver.Calls("cuLaunchKernel"))
+	}
 }
 
 // Ensure that a thread that waits for the GPU sleeps if the process has few processors.

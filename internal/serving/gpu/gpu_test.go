@@ -116,8 +116,15 @@ func batchOf(chunks ...chunk) *model.Batch {
 	return &b
 }
 
+// A computer computes the logits and states of batches, on the GPU or the CPU.
+type computer interface {
+	Forward(b *model.Batch) error
+	ComputeLogits(b *model.Batch, start, end int) ([]float32, error)
+	ComputeStates(b *model.Batch) ([]float32, error)
+}
+
 // step computes chunks, and returns the logits of all tokens.
-func step(t *testing.T, r engine.ModelRunner, chunks ...chunk) (logits [][]float32) {
+func step(t *testing.T, r computer, chunks ...chunk) (logits [][]float32) {
 	t.Helper()
 	b := batchOf(chunks...)
 	require.NoError(t, r.Forward(b))
@@ -125,7 +132,7 @@ func step(t *testing.T, r engine.ModelRunner, chunks ...chunk) (logits [][]float
 }
 
 // logitsOf takes the logits of a batch.
-func logitsOf(t *testing.T, r engine.ModelRunner, b *model.Batch) (logits [][]float32) {
+func logitsOf(t *testing.T, r computer, b *model.Batch) (logits [][]float32) {
 	t.Helper()
 	all, err := r.ComputeLogits(b, 0, len(b.Logits))
 	require.NoError(t, err)
@@ -136,7 +143,7 @@ func logitsOf(t *testing.T, r engine.ModelRunner, b *model.Batch) (logits [][]fl
 }
 
 // onCPU returns a runner on the CPU. The parameter cache is the type of keys and values.
-func onCPU(t *testing.T, open opener, cache attention.DType) engine.ModelRunner {
+func onCPU(t *testing.T, open opener, cache attention.DType) *model.Runner {
 	t.Helper()
 	pool := newPool(t)
 	m, err := open(pool)
@@ -147,10 +154,7 @@ func onCPU(t *testing.T, open opener, cache attention.DType) engine.ModelRunner 
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	r, err := model.NewRunner(m, store, pool, nil)
 	require.NoError(t, err)
-	return struct {
-		*model.Runner
-		*kvstore.Store
-	}{r, store}
+	return r
 }
 
 // onGPU returns a runner of the GPU.

@@ -260,13 +260,13 @@ func TestBlocksAreCopiedInOrder(t *testing.T) {
 		block[i] = byte(i * 7 / 5)
 	}
 	other := make([]byte, len(block))
-	r.WriteBlock(1, block)
-	r.WriteBlock(4, other)
+	r.WriteBlocks([]int32{1}, [][]byte{block})
+	r.WriteBlocks([]int32{4}, [][]byte{other})
 	require.NoError(t, r.CopyBlocks([]kvstore.Pair{{Src: 1, Dst: 2}, {Src: 1, Dst: 5}, {Src: 2, Dst: 3}, {Src: 4, Dst: 1}, {Src: 3, Dst: 4}}))
 	step(t, r, chunk{[]int32{1}, 0, []int32{9}}) // waits for the copies
 	for id, want := range map[int32][]byte{1: other, 2: block, 3: block, 4: block, 5: block} {
 		got := make([]byte, len(block))
-		r.ReadBlock(id, got)
+		r.ReadBlocks([]int32{id}, [][]byte{got})
 		require.Equal(t, want, got, "block %d", id)
 	}
 	require.ErrorContains(t, r.CopyBlocks([]kvstore.Pair{{Src: 1, Dst: numBlocks}}), "copying block 1 to block 24 of 24")

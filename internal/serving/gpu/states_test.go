@@ -15,7 +15,7 @@ import (
 )
 
 // statesOf computes chunks with all their states and the logits of the last token.
-func statesOf(t *testing.T, r engine.ModelRunner, chunks ...chunk) (states []float32) {
+func statesOf(t *testing.T, r computer, chunks ...chunk) (states []float32) {
 	t.Helper()
 	b := batchOf(chunks...)
 	b.States, b.Logits = b.Logits, b.Logits[len(b.Logits)-1:]

@@ -75,10 +75,10 @@ func (y *system) move() error {
 	it := &y.iteration
 	for _, p := range it.SwapOut {
 		y.host[p.Dst] = make([]byte, y.blockSize)
-		y.runner.ReadBlock(p.Src, y.host[p.Dst])
+		y.runner.ReadBlocks([]int32{p.Src}, [][]byte{y.host[p.Dst]})
 	}
 	for _, p := range it.SwapIn {
-		y.runner.WriteBlock(p.Dst, y.host[p.Src])
+		y.runner.WriteBlocks([]int32{p.Dst}, [][]byte{y.host[p.Src]})
 	}
 	var pairs []kvstore.Pair
 	for _, p := range it.Copies {
