@@ -74,6 +74,14 @@ func TestLogitsAreThoseOfTheCPU(t *testing.T) {
 	require.Equal(t, 14, computed) // families and kinds of rotations
 }
 
+func TestModelsWithStatesAreRefused(t *testing.T) {
+	for _, c := range []model.Config{{Family: "lfm2", Recurrence: &model.Recurrence{}}, {Family: "qwen3_next", Gate: true}} {
+		err := gpu.Check(&c)
+		require.ErrorIs(t, err, gpu.ErrUnsupported)
+		require.ErrorContains(t, err, "models of the family "+c.Family+" have layers with states, which run on the CPU only")
+	}
+}
+
 func TestModelsWithDifferentHeadsAreRefused(t *testing.T) {
 	err := gpu.Check(&model.Config{Mixed: &model.Mixed{}})
 	require.ErrorIs(t, err, gpu.ErrUnsupported)
