@@ -340,8 +340,11 @@ func (c *Config) hitsInsideBlocks() bool {
 	return c.hashBlockSize > 0 && c.hashBlockSize < c.BlockSize && !c.AllStates && !c.NoPrefixCaching
 }
 
+// asyncScheduling reports whether two steps may be in flight. With states at the ends of chunks there is one: with two, a
+// request would keep the states of all chunks of its prompt until it ends (scheduling/vllm/v1/RULES.md §13).
 func (c *Config) asyncScheduling() bool {
-	return !c.NoAsyncScheduling && c.NumSpeculativeTokens == 0
+	aligned := c.hashBlockSize > 0 && !c.AllStates && !c.NoPrefixCaching
+	return !c.NoAsyncScheduling && c.NumSpeculativeTokens == 0 && !aligned
 }
 
 func (c *Config) scheduler(blocks int) (*sched.Scheduler, error) {

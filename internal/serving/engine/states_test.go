@@ -173,13 +173,12 @@ func TestAModelWithStatesAnswersAsIfItWereAlone(t *testing.T) {
 	}
 	preempted := int64(0)
 	for _, test := range level.First(5, []testCase{
-		{"Mamba 2", 0, func(c *engine.Config) { c.KVCacheBytes = 24 * 5 * block }, true},
-		{"halves of layers", -1, func(c *engine.Config) { c.KVCacheBytes = 24 * 5 * block }, true},
-		{"states larger than a block", 12, func(c *engine.Config) { c.KVCacheBytes = 44 * 2 * block }, true},
+		{"Mamba 2", 0, func(c *engine.Config) { c.KVCacheBytes = 18 * 5 * block }, true},
+		{"halves of layers", -1, func(c *engine.Config) { c.KVCacheBytes = 18 * 5 * block }, true},
+		{"states larger than a block", 12, func(c *engine.Config) { c.KVCacheBytes = 26 * 2 * block }, true},
 		{"states at ends of blocks", 3, func(c *engine.Config) { c.AllStates, c.MaxNumSeqs = true, 10 }, true},
 		{"one state for each request", 3, func(c *engine.Config) { c.NoPrefixCaching = true; c.KVCacheBytes /= 2 }, false},
-		{"states at ends of chunks", 3, func(*engine.Config) {}, true},
-		{"one step at a time", 3, func(c *engine.Config) { c.NoAsyncScheduling = true; c.KVCacheBytes = 40 * block }, true},
+		{"states at ends of chunks", 3, func(c *engine.Config) { c.KVCacheBytes = 40 * block }, true},
 		{"large states at ends of blocks", 12, func(c *engine.Config) { c.AllStates, c.MaxNumSeqs = true, 10 }, true},
 	}) {
 		t.Run(test.name, func(t *testing.T) {
@@ -235,6 +234,30 @@ func TestSeveralAnswersOfAModelWithStates(t *testing.T) {
 		require.Equal(t, ask(t, e, alone)[0], a, "answer %d", i)
 	}
 	requireIdle(t, e)
+}
+
+// Ensure that the memory map shows the blocks of states: in each of two groups at most the state before the last step
+// and the one after it, beside the 26 blocks of keys and values.
+func TestTheMemoryMapShowsStates(t *testing.T) {
+	seen := &captured{n: 3, tokens: 203}
+	e := startConvolutions(t, 3, func(c *engine.Config) { c.BlockSize, c.MaxNumBatchedTokens = 8, 24 }, nil)
+	e.WatchMemory(seen)
+	r := request(long()[:200], 16)
+	r.IgnoreEOS = true
+	ask(t, e, r)
+	require.NotNil(t, seen.state)
+	states := 0
+	for _, a := range seen.state.Answers {
+		used := len(slices.DeleteFunc(slices.Clone(a.Table), func(id int32) bool { return id == 0 }))
+		if used >= 203/8 {
+			continue
+		}
+		states++
+		require.LessOrEqual(t, used, 2)
+		require.Positive(t, used)
+		require.Greater(t, len(a.Table), 203/8)
+	}
+	require.Equal(t, 2, states)
 }
 
 // Ensure that blocks have space for a state, and that what states cannot do is refused by name.
