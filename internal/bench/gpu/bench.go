@@ -25,6 +25,7 @@ type bench struct {
 	start, end *cuda.Event
 	memory     closers // of the case
 	matrix     *matrix // of the last product
+	filler     *cuda.Memory
 	rng        *rand.Rand
 }
 
@@ -70,11 +71,16 @@ func newBench(library string, small bool) (b *bench, err error) {
 	b = &bench{small: small, version: driver.Version(), rng: rand.New(rand.NewPCG(1, 2)), context: mustGet(driver.NewContext(0))}
 	b.stream, b.start, b.end = mustGet(b.context.NewStream()), mustGet(b.context.NewEvent(true)), mustGet(b.context.NewEvent(true))
 	b.set = mustGet(kernels.Load(b.context))
+	size := 1 << 30
+	if small {
+		size = 1 << 10
+	}
+	b.filler = mustGet(b.context.Alloc(size))
 	return b, nil
 }
 
 func (b *bench) close() error {
-	return errors.Join(b.closeMatrix(), b.set.Close(), b.start.Close(), b.end.Close(), b.stream.Close(), b.context.Close())
+	return errors.Join(b.closeMatrix(), b.filler.Close(), b.set.Close(), b.start.Close(), b.end.Close(), b.stream.Close(), b.context.Close())
 }
 
 // broken reports whether the context is unusable after the error err. A context is unusable after a kernel has
@@ -99,6 +105,9 @@ type kernel interface {
 type prepared struct {
 	kernel       kernel
 	bytes, flops float64 // moved and computed by a launch
+	// others do the same with copies of the weights. A step reads other weights between two reads of the same ones, so the
+	// weights must come from memory, not from the L2 cache.
+	others []kernel
 	// check returns the largest error in the outputs of the first launch, as a multiple of the allowed error.
 	// All outputs are NaN before the launch.
 	check func() float64
@@ -128,7 +137,8 @@ func (b *bench) measure(c benchmark) (r result, err error) {
 			r.invariance = different
 		}
 	}
-	r.seconds = b.time(func() error { return p.kernel.Launch(b.set, b.stream) })
+	all := append([]kernel{p.kernel}, p.others...)
+	r.seconds = b.time(func(i int) error { return all[i%len(all)].Launch(b.set, b.stream) })
 	return r, nil
 }
 
@@ -136,16 +146,21 @@ func (b *bench) run(k kernel) {
 	must(errors.Join(k.Launch(b.set, b.stream), b.stream.Synchronize()))
 }
 
-// time returns the median time of a launch, in seconds. It measures rounds of 1 to 200 launches. A round takes about
+// time returns the median time of a launch, in seconds. The parameter of launch counts the launches. A round is launched
+// from the context's thread, while the GPU is busy with other work, so that the GPU does not wait for the host. It measures rounds of 1 to 200 launches. A round takes about
 // 3 ms if this number of launches allows it. There are 9 rounds, or fewer if 9 rounds would take more than 0.3 s. With
 // b.small there is one round of one launch.
-func (b *bench) time(launch func() error) float64 {
+func (b *bench) time(launch func(i int) error) float64 {
+	count := 0
 	round := func(launches int) float64 {
-		must(b.stream.Record(b.start))
-		for range launches {
-			must(launch())
-		}
-		must(errors.Join(b.stream.Record(b.end), b.end.Synchronize()))
+		must(b.context.Do(func() error {
+			errs := []error{b.stream.Fill(b.filler, 0, b.filler.Size(), 0), b.stream.Fill(b.filler, 0, b.filler.Size(), 0), b.stream.Record(b.start)}
+			for range launches {
+				errs = append(errs, launch(count))
+				count++
+			}
+			return errors.Join(append(errs, b.stream.Record(b.end), b.end.Synchronize())...)
+		}))
 		return float64(mustGet(b.end.Elapsed(b.start))) / 1e3 / float64(launches)
 	}
 	rounds, launches := 9, 1
@@ -174,7 +189,7 @@ func (b *bench) copyRate() (rate float64, err error) {
 		size = 1 << 16
 	}
 	p := b.alloc(2 * size)
-	return 2 * float64(size) / b.time(func() error { return b.stream.Copy(p, size, p, 0, size) }), nil
+	return 2 * float64(size) / b.time(func(int) error { return b.stream.Copy(p, size, p, 0, size) }), nil
 }
 
 // alloc returns memory that is freed after the case. All its bytes are 0xff, so that it has NaN whether it is read

@@ -35,7 +35,7 @@ func (c product) prepare(b *bench) prepared {
 	m := b.matrixOf(c.matrixShape)
 	first := c.inputRows - c.rows
 	run, out := m.batch(b, first, c.rows)
-	p := prepared{kernel: run, bytes: float64(m.PackedBytes() + 2*c.rows*(c.columns+c.outputs))}
+	p := prepared{kernel: run, bytes: float64(m.PackedBytes() + 2*c.rows*(c.columns+c.outputs)), others: m.copies(b, run)}
 	if c.rows > 32 {
 		p.flops = 2 * float64(c.rows) * float64(c.outputs) * float64(c.columns)
 	}
@@ -57,6 +57,7 @@ type matrix struct {
 	kernels.Weights
 	file, input []byte // the weights as files have them, and inputs
 	inputs      *cuda.Memory
+	packed      *cuda.Memory
 	results     []byte
 	memory      closers
 }
@@ -68,7 +69,8 @@ func (b *bench) matrixOf(shape matrixShape) *matrix {
 	}
 	must(b.closeMatrix())
 	m := &matrix{matrixShape: shape, Weights: kernels.Weights{Format: shape.format, Outputs: shape.outputs, Columns: shape.columns}}
-	m.Packed = b.alloc(m.PackedBytes()).Pointer()
+	m.packed = b.alloc(m.PackedBytes())
+	m.Packed = m.packed.Pointer()
 	m.input, m.inputs = b.random(m.inputRows * m.columns)
 	kept := len(b.memory)
 	b.run(kernels.PackWeights{Weights: m.Weights, Rows: m.makeFile(b).Pointer()})
@@ -101,6 +103,21 @@ func (m *matrix) batch(b *bench, first, rows int) (p kernels.Product, out *cuda.
 		p.Arrived = b.upload(make([]byte, 4*plan.Counters)).Pointer()
 	}
 	return p, out
+}
+
+// copies returns the product with copies of the weights, which take 2 GiB with the weights themselves.
+func (m *matrix) copies(b *bench, p kernels.Product) (all []kernel) {
+	n := (2<<30)/m.packed.Size() - 1
+	if b.small {
+		n = 1
+	}
+	for range n {
+		other := b.alloc(m.packed.Size())
+		must(b.stream.Copy(other, 0, m.packed, 0, other.Size()))
+		p.Packed = other.Pointer()
+		all = append(all, p)
+	}
+	return all
 }
 
 func (m *matrix) compute(b *bench, first, rows int) []byte {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"llmmemory/internal/serving/cuda"
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/sampling"
 	"llmmemory/internal/serving/gpu"
@@ -100,15 +101,25 @@ func (b *bench) decodeSteps(s *shape, m *model.Model, g *gpu.Model) (err error) 
 	if b.small {
 		counts = []int{1, 2, 3, 5}
 	}
-	largest, perSequence := counts[len(counts)-1], (length+blockSize-1)/blockSize
-	c, err := runnerConfig(g, m.NumLayers, largest*perSequence, largest, length, length)
+	perSequence := (length + blockSize - 1) / blockSize
+	newRunner := func() (engine.DeviceRunner, engine.RunnerConfig, error) {
+		largest := counts[len(counts)-1]
+		c, err := runnerConfig(g, m.NumLayers, largest*perSequence, largest, length, length)
+		if err != nil {
+			return nil, c, err
+		}
+		r, err := g.NewRunner(c)
+		return r, c, err
+	}
+	r, c, err := newRunner()
+	for ; errors.Is(err, cuda.ErrOutOfMemory) && len(counts) > 1; r, c, err = newRunner() {
+		fmt.Printf("decode step seqs=%-36d not measured: %v\n", counts[len(counts)-1], err)
+		counts = counts[:len(counts)-1]
+	}
 	if err != nil {
 		return err
 	}
-	r, err := g.NewRunner(c)
-	if err != nil {
-		return err
-	}
+	largest := counts[len(counts)-1]
 	defer func() { err = errors.Join(err, r.Close()) }()
 	rnd := rand.New(rand.NewPCG(3, 4))
 	tokens, table := randomTokens(rnd, length, m.VocabSize), make([]int32, largest*perSequence)
