@@ -46,6 +46,9 @@ func TestAGPUServesOverHTTP(t *testing.T) {
 	const prompt = `"model": "tiny", "prompt": [5,6,7,9,5,6,7,9,5,6,7,9,5,6,7,9,5,6], "ignore_eos": true, `
 	requests := []string{
 		`{` + prompt + `"n": 4, "max_tokens": 24, "temperature": 1, "seed": 3, "logprobs": 2}`,
+		`{` + prompt + `"n": 3, "max_tokens": 20, "temperature": 0.9, "seed": 4, "top_k": 60, "top_p": 0.9, "min_p": 0.01, "frequency_penalty": 0.5,
+			"repetition_penalty": 1.1, "logit_bias": {"5": 1, "7": -100}}`,
+		`{` + prompt + `"n": 3, "max_tokens": 20, "temperature": 1, "seed": 5, "presence_penalty": 1, "structured_outputs": {"regex": "([a-z]|[0-9 ])+"}}`,
 		`{` + prompt + `"n": 2, "best_of": 3, "use_beam_search": true, "max_tokens": 4, "temperature": 0}`,
 	}
 	s := serveHere(t, path, "--kv-cache-gb", kvOfBlocks(200))
