@@ -30,6 +30,18 @@ func (k *Kernel) Total() Counts {
 	return k.count(all)
 }
 
+// Unexecuted returns the instructions that no run of this kernel and of others has executed, and how many a kernel has.
+// The others are the same kernel, compiled again.
+func (k *Kernel) Unexecuted(others ...*Kernel) (lines []string, all int) {
+	for i := range k.code {
+		ran := func(k *Kernel) bool { return k.counted[i].executed > 0 }
+		if !ran(k) && !slices.ContainsFunc(others, ran) {
+			lines = append(lines, k.code[i].text)
+		}
+	}
+	return lines, len(k.code)
+}
+
 // MainLoop returns the loop that has executed the most mma, of those that have no smaller loop with mma in them. It
 // has no steps if there is none.
 func (k *Kernel) MainLoop() Loop {

@@ -262,7 +262,7 @@ func TestCopyBlocks(t *testing.T) {
 // Ensure that blocks can return from the host to other places on the GPU. Blocks outside the mapping must not change.
 func TestSwapBlocksOutAndIn(t *testing.T) {
 	g := newGPU(t)
-	const bytes = 4112
+	const bytes = 20000 // more than a round of the threads, and a part of one
 	arrays, all := layers(g, 5, bytes)
 	host, err := g.context.AllocPinned(3 * 2 * bytes)
 	require.NoError(t, err)

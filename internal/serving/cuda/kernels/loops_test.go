@@ -41,7 +41,7 @@ func attend(cache kernels.CacheType, headSize, queries int) func(g *gpu) {
 
 // Ensure that main loops do not become longer. In all of them, mma finds its operands in registers in a row, no access
 // leaves a part of a sector of global memory, and only heads of 80 elements, whose rows have 10 of 12 units of 16 bytes,
-// meet in banks of shared memory.
+// meet in banks of shared memory. The loop of decoding has the first loads of a partition in it.
 func TestMainLoops(t *testing.T) {
 	const f16, fp8 = kernels.CacheAuto, kernels.CacheE4M3
 	for _, c := range level.First(1, []mainLoop{
@@ -53,16 +53,16 @@ func TestMainLoops(t *testing.T) {
 		{"product_q4_k_f16", product(kernels.Q4_K, 32), 18.7, 12, 324, 0},
 		{"product_q5_k_f16", product(kernels.Q5_K, 32), 25.2, 27, 347, 0},
 		{"product_q6_k_f16", product(kernels.Q6_K, 32), 23.2, 29, 353, 0},
-		{"paged_attention_decode_f16_64", decoding(f16, 64), 11.5, 183, 452, 0},
-		{"paged_attention_decode_f16_80", decoding(f16, 80), 10.8, 185, 458, 1.05},
-		{"paged_attention_decode_f16_96", decoding(f16, 96), 10.2, 186, 461, 0},
-		{"paged_attention_decode_f16_128", decoding(f16, 128), 9.9, 187, 466, 0},
-		{"paged_attention_decode_f16_256", decoding(f16, 256), 9.1, 190, 473, 0},
-		{"paged_attention_decode_fp8_64", decoding(fp8, 64), 28.5, 92, 723, 0},
-		{"paged_attention_decode_fp8_80", decoding(fp8, 80), 36, 93, 732, 1.34},
-		{"paged_attention_decode_fp8_96", decoding(fp8, 96), 34.1, 94, 738, 0},
-		{"paged_attention_decode_fp8_128", decoding(fp8, 128), 27.2, 94, 745, 0},
-		{"paged_attention_decode_fp8_256", decoding(fp8, 256), 30.9, 95, 757, 0},
+		{"paged_attention_decode_f16_64", decoding(f16, 64), 14.1, 243, 512, 0},
+		{"paged_attention_decode_f16_80", decoding(f16, 80), 13.2, 246, 519, 1.34},
+		{"paged_attention_decode_f16_96", decoding(f16, 96), 12.5, 248, 523, 0},
+		{"paged_attention_decode_f16_128", decoding(f16, 128), 12.2, 250, 528, 0},
+		{"paged_attention_decode_f16_256", decoding(f16, 256), 11.3, 253, 536, 0},
+		{"paged_attention_decode_fp8_64", decoding(fp8, 64), 29.3, 123, 753, 0},
+		{"paged_attention_decode_fp8_80", decoding(fp8, 80), 37.4, 124, 762, 1.34},
+		{"paged_attention_decode_fp8_96", decoding(fp8, 96), 34.7, 125, 768, 0},
+		{"paged_attention_decode_fp8_128", decoding(fp8, 128), 27.6, 126, 776, 0},
+		{"paged_attention_decode_fp8_256", decoding(fp8, 256), 30.6, 127, 788, 0},
 		{"paged_attention_prefill_f16_64", prefilling(f16, 64), 6.3, 19, 174, 0},
 		{"paged_attention_prefill_f16_80", prefilling(f16, 80), 5.6, 19, 175, 0.19},
 		{"paged_attention_prefill_f16_96", prefilling(f16, 96), 5.1, 18, 175, 0},
@@ -83,6 +83,7 @@ func TestMainLoops(t *testing.T) {
 			l := k.MainLoop()
 			require.Positive(t, l.MMA)
 			n := float64(l.MMA)
+			t.Logf("for each mma %.2f instructions, %.1f and %.1f bytes, %.2f turns", float64(l.Instructions)/n, float64(l.GlobalBytes)/n, float64(l.SharedBytes)/n, float64(l.ExcessBankTurns)/n)
 			require.Zero(t, l.Moves, "moves before mma")
 			require.Zero(t, l.ExcessSectors, "sectors of global memory")
 			require.LessOrEqual(t, float64(l.Instructions)/n, c.instructions, "instructions a mma")
