@@ -110,3 +110,33 @@ func TestAnswersAreThoseOfTheCPUsSampler(t *testing.T) {
 	}
 	wait.Wait()
 }
+
+// Ensure that tokens are chosen once from a batch that was begun, from logits that it has. A batch whose tokens cannot be
+// chosen is no longer in flight.
+func TestTokensThatCannotBeChosen(t *testing.T) {
+	driver, d := openDriver(t)
+	m, w := load(t, d, openSmall(small))
+	r := onGPU(t, m, w)
+	b := batchOf(chunk{[]int32{1, 2}, 0, []int32{1}})
+	p := sampling.Default()
+	choices := []sampling.Choice{{Params: &p, Only: -1}, {Params: &p, Only: 7}}
+	require.ErrorIs(t, r.Sample(choices), model.ErrBatch, "no batch")
+	require.NoError(t, r.Forward(b))
+	require.ErrorIs(t, r.Sample(append(choices, choices...)), model.ErrBatch, "it has two logits")
+	require.NoError(t, r.Sample(choices))
+	require.ErrorIs(t, r.Sample(choices), model.ErrBatch, "again")
+	logitsOf(t, r, b)
+	require.Equal(t, int32(7), r.Largest()[1])
+	if driver.Real {
+		return
+	}
+	require.NoError(t, r.Forward(b))
+	driver.Fail("cuMemcpyHtoDAsync_v2", 1)
+	require.ErrorContains(t, r.Sample(choices), "CUDA_ERROR_INVALID_VALUE")
+	_, err := r.ComputeLogits(b, 0, 2)
+	require.ErrorIs(t, err, model.ErrBatch)
+	require.NoError(t, r.Forward(b))
+	require.NoError(t, r.Sample(choices))
+	logitsOf(t, r, b)
+	require.Equal(t, int32(7), r.Largest()[1])
+}

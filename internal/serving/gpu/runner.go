@@ -180,6 +180,7 @@ func (r *Runner) launchPrepared(b *model.Batch) error {
 // launchBatch computes a batch and its logits and states.
 func (r *Runner) launchBatch(p *prepared, b *model.Batch) error {
 	f := p.flight
+	r.err = nil
 	if n := len(r.launched); n > 0 { // the logits of this batch replace those of the one before
 		if err := r.sampleRest(r.launched[n-1]); err != nil {
 			return err
