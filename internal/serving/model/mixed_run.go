@@ -13,6 +13,7 @@ type mixedMemory struct {
 	views    []attention.Cache // of each layer, the blocks of its keys and values
 	values   []float32         // [rows][heads of values], if values are keys
 	vectors  []float32         // [rows][layers][PerLayerDim]
+	rows     []float32         // as many, of the tokens alone
 	gates    []float32         // [rows][PerLayerDim]
 	gated    []float32
 	squashed []float32
@@ -77,7 +78,7 @@ func (r *Runner) embedLayers(b *Batch) {
 		return
 	}
 	n, x := len(b.Tokens), &r.mixed
-	x.vectors = grow(x.vectors, n*m.perLayer.projection.out)
+	x.vectors, x.rows = grow(x.vectors, n*m.perLayer.projection.out), grow(x.rows, n*m.perLayer.projection.out)
 	r.adaptation.choose(0, n)
 	r.multiply(&m.perLayer.projection, x.vectors, r.x, n)
 	r.eachMixed(n, &mixedJob{step: mixedVectors, tokens: b.Tokens})
@@ -196,7 +197,7 @@ func (j *mixedJob) vectors(row int) {
 	for i := 0; i < width; i += d {
 		rmsNorm(all[i:][:d], all[i:][:d], m.perLayer.norm, m.NormEps)
 	}
-	own := make([]float32, width)
+	own := r.mixed.rows[row*width:][:width]
 	m.perLayer.embed.tensor.Row(int(j.tokens[row]), own)
 	root, half := float32(math.Sqrt(float64(d))), float32(math.Sqrt(0.5))
 	for i, v := range own {
