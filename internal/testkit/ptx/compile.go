@@ -25,10 +25,8 @@ func (line *instruction) compile() error {
 // compilers are for the instructions that do more than compute a register from registers.
 var compilers = map[string]func(line *instruction, rest string, operands []operand) error{
 	"ret":      compileExit,
-	"exit":     compileExit,
 	"bar":      compileBarrier,
 	"fence":    compileNothing, // memory has one order
-	"membar":   compileNothing,
 	"ld":       compileLoad,
 	"st":       compileStore,
 	"atom":     compileAtomic,
@@ -83,8 +81,8 @@ func (line *instruction) compileScalar() error {
 }
 
 // operandsOf are the numbers of operands that are not 2.
-var operandsOf = map[string]int{"mov": 1, "neg": 1, "abs": 1, "not": 1, "sqrt": 1, "ex2": 1, "cvt": 1, "cvta": 1, "popc": 1,
-	"clz": 1, "brev": 1, "fma": 3, "mad": 3, "selp": 3, "bfe": 3, "prmt": 3}
+var operandsOf = map[string]int{"mov": 1, "neg": 1, "abs": 1, "not": 1, "sqrt": 1, "ex2": 1, "cvt": 1, "cvta": 1,
+	"fma": 3, "mad": 3, "selp": 3, "bfe": 3, "prmt": 3}
 
 // scalarFunction returns the function of an opcode and the number of its operands, or nil.
 func scalarFunction(opcode string) (f function, operands int) {

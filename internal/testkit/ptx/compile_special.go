@@ -37,7 +37,7 @@ func (line *instruction) place(rest string) (s space, t scalar, err error) {
 		switch part {
 		case "global", "shared", "param":
 			s = spaces[part]
-		case "nc", "L1::no_allocate", "v2", "v4", "add", "min", "max", "exch":
+		case "nc", "L1::no_allocate", "v2", "v4", "add":
 		default:
 			return s, t, line.unknown()
 		}
@@ -76,11 +76,7 @@ func compileAtomic(line *instruction, rest string, operands []operand) error {
 		return err
 	}
 	parts := strings.Split(rest, ".")
-	name := parts[len(parts)-2]
-	f := integer(name, t)
-	if name == "exch" {
-		f = func(_, y, _ uint64) uint64 { return y }
-	}
+	f := integer(parts[max(len(parts)-2, 0)], t)
 	if f == nil || len(operands) != 3 || !operands[1].address {
 		return line.unknown()
 	}
@@ -180,14 +176,10 @@ func compileShuffle(line *instruction, rest string, operands []operand) error {
 }
 
 func compileVote(line *instruction, rest string, operands []operand) error {
-	if len(operands) != 3 || !strings.HasSuffix(line.text, "0xffffffff") {
-		return line.unknown()
-	}
-	mode := map[string]string{"sync.any.pred": "any", "sync.all.pred": "all", "sync.ballot.b32": "ballot"}[rest]
-	if mode == "" {
+	if rest != "sync.any.pred" || len(operands) != 3 || !strings.HasSuffix(line.text, "0xffffffff") {
 		return line.unknown()
 	}
 	line.flow, line.writes = together, operands[0].registers
-	line.run = vote(mode, operands[0].registers[0], operands[1].registers[0])
+	line.run = vote(operands[0].registers[0], operands[1].registers[0])
 	return nil
 }

@@ -1,6 +1,6 @@
 // Package ptx interprets the PTX of kernels, so that tests execute what a GPU would execute. It knows the instructions
-// that clang writes for the product's kernels, and refuses others by name. It has no driver and no streams: testkit/cudatest
-// calls it for launches.
+// that clang writes for the product's kernels, and refuses others by name. It also refuses local memory, which is slow. It
+// has no driver and no streams: testkit/cudatest calls it for launches.
 //
 // A warp executes an instruction for all of its lanes at once. After a branch that only some lanes take, the lanes with
 // the lowest instruction run first, until they meet the others. An instruction of the whole warp (shfl, vote, ldmatrix,

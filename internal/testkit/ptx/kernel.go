@@ -52,9 +52,6 @@ type operand struct {
 	address   bool
 }
 
-// Name returns the kernel's name.
-func (k *Kernel) Name() string { return k.name }
-
 // ParameterSizes returns the sizes of the parameters in bytes.
 func (k *Kernel) ParameterSizes() []int {
 	sizes := make([]int, len(k.parameters))

@@ -1,6 +1,7 @@
 package ptx
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -47,7 +48,8 @@ func (k *Kernel) Unexecuted(others ...*Kernel) (lines []string, all int) {
 func (k *Kernel) MainLoop() Loop {
 	var best Loop
 	loops := k.loops()
-	for head, body := range loops {
+	for _, head := range slices.Sorted(maps.Keys(loops)) {
+		body := loops[head]
 		inner := slices.ContainsFunc(body, func(i int) bool {
 			return i != head && loops[i] != nil && slices.ContainsFunc(loops[i], k.multiplies)
 		})

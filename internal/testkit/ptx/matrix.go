@@ -121,18 +121,10 @@ func shuffle(mode string, target, source, distance, limits int) operation {
 	}
 }
 
-// vote is vote.sync: any and all give a predicate, ballot a bit for each lane.
-func vote(mode string, target, predicate int) operation {
+// vote is vote.sync.any: whether a predicate is true in any lane.
+func vote(target, predicate int) operation {
 	return func(w *warp, _ uint32) error {
-		lanes := w.lanesWith(predicate, false)
-		result := uint64(lanes)
-		switch mode {
-		case "any":
-			result = truth(lanes != 0)
-		case "all":
-			result = truth(lanes == everyLane)
-		}
-		w.registers[target].fill(result)
+		w.registers[target].fill(truth(w.lanesWith(predicate, false) != 0))
 		return nil
 	}
 }

@@ -56,8 +56,6 @@ func integer(name string, t scalar) function {
 		return func(x, y, z uint64) uint64 { return (x*y + z) & m }
 	case "mul.wide":
 		return func(x, y, _ uint64) uint64 { return v(x) * v(y) & (m<<t.bits | m) }
-	case "mad.wide":
-		return func(x, y, z uint64) uint64 { return (v(x)*v(y) + z) & (m<<t.bits | m) }
 	case "mul.hi":
 		return func(x, y, _ uint64) uint64 { return high(v(x), v(y), t) }
 	case "neg":
@@ -84,12 +82,6 @@ func integer(name string, t scalar) function {
 			}
 			return y & m
 		}
-	case "popc":
-		return func(x, _, _ uint64) uint64 { return uint64(bits.OnesCount64(x & m)) }
-	case "clz":
-		return func(x, _, _ uint64) uint64 { return uint64(bits.LeadingZeros64(x&m) - 64 + t.bits) }
-	case "brev":
-		return func(x, _, _ uint64) uint64 { return bits.Reverse64(x) >> (64 - t.bits) }
 	}
 	return shifting(name, t)
 }

@@ -38,7 +38,6 @@ var specials = map[string]func(b *block, thread int) int{
 	"%nctaid.x": func(b *block, _ int) int { return b.launch.Grid[0] },
 	"%nctaid.y": func(b *block, _ int) int { return b.launch.Grid[1] },
 	"%nctaid.z": func(b *block, _ int) int { return b.launch.Grid[2] },
-	"%laneid":   func(_ *block, thread int) int { return thread % 32 },
 }
 
 func newWarp(b *block, first int) *warp {
