@@ -86,6 +86,9 @@ func TestInstructions(t *testing.T) {
 		{"mov.b32 %r1, 0x12345678; { .reg .b16 t; mov.b32 {t, %rs1}, %r1; } cvt.u32.u16 %r0, %rs1", 0x1234},
 		{"mov.u16 %rs1, 1; mov.u16 %rs2, 2; mov.b32 %r0, {%rs1, %rs2}", 0x20001},
 		{"mov.pred %p1, -1; @!%p1 mov.b32 %r0, 1; @%p1 mov.b32 %r0, 2", 2},
+		// A product a little less than half of the last bit of an odd number. Rounded twice, the sum is the next number.
+		{"mov.f32 %f1, 0f39800001; fma.rn.f32 %f0, %f1, 0f397FFFFE, 0f3F800001; mov.b32 %r0, %f0", 0x3f800001},
+		{"mov.f32 %f1, 0fB9800001; fma.rn.f32 %f0, %f1, 0f397FFFFE, 0fBF800001; mov.b32 %r0, %f0", 0xbf800001},
 		{"mov.f32 %f1, 0f7FC00001; add.rn.f32 %f0, %f1, 0f3F800000; mov.b32 %r0, %f0", 0x7fffffff},
 		{"mov.f32 %f1, 0f7FC00001; max.f32 %f0, %f1, 0f3F800000; mov.b32 %r0, %f0", 0x3f800000},
 		{"mov.f32 %f1, 0f80000000; max.f32 %f0, %f1, 0f00000000; mov.b32 %r0, %f0", 0},
