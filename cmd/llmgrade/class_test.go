@@ -33,6 +33,7 @@ func grades(t *testing.T, dir string) [][]string {
 
 func TestAClassIsGradedInPartsAndMerged(t *testing.T) {
 	t.Parallel()
+	level.SkipNormal(t)
 	students := t.TempDir()
 	put(t, students, "ada/llm_memory.c", "", "")
 	put(t, students, "bob/llm_memory.c", "memcpy(pool", "if (fresh != 3) memcpy(pool")

@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 var eightBitTypes = []DType{E4M3, E5M2, Int8}
@@ -43,6 +45,7 @@ func smallest(x float32) func(*rand.Rand, float32) float32 {
 }
 
 func TestEightBitTypesAtTheirLimits(t *testing.T) {
+	level.SkipNormal(t)
 	largest := map[DType]float32{E4M3: 448, E5M2: 57344, Int8: 127}
 	forEachSet(t, []kernels{fastest}, func(t *testing.T, runner *Runner) {
 		for _, c := range limits {

@@ -85,6 +85,7 @@ func greedy(t *testing.T, open openPart, prompt []int32, maxTokens int) []int32 
 // Only some layers of this model have a window, or chunks. The memory is so small that requests are preempted, and some
 // requests find their prompts in the prefix cache.
 func TestAModelWithSomeWindowsAnswersAsIfNothingWereFreed(t *testing.T) {
+	level.SkipNormal(t)
 	rnd := rand.New(rand.NewPCG(4, 9))
 	var requests []engine.Request
 	open := map[bool]openPart{

@@ -139,6 +139,7 @@ func randomWeights(layers int, perLayer, others string) *weights.Tensors {
 // Ensure that models with LayerNorm, biases, learned positions, transposed matrices and no gates have the
 // same logits as on the CPU, up to rounding.
 func TestLogitsOfFamiliesWithLayerNorm(t *testing.T) {
+	level.SkipNormal(t)
 	d := openDevice(t)
 	c := model.Config{VocabSize: 100, HiddenSize: 64, NumLayers: 2, NumHeads: 4, NumKVHeads: 4, HeadDim: 16, IntermediateSize: 96, MaxModelLen: 64,
 		Norm: model.LayerNorm, NormEps: 1e-5, TieEmbeddings: true, QKVBias: true, OutBias: true, MLPBias: true}
@@ -226,6 +227,7 @@ func quantized(rnd *rand.Rand, name, kind string, rows, cols int) weightfile.Ten
 // Ensure that weights from a GGUF file keep their type if the kernels that use them can read this type. All other
 // weights must be rounded to F16.
 func TestQuantizedWeights(t *testing.T) {
+	level.SkipNormal(t)
 	d := openDevice(t)
 	const hidden, kv, vocab = 256, 64, 90
 	rnd := rand.New(rand.NewPCG(3, 9))

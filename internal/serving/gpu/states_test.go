@@ -58,6 +58,7 @@ func TestStates(t *testing.T) {
 
 // Ensure that a batch with more states than are computed with the layers keeps them until they are taken.
 func TestStatesThatCannotBeComputedAnyMore(t *testing.T) {
+	level.SkipNormal(t)
 	d := openDevice(t)
 	tiny := weightfile.Tinies()[0]
 	m, w := load(t, d, gguf(t, tiny.GGUF()))

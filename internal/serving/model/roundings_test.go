@@ -7,6 +7,7 @@ import (
 
 	"llmmemory/internal/serving/model"
 	kinds "llmmemory/internal/serving/model/matrix"
+	"llmmemory/internal/testkit/level"
 )
 
 // Ensure that a model names the types with which most of its weights could be multiplied by rounded activations, if its
@@ -23,7 +24,7 @@ func TestRoundingIsWhatMostWeightsAllow(t *testing.T) {
 		}
 		return replaced
 	}
-	for _, test := range []struct {
+	for _, test := range level.First(3, []struct {
 		name    string
 		replace map[string]string
 		options []model.Option
@@ -34,7 +35,8 @@ func TestRoundingIsWhatMostWeightsAllow(t *testing.T) {
 		{"a few matrices of Q4_0", with(map[string]string{"Q4_0": "Q4_0"}), nil, model.Rounding{Kept: kinds.Int4, Rounded: kinds.W4A8, Block: 32}, true},
 		{"fewer of Q4_0 than of F16", with(map[string]string{"Q4_0": "Q4_0", "Q4_K": "F16"}), nil, model.Rounding{Kept: kinds.F16, Rounded: kinds.W16A16}, true},
 		{"rounded already", with(map[string]string{"Q4_0": "Q4_0"}), []model.Option{model.Int8Activations}, model.Rounding{}, false},
-	} {
+	}) {
+
 		t.Run(test.name, func(t *testing.T) {
 			m := ggufBench(t, mixedGGUF("llama", test.replace), test.options...).m
 			have, ok := m.Rounding()

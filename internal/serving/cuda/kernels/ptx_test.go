@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 var (
@@ -89,6 +91,7 @@ func (b *basicBlock) count(prefix string) (n int) {
 // for it. The GPU needs them in consecutive registers. From two loads it would have to copy them, before every mma if no
 // registers are left.
 func TestOperandsOfMMAComeFromOneLoad(t *testing.T) {
+	level.SkipNormal(t)
 	files, err := filepath.Glob("*.ptx")
 	require.NoError(t, err)
 	operands := 0

@@ -17,6 +17,7 @@ import (
 	"llmmemory/internal/serving/engine"
 	"llmmemory/internal/serving/engine/openai"
 	"llmmemory/internal/serving/engine/pooling"
+	"llmmemory/internal/testkit/level"
 )
 
 const vectors = "/v1/embeddings"
@@ -161,12 +162,16 @@ func TestAServerWithoutPoolingSaysHowToGetVectors(t *testing.T) {
 	}
 }
 
-// Ensure that a request with as many inputs as OpenAI allows gets their vectors in order, although only a few fit into
+// Ensure that a request with many inputs, in make test-long as many as OpenAI allows, gets their vectors in order, although only a few fit into
 // the queue, and that other requests are answered beside it.
 func TestManyInputs(t *testing.T) {
 	s := startPooling(t, pooling.Last, func(_ *openai.Config, e *engine.Config) { e.MaxNumSeqs, e.MaxWaiting = 4, 8 })
+	n := 256
+	if level.Long() {
+		n = 2048
+	}
 	var input []string
-	for i := range 2048 {
+	for i := range n {
 		input = append(input, fmt.Sprint(i%7))
 	}
 	text, err := json.Marshal(input)
@@ -175,8 +180,8 @@ func TestManyInputs(t *testing.T) {
 	wait.Go(func() { s.complete(t, "12345678", 20, "") })
 	got, a := s.embed(t, string(text), `, "encoding_format": "base64", "dimensions": 6`)
 	wait.Wait()
-	require.Len(t, got, 2048)
-	require.Equal(t, 2*2048, a.Usage.Prompt)
+	require.Len(t, got, n)
+	require.Equal(t, 2*n, a.Usage.Prompt)
 	for i, v := range got {
 		if i < 7 {
 			require.Equal(t, pooling.Embedding(s.vectorOf(t, engine.Request{Pooling: pooling.Last}, input[i]), 6, true), v)

@@ -66,15 +66,19 @@ func named(err error) bool {
 func TestWorkIsLinearOrRefused(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "kinds.txt"))
 	require.NoError(t, err)
+	first := 64
+	if level.Long() {
+		first = 128
+	}
 	for kind := range strings.Lines(string(text)) {
 		if kind = strings.TrimSpace(kind); kind[0] == '#' {
 			continue
 		}
 		t.Run(kind, func(t *testing.T) {
-			const first, linearDoublings = 128, 2
+			const linearDoublings = 2
 			lastSpent, lastBytes, lastSize, linear, refused := 0, 0, 0, 0, false
 			for n := first; linear < linearDoublings; n *= 2 {
-				if n > 512 && !refused && !level.Long() {
+				if n > 4*first && !refused && !level.Long() {
 					return
 				}
 				require.LessOrEqual(t, n, 1<<18, "neither linear nor refused: %d", lastSpent)
