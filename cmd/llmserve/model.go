@@ -67,8 +67,9 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 		"type of the activations that weights are multiplied by; on the CPU f32 (auto), or bf16 (with F16 and BF16 weights) or int8 "+
 			"(with quantized ones: W8A8 and W4A8), which are faster and round; on a GPU f16 or bf16 (auto: as the weights)")
 	f.IntVar(&o.blockSize, "block-size", 16, "tokens of a block")
-	f.StringVar(&o.stateMode, "mamba-cache-mode", "align", "where states of layers without keys and values are kept for later prompts: align "+
-		"(at ends of chunks of prompts) or all (at ends of all blocks, which takes more memory)")
+	f.StringVar(&o.stateMode, "mamba-cache-mode", "align", "which states of layers without keys and values are kept for later prompts: align "+
+		"(at the end of each prompt, and where a prompt leaves an earlier one, so that the next prompt with the same beginning finds it) "+
+		"or all (at ends of all blocks, also of answers, which takes several times the memory)")
 	f.IntVar(&o.maxModelLen, "max-model-len", 0,
 		"tokens of the longest sequence (default: the model's, or what the memory holds if that is less)")
 	f.IntVar(&o.maxSeqs, "max-num-seqs", 64, "largest number of running sequences")

@@ -44,8 +44,10 @@ type Config struct {
 	MaxLoRAs            int // adapters whose requests may run at a time; 0 means all of them
 	NoPrefixCaching     bool
 
-	// AllStates keeps the state after each block of a sequence, not only after each chunk (vLLM's mamba_cache_mode "all"
-	// instead of "align"). Without prefix caching, only the last state is kept ("none").
+	// AllStates keeps the state after each block of a sequence for later prompts (vLLM's mamba_cache_mode "all", with a
+	// prefix_cache_retention_interval of None). Otherwise these are kept: the state at the end of each prompt, and the one
+	// where a prompt leaves an earlier one ("align", with vLLM's default interval of 0; scheduling/vllm/v1/RULES.md §9).
+	// Without prefix caching, only the last state is kept ("none").
 	AllStates bool
 
 	NumSpeculativeTokens int // drafts for each sequence in a step, by prompt lookup
@@ -269,7 +271,7 @@ func (c *Config) checkTiers(m *model.Config) error {
 	case windows || m.Mixed != nil:
 		return fmt.Errorf("%w: some layers of the model have a window, chunks or other heads and others have none; blocks of such models cannot be kept outside the process", ErrConfig)
 	case c.AllStates:
-		return fmt.Errorf("%w: states after all blocks cannot be kept outside the process; those after chunks can", ErrConfig)
+		return fmt.Errorf("%w: states after all blocks cannot be kept outside the process; those at the ends of prompts can", ErrConfig)
 	}
 	return nil
 }
@@ -357,6 +359,9 @@ func (c *Config) scheduler(blocks int) (*sched.Scheduler, error) {
 	if cache.EnablePrefixCaching {
 		if c.hitsInsideBlocks() {
 			cache.HashBlockSize = c.hashBlockSize
+		}
+		if c.AllStates && c.hashBlockSize > 0 {
+			cache.RetentionInterval = kvcache.RetainAll
 		}
 		cache.Hash, cache.EnableEvents = c.Hash, c.KVEvents != nil
 		if c.Hash == nil {
