@@ -49,7 +49,9 @@ func (c *Cache) retainedWindow(r *Request, g *group, start, end int) []bool {
 	return mask
 }
 
-// retainedStates returns the mask for a Mamba group: the states at the ends of segments and before boundaries.
+// retainedStates returns the mask for a Mamba group: the states at the ends of segments and before boundaries. With
+// Config.Exact and in align mode, the end of the prompt is a boundary, too: if the prompt ends with a block, its last
+// chunk stores the state there and need not store that of the block before (vllm/v1/RULES.md §17).
 func (c *Cache) retainedStates(r *Request, g *group, start, end int) []bool {
 	segment := c.Config.RetentionInterval
 	if segment == RetainAll {
@@ -63,11 +65,17 @@ func (c *Cache) retainedStates(r *Request, g *group, start, end int) []bool {
 	for i := start; i < end; i++ {
 		mask[i-start] = segment > 0 && (i+1)%per == 0
 	}
-	for _, boundary := range r.boundaries() {
+	keep := func(boundary int) {
 		i := floorTo(boundary, c.Config.SchedulerBlockSize)/g.BlockSize - 1
 		if start <= i && i < end {
 			mask[i-start] = true
 		}
+	}
+	for _, boundary := range r.boundaries() {
+		keep(boundary)
+	}
+	if c.Config.Exact && g.Align {
+		keep(r.NumPromptTokens)
 	}
 	return mask
 }
