@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -73,7 +74,8 @@ func TestWhereStatesAreFound(t *testing.T) {
 	}
 }
 
-// Ensure that a longer prompt finds the state at the end of an earlier one that ends with a block.
+// Ensure that a prompt that ends with a block leaves two states: the one before its last block, which the same prompt
+// finds, and the one at its end, which a longer prompt finds.
 func TestTheStateAtAPromptThatFillsItsBlocks(t *testing.T) {
 	for _, test := range level.First(2, []struct {
 		name          string
@@ -92,13 +94,13 @@ func TestTheStateAtAPromptThatFillsItsBlocks(t *testing.T) {
 				c.BlockSize, c.MaxNumBatchedTokens = 8, test.chunk
 			}, nil)
 			require.Equal(t, test.block, e.Config().BlockSize)
-			for i, end := range []string{"", "One more end."} {
-				r := request(long()[:test.tokens]+end, 3)
+			for i, cached := range []int{0, test.tokens - test.block, test.tokens} {
+				r := request(long()[:test.tokens]+strings.Repeat("One more end.", i/2), 3)
 				r.IgnoreEOS = true
 				s, err := e.Submit(r)
 				require.NoError(t, err)
 				require.Equal(t, solo(t, m, pool, r.Prompt, r.MaxTokens), read(t, s, 1)[0].ids)
-				require.Equal(t, i*test.tokens, s.CachedTokens())
+				require.Equal(t, cached, s.CachedTokens())
 			}
 			requireIdle(t, e)
 		})

@@ -50,8 +50,7 @@ func (c *Cache) retainedWindow(r *Request, g *group, start, end int) []bool {
 }
 
 // retainedStates returns the mask for a Mamba group: the states at the ends of segments and before boundaries. With
-// Config.Exact and in align mode, the end of the prompt is a boundary, too: if the prompt ends with a block, its last
-// chunk stores the state there and need not store that of the block before (vllm/v1/RULES.md §17).
+// Config.Exact and in align mode, the end of the prompt is a boundary, too (vllm/v1/RULES.md §17).
 func (c *Cache) retainedStates(r *Request, g *group, start, end int) []bool {
 	segment := c.Config.RetentionInterval
 	if segment == RetainAll {

@@ -61,6 +61,15 @@ func TestMambaStatesAtTheEndsOfSegmentsAreKept(t *testing.T) {
 	require.Equal(t, []int{1, 3, 4}, kept(c, r, 0))
 }
 
+// Ensure that in align mode the state at the end of a prompt of whole blocks is kept. Without Config.Exact, as in vLLM,
+// none is: the state that would be kept is that of the block before, which no chunk stores (vllm/v1/RULES.md §17).
+func TestTheStateAtTheEndOfAPromptOfWholeBlocksIsKept(t *testing.T) {
+	for exact, want := range map[bool][]int{true: {4}, false: nil} {
+		c := newHybrid(t, func(c *Config) { c.Exact, c.RetentionInterval = exact, 0 }, Group{Kind: Mamba, BlockSize: 4, Align: true})
+		require.Equal(t, want, kept(c, prefilled(t, c, 20), 0), "Exact: %v", exact)
+	}
+}
+
 // Ensure that in each step the running state moves forward in the table by the number of new blocks. Speculative blocks
 // that would be before the running state must move to the end of the table. The block of the previous running state
 // must be freed one step later (vllm/v1/RULES.md §13).

@@ -54,6 +54,22 @@ func TestWithEagleAChunkEndsABlockEarlier(t *testing.T) {
 	}
 }
 
+// Ensure that a chunk of a prompt of whole blocks ends before the last block, so that the same prompt finds a state. In
+// vLLM it does not (vllm/v1/RULES.md §17).
+func TestAChunkEndsBeforeTheLastToken(t *testing.T) {
+	for asVLLM, want := range map[bool][]int{true: {20}, false: {16, 4}} {
+		c := small(40)
+		c.MaxNumBatchedTokens, c.AsVLLM = 64, asVLLM
+		c.Cache.Groups = []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}, {Kind: kvcache.Mamba, BlockSize: 4, Align: true}}
+		h := newHost(t, c)
+		h.add(20, 1, Spec{MaxTokens: 1})
+		for _, n := range want {
+			require.Equal(t, []int{n}, scheduled(h.schedule()))
+			h.update(1)
+		}
+	}
+}
+
 // Ensure that a chunk of a prompt ends at each of the two positions whose Mamba states are kept. The first position is
 // the end of the last full block of the prompt. The second is the end of the longest prefix whose blocks of full
 // attention are cached. There is no second position if the Mamba state after this prefix is cached too

@@ -10,12 +10,13 @@ type mambaSplit struct {
 	sizes  []int // all their block sizes
 	hash   int   // tokens of a hash if a chunk ends at the last hash of the prompt, else 0
 	eagle  bool
-	budget int // largest number of tokens of a chunk
+	exact  bool // a chunk ends before the last token, not only after it (vllm/v1/RULES.md §17)
+	budget int  // largest number of tokens of a chunk
 }
 
 func newMambaSplit(c *Config, cache *kvcache.Cache) *mambaSplit {
 	config := &cache.Config
-	m := &mambaSplit{eagle: c.readsAhead(), budget: c.MaxNumBatchedTokens}
+	m := &mambaSplit{eagle: c.readsAhead(), exact: config.Exact, budget: c.MaxNumBatchedTokens}
 	for i := range config.Groups {
 		g := &config.Groups[i]
 		if g.Kind == kvcache.Mamba && g.Align {
@@ -60,7 +61,8 @@ func (m *mambaSplit) clip(q *request, start, n int) int {
 // stops returns positions at which a chunk must end, 0 for a position that does not exist:
 //
 //   - the nearest end of a block that contains start, if start is inside the block
-//   - the end of the last full block of the sequence; with EAGLE, the end of the block before that one
+//   - the end of the last full block of the sequence; with EAGLE, and if the sequence ends there and m.exact is set, the
+//     end of the block before that one
 //   - the last multiple of the hash size in the prompt, if hits can end inside a block, and this multiple is after the
 //     second position and before the end of the prompt
 //   - if r.Junction is between start and end: the last position up to r.Junction whose distance from start is a
@@ -75,7 +77,7 @@ func (m *mambaSplit) stops(r *kvcache.Request, start, end int) [4]int {
 		}
 	}
 	last := r.NumTokens() - r.NumTokens()%m.block
-	if m.eagle { // which gives up the last block of a hit
+	if m.eagle || m.exact && last == r.NumTokens() { // a hit of the same sequence does not have the last block
 		last = max(last-m.block, 0)
 	}
 	stops[1] = last
