@@ -64,6 +64,7 @@ type calls struct {
 	line      bool     // only space since the beginning of the line
 	afterCall bool     // a call was read, and since then only space, separators and markers of End
 	reading   *shaped  // what follows a marker, or nil
+	unread    []byte   // a part of a tag that the reader of a call has read before the result passed
 }
 
 // progress says what a byte that was read means for the call: whether the call continues or has ended.
@@ -89,7 +90,11 @@ func (c *calls) next(b byte) {
 		c.stop()
 	case passed:
 		c.stop()
-		c.scan(b)
+		unread := append(c.unread, b)
+		c.unread = nil
+		for _, b := range unread {
+			c.next(b)
+		}
 	case failed:
 		shown := c.reading.begun()
 		c.stop()

@@ -34,6 +34,14 @@ func (t *Tagged) Between() string {
 	return t.NameEnd + "\n" + t.Value
 }
 
+// EndOfName returns the text that ends the name of a parameter.
+func (t *Tagged) EndOfName() string {
+	if t.Value == "" {
+		return ">"
+	}
+	return t.NameEnd
+}
+
 // A ParameterKind says which JSON value the text of a parameter between tags means.
 type ParameterKind uint8
 
@@ -51,6 +59,7 @@ type taggedCall struct {
 	kind func(tool, parameter string) ParameterKind
 	out  *output
 
+	calls     *calls
 	ends      []string // of values
 	state     taggedState
 	name      string
@@ -72,7 +81,7 @@ const (
 
 func newTaggedCall(c *calls) *taggedCall {
 	end := c.parser.Tagged.ParameterEnd
-	return &taggedCall{tags: c.parser.Tagged, kind: c.kind, out: c.out, ends: []string{"\n" + end, end}}
+	return &taggedCall{tags: c.parser.Tagged, kind: c.kind, out: c.out, calls: c, ends: []string{"\n" + end, end}}
 }
 
 func (t *taggedCall) next(b byte) progress {
@@ -119,6 +128,12 @@ func (t *taggedCall) stop(p progress) progress {
 	return p
 }
 
+// pass ends the call before the last bytes, which began like a tag and are none.
+func (t *taggedCall) pass() progress {
+	t.calls.unread = append([]byte(nil), t.held[:len(t.held)-1]...)
+	return t.stop(passed)
+}
+
 // named ends the name of the function or of a parameter.
 func (t *taggedCall) named() progress {
 	name := strings.TrimSpace(string(t.held))
@@ -159,7 +174,7 @@ func (t *taggedCall) readTag() progress {
 	case string(t.held) == t.tags.End:
 		return t.stop(ended)
 	case !t.out.begins([]string{t.tags.Parameter, t.tags.End}, t.held):
-		return t.stop(passed)
+		return t.pass()
 	}
 	return unfinished
 }
@@ -172,7 +187,7 @@ func (t *taggedCall) readValueTag() progress {
 	case string(t.held) == t.tags.Value:
 		t.state, t.held = valueBegin, t.held[:0]
 	case !t.out.begins([]string{t.tags.Value}, t.held):
-		return t.stop(passed)
+		return t.pass()
 	}
 	return unfinished
 }

@@ -145,6 +145,9 @@ var texts = []struct {
 	{"GLM-4.7: without line breaks", "glm45", "", "", "<tool_call>get_weather<arg_key>city</arg_key><arg_value>a <b> </arg></arg_value>" +
 		"<arg_key>x</arg_key><arg_value>true</arg_value></tool_call>Done.", ` get_weather({"city": "a <b> </arg>", "x": true})Done.`},
 	{"GLM-4.5: a key without a value", "glm45", "", "", "<tool_call>get_a\n<arg_key>city</arg_key>!</tool_call>", ` get_a({"city": ""})!</tool_call>`},
+	{"GLM-4.5: no tag after a value", "glm45", "", "", "<tool_call>get_a\n<arg_key>city</arg_key>\n<arg_value>x</arg_value> </tool> <tool_call>get_a\n</tool_call>",
+		` get_a({"city": "x"})</tool> get_a({})`},
+	{"GLM-4.5: no tag after a key", "glm45", "", "", "<tool_call>get_a\n<arg_key>city</arg_key>\n<arg_key>x", ` get_a({"city": ""})<arg_key>x`},
 	{"GLM-4.5: no call", "glm45", "", "", "<tool_call> and some <arg_key> are marks", "<tool_call> and some <arg_key> are marks"},
 	{"Kimi K2", "kimi_k2", "kimi_k2", "<think>", "Hm</think>I look.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>" +
 		object + "<|tool_call_end|><|tool_call_begin|>functions.get_weather:1<|tool_call_argument_begin|>" + object2 +
