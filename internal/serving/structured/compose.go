@@ -117,8 +117,8 @@ func (b *builder) embed(source, target grammar.Node, f *Form) {
 		case g == nil:
 			b.ok(errors.New("a form of answers without content"))
 			return
-		case f.JSONSchema != nil && !g.Trim():
-			b.ok(f.noAnswer(b.budget))
+		case (f.JSONSchema != nil || f.Parameters != nil) && !g.Trim():
+			b.ok(f.noAnswer(b.v.longest, b.budget))
 			return
 		}
 		b.size += g.Size() // charged by the package that made it

@@ -321,8 +321,10 @@ func TestCompactedFormsAreCompactInAllParts(t *testing.T) {
 	tag := Tag{Begin: "<", Content: list, End: []string{">"}}
 	for want, form := range map[string]Form{
 		"[1, 2]": list, "<[1, 2]>": {Tag: &tag}, "1[1, 2]": {Sequence: []Form{{Text: "1"}, list}},
-		"<[1, 2]>2":         {AnyOf: []Form{{Sequence: []Form{{Tag: &tag}, {Text: "2"}}}}},
-		"<[1, 2]>1":         {Tags: &Tags{Triggers: []string{"<"}, Tags: []Tag{tag}}},
+		"<[1, 2]>2": {AnyOf: []Form{{Sequence: []Form{{Tag: &tag}, {Text: "2"}}}}},
+		"<[1, 2]>1": {Tags: &Tags{Triggers: []string{"<"}, Tags: []Tag{tag}}},
+		"<1>[1, 2],": {Parameters: &Parameters{[]byte(`{"properties": {"1": {"const": [1, 2]}}, "required": ["1"]}`),
+			ParameterTags{Begin: "<", Between: ">", NameEnd: ">", End: ","}}},
 		"<[1, 2]>,<[1, 2]>": {Separated: &Separated{Tags: []Tag{tag}, Separator: ","}},
 	} {
 		compact, loose := compiled(t, v, form.Compacted()), strings.ReplaceAll(want, ", 2", ",2")

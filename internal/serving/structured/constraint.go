@@ -51,7 +51,7 @@ func compile(m *meter.Meter, v *Vocabulary, form Form) (*Constraint, error) {
 		return nil, fmt.Errorf("a grammar of %d nodes and edges: %w", g.Size(), err)
 	}
 	if !g.Trim() {
-		return nil, form.noAnswer(m)
+		return nil, form.noAnswer(v.longest, m)
 	}
 	c := &Constraint{vocabulary: v, runner: grammar.NewRunner(g), cache: map[stateKey]*stateTokens{}, scratch: make([]uint64, v.Words())}
 	c.charge(m)

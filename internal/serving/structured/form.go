@@ -16,21 +16,22 @@ import (
 // Form describes what an answer must look like. Exactly one field besides Compact is set.
 //
 // A special token occurs only if a form names it. The name of a special token stands for the token in Text, and in the
-// fields Begin, End, Triggers and Separator of Tag, Tags and Separated.
+// fields Begin, End, Triggers and Separator of Tag, Tags and Separated, and in the texts of ParameterTags.
 type Form struct {
-	JSONSchema []byte     `json:",omitempty"` // a JSON text that the schema allows
-	JSONObject bool       `json:",omitempty"` // a JSON object
-	Grammar    string     `json:",omitempty"` // a text that the rule root of this grammar derives, in GBNF or EBNF
-	Regex      string     `json:",omitempty"` // a text that it matches completely
-	Choice     []string   `json:",omitempty"` // one of these texts
-	Text       string     `json:",omitempty"` // this text
-	Free       *Free      `json:",omitempty"`
-	Sequence   []Form     `json:",omitzero"`  // texts of these forms one after another; the empty text if the list is empty but not nil
-	AnyOf      []Form     `json:",omitempty"` // a text of one of these forms
-	Tag        *Tag       `json:",omitempty"`
-	Tags       *Tags      `json:",omitempty"`
-	Separated  *Separated `json:",omitempty"`
-	Repeat     *Repeat    `json:",omitempty"`
+	JSONSchema []byte      `json:",omitempty"` // a JSON text that the schema allows
+	JSONObject bool        `json:",omitempty"` // a JSON object
+	Parameters *Parameters `json:",omitempty"`
+	Grammar    string      `json:",omitempty"` // a text that the rule root of this grammar derives, in GBNF or EBNF
+	Regex      string      `json:",omitempty"` // a text that it matches completely
+	Choice     []string    `json:",omitempty"` // one of these texts
+	Text       string      `json:",omitempty"` // this text
+	Free       *Free       `json:",omitempty"`
+	Sequence   []Form      `json:",omitzero"`  // texts of these forms one after another; the empty text if the list is empty but not nil
+	AnyOf      []Form      `json:",omitempty"` // a text of one of these forms
+	Tag        *Tag        `json:",omitempty"`
+	Tags       *Tags       `json:",omitempty"`
+	Separated  *Separated  `json:",omitempty"`
+	Repeat     *Repeat     `json:",omitempty"`
 
 	// Compact limits the white space of a JSON text to one space after each comma and colon.
 	Compact bool `json:",omitempty"`
@@ -45,7 +46,7 @@ func (f Form) Compacted() Form {
 		}
 		return tags
 	}
-	f.Compact = f.JSONSchema != nil || f.JSONObject
+	f.Compact = f.JSONSchema != nil || f.JSONObject || f.Parameters != nil
 	for _, parts := range []*[]Form{&f.Sequence, &f.AnyOf} {
 		*parts = slices.Clone(*parts)
 		for i := range *parts {
@@ -70,6 +71,15 @@ func (f Form) Compacted() Form {
 	}
 	return f
 }
+
+// Parameters is the members of a JSON object that the schema allows, written as texts between tags.
+type Parameters struct {
+	JSONSchema []byte
+	Tags       ParameterTags
+}
+
+// ParameterTags are the texts around parameters.
+type ParameterTags = jsonschema.Tags
 
 // Free is any text that contains none of the texts in Excluded.
 type Free struct{ Excluded []string }
@@ -119,10 +129,21 @@ var ErrTooLarge = meter.ErrTooLarge
 
 var errNoAnswer = errors.New("no answer has this form")
 
+var errNoArguments = errors.New("no arguments that the schema allows can be written in calls of this model")
+
 // noAnswer returns the error for a form that no answer has.
-func (f *Form) noAnswer(budget *meter.Meter) error {
-	if f.JSONSchema != nil {
-		err := jsonschema.Contradiction(f.JSONSchema, budget)
+func (f *Form) noAnswer(longest int, budget *meter.Meter) error {
+	schema := f.JSONSchema
+	if f.Parameters != nil {
+		schema = f.Parameters.JSONSchema
+		if g, err := jsonschema.Compile(schema, f.Compact, longest, budget); err != nil {
+			return err
+		} else if g.Trim() {
+			return errNoArguments
+		}
+	}
+	if schema != nil {
+		err := jsonschema.Contradiction(schema, budget)
 		if errors.Is(err, meter.ErrTooLarge) {
 			return fmt.Errorf("%w; to find out why: %w", errNoAnswer, err)
 		}
@@ -143,14 +164,25 @@ func (f Form) grammar(v *Vocabulary, budget *meter.Meter) (*grammar.Grammar, err
 	return b.g, b.err
 }
 
-// simple returns the grammar of a form whose field is JSONSchema, JSONObject, Grammar, Regex or Choice. For any other
-// form it returns nil.
+// simple returns the grammar of a form whose field is JSONSchema, JSONObject, Parameters, Grammar, Regex or Choice. For
+// any other form it returns nil.
 func (b *builder) simple(f *Form) (*grammar.Grammar, error) {
 	switch {
 	case f.JSONSchema != nil:
 		return jsonschema.Compile(f.JSONSchema, f.Compact, b.v.longest, b.budget)
 	case f.JSONObject:
 		return jsonschema.Compile([]byte(`{"type":"object"}`), f.Compact, b.v.longest, b.budget)
+	case f.Parameters != nil:
+		inner := builder{v: b.v, budget: b.budget}
+		g, err := jsonschema.CompileParameters(f.Parameters.JSONSchema, &f.Parameters.Tags, f.Compact, b.v.longest, b.budget,
+			func(g *grammar.Grammar, source, target grammar.Node, text string) {
+				inner.g = g
+				inner.text(source, target, text)
+			})
+		if err == nil {
+			err = inner.err
+		}
+		return g, err
 	case f.Grammar != "":
 		return gbnf.Compile(f.Grammar, b.budget)
 	case f.Regex != "":

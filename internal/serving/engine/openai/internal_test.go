@@ -79,11 +79,11 @@ func requiredParameters(t *testing.T, tagged *toolparser.Tagged, one func(name s
 	}{
 		{`{"properties": {"b": {}, "a": {}}, "required": ["a"]}`, []string{one("a"), one("b") + one("a")}, []string{"", one("b"), one("a") + one("b"), one("a") + one("a")}},
 		{`{"properties": {"b": {}, "a": {}}, "required": ["a", "c", "b"]}`, []string{one("b") + one("a") + one("c")}, []string{one("b") + one("a")}},
-		{`{"properties": {"b": {}, "a": {}}}`, []string{"", one("a") + one("b")}, []string{one("c")}},
+		{`{"properties": {"b": {}, "a": {}}}`, []string{"", one("b") + one("a")}, []string{one("c"), one("a") + one("b")}},
 		{`{"additionalProperties": false}`, []string{""}, []string{one("a")}},
 		{`{}`, []string{"", one("a")}, []string{"x"}},
 	} {
-		form := (&tool{parameters: json.RawMessage(test.schema)}).taggedArguments(tagged)
+		form := (&tool{parameters: json.RawMessage(test.schema)}).taggedArguments(tagged, false)
 		c, err := structured.Compile(v, structured.Form{Sequence: []structured.Form{form, {Text: "."}}})
 		require.NoError(t, err)
 		accepts := func(text string) bool {

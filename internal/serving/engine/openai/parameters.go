@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -14,49 +15,56 @@ import (
 // maxSchemaDepth limits the depth to which allowedTypes follows nested schemas.
 const maxSchemaDepth = 8
 
-// parameterKinds finds the kinds of parameters of tools, as the schemas of the tools give them. The kind decides how a
-// parser converts the text of a parameter to a JSON value. It reads each schema once, and each parameter's part of it
-// once. It is safe for concurrent use.
+// parameterKinds has the kinds of parameters of tools, as the schemas of the tools give them. The kind decides how a
+// parser converts the text of a parameter to a JSON value. It reads each schema once. It is safe for concurrent use.
 type parameterKinds struct {
 	tools []tool
 
-	mutex   sync.Mutex
-	schemas map[string]*argumentSchema // by the tool's name
-	known   map[[2]string]toolparser.ParameterKind
+	mutex sync.Mutex
+	known map[string]map[string]toolparser.ParameterKind // by the names of the tool and of the parameter
 }
 
 func newParameterKinds(tools []tool) *parameterKinds {
-	return &parameterKinds{tools: tools, schemas: map[string]*argumentSchema{}, known: map[[2]string]toolparser.ParameterKind{}}
+	return &parameterKinds{tools: tools, known: map[string]map[string]toolparser.ParameterKind{}}
 }
 
 // kind returns the kind of a parameter of a tool.
 func (k *parameterKinds) kind(name, parameter string) toolparser.ParameterKind {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
-	s, ok := k.schemas[name]
+	kinds, ok := k.known[name]
 	if !ok {
-		s = &argumentSchema{}
 		if i := slices.IndexFunc(k.tools, func(t tool) bool { return t.name == name }); i >= 0 {
-			s = k.tools[i].schema()
+			kinds = k.tools[i].kinds()
 		}
-		k.schemas[name] = s
+		k.known[name] = kinds
 	}
-	schema, ok := s.Properties[parameter]
-	if !ok { // not kept, because the model may write any name
-		return toolparser.JSONParameter
+	return kinds[parameter] // JSONParameter if it is not listed
+}
+
+const (
+	kindsBytes  = 64 << 10 // kinds reads so many bytes of schemas,
+	kindsFactor = 16       // and so many times the bytes of the tool's schema
+)
+
+// kinds returns the kinds of the properties. It reads references again for each property that has them. If it would
+// read too much, the kind of the rest is JSONParameter, for the parser as for the form.
+func (t *tool) kinds() map[string]toolparser.ParameterKind {
+	s := t.schema()
+	s.unread = kindsBytes + kindsFactor*len(t.parameters)
+	kinds := make(map[string]toolparser.ParameterKind, len(s.Properties))
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		kinds[name] = s.kind(s.Properties[name])
 	}
-	kind, ok := k.known[[2]string{name, parameter}]
-	if !ok {
-		kind = s.kind(schema)
-		k.known[[2]string{name, parameter}] = kind
-	}
-	return kind
+	return kinds
 }
 
 // kind returns the kind of a parameter with the given schema, which is a part of s.
 func (s *argumentSchema) kind(schema json.RawMessage) toolparser.ParameterKind {
 	s.followed = map[string]bool{}
-	switch types := s.allowedTypes(schema, 0); {
+	types := s.allowedTypes(schema, 0)
+	switch {
+	case s.unread < 0:
 	case types&structureType != 0:
 		return toolparser.StructureParameter
 	case types == textType:
@@ -76,6 +84,7 @@ type argumentSchema struct {
 
 	AdditionalProperties json.RawMessage
 
+	unread   int             // the bytes that allowedTypes may still read
 	followed map[string]bool // the references that allowedTypes has followed
 }
 
@@ -120,38 +129,42 @@ func (s *argumentSchema) names(schema json.RawMessage) []string {
 	return names
 }
 
-// taggedArguments returns the form of arguments between tags. If the tool's schema lists properties or required names,
-// only these can be parameters. They come in any order if none is required. Otherwise they come in the order of the
-// schema, as the members of JSON objects do, and each comes once if it is required, and at most once if not. The values
-// can be any text.
-func (t *tool) taggedArguments(tags *toolparser.Tagged) structured.Form {
-	s := t.schema()
-	parameter := func(begin string) structured.Tag {
-		return structured.Tag{Begin: begin, Content: anyText, End: []string{tags.ParameterEnd + "\n"}}
+// taggedArguments returns the form of arguments between tags that fit the tool's schema. With loose, the values can be any
+// text: only the names that the schema lists and requires are obeyed.
+func (t *tool) taggedArguments(tags *toolparser.Tagged, loose bool) structured.Form {
+	p := &structured.Parameters{JSONSchema: t.parameters, Tags: structured.ParameterTags{Begin: tags.Parameter, Between: tags.Between(),
+		NameEnd: tags.EndOfName(), End: tags.ParameterEnd, After: "\n", Strings: map[string]bool{}}}
+	if loose {
+		p.JSONSchema = t.schema().loosened(t.parameters)
+		return structured.Form{Parameters: p}
 	}
-	names := s.names(t.parameters)
-	required := make(map[string]bool, len(s.Required))
-	for _, name := range s.Required {
-		required[name] = true
-	}
-	ordered := structured.Form{Sequence: []structured.Form{}}
-	anyOrder := &structured.Separated{}
-	for _, name := range names {
-		tag := parameter(tags.Parameter + name + tags.Between())
-		anyOrder.Tags = append(anyOrder.Tags, tag)
-		one := structured.Form{Tag: &tag}
-		if !required[name] {
-			one = structured.Form{Repeat: &structured.Repeat{Form: one, Max: 1}}
+	for name, kind := range t.kinds() {
+		switch kind {
+		case toolparser.TextParameter:
+			p.Tags.Strings[name] = false
+		case toolparser.TextOrNullParameter:
+			p.Tags.Strings[name] = true
 		}
-		ordered.Sequence = append(ordered.Sequence, one)
 	}
-	switch {
-	case len(s.Required) > 0 || len(names) == 0 && string(s.AdditionalProperties) == "false":
-		return ordered
-	case len(names) == 0:
-		anyOrder.Tags = []structured.Tag{parameter(tags.Parameter)}
+	return structured.Form{Parameters: p}
+}
+
+// loosened returns a schema that has only the names of the given one, which s is. Values can be anything.
+func (s *argumentSchema) loosened(schema json.RawMessage) []byte {
+	text := []byte(`{"properties":{`)
+	for i, name := range s.names(schema) {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		shown, _ := json.Marshal(name) // a string is always JSON
+		text = append(append(text, shown...), ":true"...)
 	}
-	return structured.Form{Separated: anyOrder}
+	required, _ := json.Marshal(append([]string{}, s.Required...))
+	text = append(append(text, `},"required":`...), required...)
+	if string(s.AdditionalProperties) == "false" {
+		text = append(text, `,"additionalProperties":false`...)
+	}
+	return append(text, '}')
 }
 
 // A typeSet says which types of JSON values a schema allows.
@@ -178,8 +191,8 @@ func typeOf(name any) typeSet {
 }
 
 // allowedTypes returns the types of the values that a schema inside s allows. It reads $ref, type, enum, anyOf and oneOf,
-// and whether there are items or properties, and follows each reference only once. If schemas are nested too deep, the
-// result has otherType.
+// and whether there are items or properties, and follows each reference only once. If schemas are nested too deep, or
+// no more bytes may be read, the result has otherType.
 func (s *argumentSchema) allowedTypes(schema json.RawMessage, depth int) (all typeSet) {
 	var given struct {
 		Ref               string `json:"$ref"`
@@ -188,7 +201,7 @@ func (s *argumentSchema) allowedTypes(schema json.RawMessage, depth int) (all ty
 		AnyOf, OneOf      []json.RawMessage
 		Items, Properties json.RawMessage
 	}
-	if json.Unmarshal(schema, &given) != nil || depth > maxSchemaDepth {
+	if s.unread -= len(schema); s.unread < 0 || json.Unmarshal(schema, &given) != nil || depth > maxSchemaDepth {
 		return otherType
 	}
 	if given.Ref != "" {

@@ -31,9 +31,9 @@ func TestTheSchemaSaysHowAParameterIsRead(t *testing.T) {
 // Ensure that a schema whose properties are no object allows any parameter, as a schema without properties does.
 func TestPropertiesThatAreNoObjectAllowAnyParameter(t *testing.T) {
 	tags := &toolparser.Tagged{Parameter: "<parameter=", ParameterEnd: "</parameter>"}
-	want := (&tool{parameters: json.RawMessage(`{}`)}).taggedArguments(tags)
+	want := (&tool{parameters: json.RawMessage(`{}`)}).taggedArguments(tags, true)
 	for _, properties := range []string{`[1, 2]`, `[true]`, `["a", 1]`, `[[]]`, `"a"`, `5`, `null`} {
 		one := tool{parameters: json.RawMessage(`{"properties": ` + properties + `}`)}
-		require.Equal(t, want, one.taggedArguments(tags), properties)
+		require.Equal(t, want, one.taggedArguments(tags, true), properties)
 	}
 }

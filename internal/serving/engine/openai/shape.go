@@ -87,7 +87,7 @@ func (s *shape) tags(prefix string) (tags []structured.Tag) {
 		arguments := structured.Form{JSONSchema: t.parameters}
 		switch {
 		case s.format.Tools.Tagged != nil:
-			arguments = t.taggedArguments(s.format.Tools.Tagged)
+			arguments = t.taggedArguments(s.format.Tools.Tagged, s.loose[t.name])
 		case s.loose[t.name]:
 			arguments = structured.Form{JSONObject: true}
 		}

@@ -111,11 +111,18 @@ type members struct {
 	others        *grammar.Terminal // reads unlisted names, if unlistedNames.plain is set
 	end           grammar.Node
 	chunks        map[int]grammar.Node // see listedNames; of one layer of nodes
+	tagged        bool                 // the members are written as parameters
+	skips         []grammar.Node       // see parameterNames; of one layer of nodes
 }
 
-// objects adds edges between two nodes for the objects of an alternative.
-func (b *builder) objects(source, target grammar.Node, o *objects) {
-	m := &members{builder: b, o: o, listed: o.listed(), end: target}
+// objects adds edges between two nodes for the objects of an alternative. With tagged, they are written as parameters.
+func (b *builder) objects(source, target grammar.Node, o *objects, tagged bool) {
+	if b.parameters != nil && !tagged {
+		inner := *o
+		inner.names = append(slices.Clone(o.names), b.parameters.without.DFA)
+		o = &inner
+	}
+	m := &members{builder: b, o: o, listed: o.listed(), end: target, tagged: tagged}
 	required := make(map[string]bool, len(o.required))
 	for _, name := range o.required {
 		required[name] = true
@@ -133,10 +140,10 @@ func (b *builder) objects(source, target grammar.Node, o *objects) {
 			m.required = append(m.required, i)
 		}
 	}
-	var err error
-	if full {
-		m.unlistedNames = unlisted{plain: true, kinds: []conjunction{b.conjunctionOf(nothing)}}
-	} else if m.unlistedNames, err = b.unlisted(o, m.listed); !b.ok(err) {
+	if tagged && !b.ok(m.omitNames()) {
+		return
+	}
+	if !b.ok(m.findUnlisted(full)) {
 		return
 	}
 	if m.unlistedNames.plain {
@@ -148,6 +155,31 @@ func (b *builder) objects(source, target grammar.Node, o *objects) {
 		m.o = &unbounded
 	}
 	m.all(source)
+}
+
+// findUnlisted finds which unlisted names the members may have. There are none if the object is full, that is if only
+// required members are possible.
+func (m *members) findUnlisted(full bool) (err error) {
+	switch {
+	case full, m.tagged && m.onlyListed():
+		m.unlistedNames = unlisted{plain: true, kinds: []conjunction{m.conjunctionOf(nothing)}}
+	case m.tagged:
+		named := *m.o
+		named.names = append(slices.Clone(m.o.names), m.parameters.names)
+		m.unlistedNames, err = m.unlisted(&named, m.listed)
+	default:
+		m.unlistedNames, err = m.unlisted(m.o, m.listed)
+	}
+	return err
+}
+
+// mark adds an edge that reads a brace or a comma, which parameters do not have.
+func (m *members) mark(source, target grammar.Node, text string) {
+	if m.tagged {
+		m.g.Jump(source, target)
+		return
+	}
+	m.read(source, target, text)
 }
 
 // all adds the edges that read the objects.
@@ -172,7 +204,7 @@ func (m *members) all(source grammar.Node) {
 		return
 	}
 	first := m.g.Node()
-	m.read(source, first, "{")
+	m.mark(source, first, "{")
 	if minimum == 0 {
 		m.close(first, 0)
 	}
@@ -195,7 +227,7 @@ func (b *builder) checkNames(o *objects, listed int) error {
 // missing.
 func (m *members) close(source grammar.Node, i int) {
 	if m.nextRequired(i) == len(m.listed) {
-		m.read(source, m.end, "}")
+		m.mark(source, m.end, "}")
 	}
 }
 
@@ -221,20 +253,20 @@ func (m *members) grow(first grammar.Node, minimum, top int) {
 	for count := 0; count != m.o.max && m.small(); count++ {
 		last := m.o.max == unlimited && count >= top
 		valueNodes := m.nodes(n + kinds)
-		m.chunks = map[int]grammar.Node{}
+		m.chunks, m.skips = map[int]grammar.Node{}, nil
 		for i, node := range nameNodes {
 			m.names(node, i, valueNodes)
 		}
 		next := m.nodes(n + 1)
 		afterValue := m.nodes(n + 1) // at afterValue[i], the value of name i-1 has ended
 		for i := range n {
-			m.value(valueNodes[i], afterValue[i+1], m.values[i])
+			m.valueOf(m.listed[i], valueNodes[i], afterValue[i+1], m.values[i])
 		}
 		for kind := range kinds {
-			m.value(valueNodes[n+kind], afterValue[n], m.unlistedNames.kinds[kind])
+			m.valueOf("", valueNodes[n+kind], afterValue[n], m.unlistedNames.kinds[kind])
 		}
 		for i := range afterValue {
-			m.read(afterValue[i], next[i], ",")
+			m.mark(afterValue[i], next[i], ",")
 			if count+1 >= minimum {
 				m.close(afterValue[i], i)
 			}
@@ -253,6 +285,10 @@ func (m *members) grow(first grammar.Node, minimum, top int) {
 // for the value of that name. The names are the listed ones from index i up to the first required one, which is
 // included. If no required name is missing, unlisted names may come too.
 func (m *members) names(source grammar.Node, i int, valueNodes []grammar.Node) {
+	if m.tagged {
+		m.parameterNames(source, i, valueNodes)
+		return
+	}
 	n := len(m.listed)
 	stop := min(m.nextRequired(i)+1, n)
 	others := m.nextRequired(i) == n

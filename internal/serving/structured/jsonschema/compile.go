@@ -48,6 +48,8 @@ type builder struct {
 	place     *value // a schema of the values under construction
 	charged   int    // the nodes and edges for which the meter is charged
 	err       error  // the first one
+
+	parameters *parameters // of the outermost objects; nil if they are written as JSON
 }
 
 // ok keeps the first error. It reports whether there is none.
@@ -75,17 +77,26 @@ const (
 )
 
 func (c *compiler) build(root conjunction, compact bool, longest int) (*grammar.Grammar, error) {
-	b := &builder{compiler: c, g: grammar.New(), compact: compact, longest: longest, terminals: map[string]*grammar.Terminal{},
-		scalarsOf: map[any]*grammar.Terminal{}, rules: map[string]rule{}, place: &value{kind: object}}
+	b := newBuilder(c, compact, longest)
 	end := b.g.Node()
 	b.g.Final(end)
 	b.value(0, end, root)
+	b.finish()
+	return b.g, b.err
+}
+
+func newBuilder(c *compiler, compact bool, longest int) *builder {
+	return &builder{compiler: c, g: grammar.New(), compact: compact, longest: longest, terminals: map[string]*grammar.Terminal{},
+		scalarsOf: map[any]*grammar.Terminal{}, rules: map[string]rule{}, place: &value{kind: object}}
+}
+
+// finish makes the rules that are called.
+func (b *builder) finish() {
 	for len(b.work) > 0 && b.err == nil {
 		r := b.work[len(b.work)-1]
 		b.work = b.work[:len(b.work)-1]
 		b.rule(r)
 	}
-	return b.g, b.err
 }
 
 // small charges the meter for the new nodes and edges of the grammar. It reports whether there is no error, and the
@@ -143,7 +154,7 @@ func (b *builder) rule(r rule) {
 		b.arrays(r.start, r.end, &r.shape.arrays[i])
 	}
 	for i := 0; i < len(r.shape.objects) && b.small(); i++ {
-		b.objects(r.start, r.end, &r.shape.objects[i])
+		b.objects(r.start, r.end, &r.shape.objects[i], false)
 	}
 	if !b.small() {
 		b.err = b.blame(b.err, before, r.place, "schema", b.size(s))
@@ -296,6 +307,13 @@ func (b *builder) lexeme(key string, make func() (texts, error), form lexeme.For
 
 // text returns the terminal that reads the strings of an alternative, or nil if there are none.
 func (b *builder) text(s *strings_) *grammar.Terminal {
+	if p := b.parameters; p != nil {
+		one, possible, err := s.intersect(strings_{limits: anyNumber, dfas: []form{p.without}}, b.budget)
+		if !b.ok(err) || !possible {
+			return nil
+		}
+		s = &one
+	}
 	switch {
 	case len(s.dfas) > 0:
 		return b.terminal(s.key(), func() (*lexeme.Lexeme, error) {
@@ -304,7 +322,7 @@ func (b *builder) text(s *strings_) *grammar.Terminal {
 				return nil, err
 			}
 			if limited, ok := d.(*automaton.Limited); ok {
-				return lexeme.LimitedText(s.key(), limited, b.longest), nil
+				return lexeme.LimitedText(s.key(), limited, lexeme.Quoted, b.longest), nil
 			}
 			return lexeme.Text(s.key(), d, lexeme.Quoted, true), nil
 		})

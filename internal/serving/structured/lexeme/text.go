@@ -71,10 +71,10 @@ func Text(key string, d Texts, form Form, space bool) *Lexeme {
 	return newLexeme(key, &text{dfa: d, form: form, space: space})
 }
 
-// LimitedText returns the lexeme of the JSON strings, in the form Quoted, that d accepts. No token may have more than
-// longest characters. See Text for the key.
-func LimitedText(key string, d *automaton.Limited, longest int) *Lexeme {
-	l := Text(key, d, Quoted, true)
+// LimitedText returns the lexeme of the texts that d accepts. White space may precede them, unless the form is Raw. No
+// token may have more than longest characters. See Text for the key.
+func LimitedText(key string, d *automaton.Limited, form Form, longest int) *Lexeme {
+	l := Text(key, d, form, form != Raw)
 	l.alike = func(pos int32) int32 { return d.Alike(pos, longest) }
 	return l
 }

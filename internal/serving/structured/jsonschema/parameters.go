@@ -1,0 +1,251 @@
+package jsonschema
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/serving/meter"
+	"llmmemory/internal/serving/structured/automaton"
+	"llmmemory/internal/serving/structured/grammar"
+	"llmmemory/internal/serving/structured/lexeme"
+	"llmmemory/internal/serving/structured/regex"
+)
+
+// Tags are the texts around the members of an object that is written as parameters between tags, without braces and
+// commas: Begin, the name, Between, the value, End and After. The reader of a value ends at the first occurrence of End.
+// It drops a line break at the end of the value, and one at its beginning unless Between ends with one.
+type Tags struct {
+	Begin, Between, End, After string
+
+	NameEnd string // ends a name; a name has neither this text nor space at its ends
+
+	// Strings has the parameters whose values are strings, written without quotes and escapes. If it is true for a
+	// parameter, the reader takes the words null and none, in any case and with space around, for null. All other values
+	// are JSON, or any text if the schema allows everything. No value contains End.
+	Strings map[string]bool
+}
+
+// maxParameterName limits names that the schema does not list, in characters.
+const maxParameterName = 64
+
+// CompileParameters returns the grammar of the parameters of the objects that a schema allows. Other names than those
+// that the schema lists are used only if it lists none, or if minProperties needs them. The function text adds a path
+// to a grammar that reads a fixed text. For compact and longest see Compile.
+func CompileParameters(source []byte, tags *Tags, compact bool, longest int, budget *meter.Meter,
+	text func(g *grammar.Grammar, source, target grammar.Node, text string),
+) (*grammar.Grammar, error) {
+	c, root, err := newCompiler(source, budget)
+	if err != nil {
+		return nil, err
+	}
+	p := &parameters{Tags: tags, fixed: text}
+	if err := p.build(budget); err != nil {
+		return nil, locate(err, c.doc.root, "schema", "the tags of parameters")
+	}
+	b := newBuilder(c, compact, longest)
+	b.parameters = p
+	before := budget.Spent()
+	s, err := b.shape(root)
+	if err != nil {
+		return nil, b.blame(err, before, c.doc.root, "schema", "the arguments")
+	}
+	b.place = c.doc.root
+	end := b.g.Node()
+	b.g.Final(end)
+	if n := len(s.objects); n > maxAlternatives {
+		return nil, refuse(c.doc.root, "schema", "%d alternatives with members are more than %d", n, maxAlternatives)
+	}
+	for i := range s.objects {
+		b.objects(0, end, &s.objects[i], true)
+	}
+	b.finish()
+	return b.g, locate(b.err, c.doc.root, "schema", fmt.Sprintf("%d bytes", len(source)))
+}
+
+// parameters is what a builder needs to write parameters between tags.
+type parameters struct {
+	*Tags
+	fixed func(g *grammar.Grammar, source, target grammar.Node, text string)
+
+	without form           // texts without Tags.End
+	strings form           // the same; they do not begin with a line break if the reader would drop it
+	unended form           // texts that do not end with a line break
+	unnull  form           // texts that do not mean null
+	names   *automaton.DFA // names that a schema does not list
+}
+
+// blank are the characters that the reader trims, for a class of a regular expression.
+const blank = "\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+
+func (p *parameters) build(budget *meter.Meter) error {
+	free, err := automaton.Free(nil, []string{p.End}, budget)
+	if err != nil {
+		return err
+	}
+	p.without = form{free.Untagged(), "without " + p.End}
+	p.strings = p.without
+	for _, one := range []struct {
+		target  **automaton.DFA
+		pattern string
+	}{
+		{&p.unended.DFA, `(?:[\s\S]*[^\n])?`},
+		{&p.unnull.DFA, `[` + blank + `]*(?:[nN][uU][lL][lL]|[nN][oO][nN][eE])[` + blank + `]*`},
+		{&p.names, fmt.Sprintf(`[A-Za-z0-9_-]{1,%d}`, maxParameterName)},
+	} {
+		if *one.target, err = regex.Full(one.pattern, budget); err != nil {
+			return err
+		}
+	}
+	p.unended.name, p.unnull.name = "no line break at the end", "not null"
+	if p.unnull.DFA, err = automaton.Subtract(automaton.All(), p.unnull.DFA, budget); err != nil {
+		return err
+	}
+	if !strings.HasSuffix(p.Between, "\n") {
+		unbroken, err := regex.Full(`(?:[^\n][\s\S]*)?`, budget)
+		if err != nil {
+			return err
+		}
+		p.strings.name += ", no line break at the beginning"
+		p.strings.DFA, err = automaton.Intersect(p.without.DFA, unbroken, budget)
+		return err
+	}
+	return nil
+}
+
+// nameable reports whether the reader of parameters reads a name as it is.
+func (p *parameters) nameable(name string) bool {
+	return name != "" && len(name) <= maxName && strings.TrimSpace(name) == name && !strings.Contains(name, p.NameEnd) && !strings.ContainsAny(name, "\n")
+}
+
+// maxName is the largest number of bytes of a parameter's name.
+const maxName = 256
+
+// omitNames removes the listed names that cannot be written. It returns an error if one of them is required.
+func (m *members) omitNames() error {
+	for _, i := range m.required {
+		if !m.parameters.nameable(m.listed[i]) {
+			return refuse(m.place, "required", "%.100q cannot be the name of a parameter in calls of this model", m.listed[i])
+		}
+	}
+	for i, name := range m.listed {
+		if !m.parameters.nameable(name) {
+			m.values[i] = m.conjunctionOf(nothing)
+		}
+	}
+	return nil
+}
+
+// onlyListed reports whether parameters have listed names only.
+func (m *members) onlyListed() bool { return len(m.listed) > 0 && m.o.min <= len(m.listed) }
+
+// parameterNames is like names. It adds one path for each listed name, which leads to the next one too unless the
+// name is required. The nodes of these paths are shared by all sources.
+func (m *members) parameterNames(source grammar.Node, i int, valueNodes []grammar.Node) {
+	n := len(m.listed)
+	if m.skips == nil {
+		m.skips = m.nodes(n + 1)
+		for j, name := range m.listed {
+			if !isNothing(m.values[j]) {
+				m.parameters.fixed(m.g, m.skips[j], valueNodes[j], m.parameters.Begin+name+m.parameters.Between)
+			}
+			if m.nextRequired(j) != j {
+				m.g.Jump(m.skips[j], m.skips[j+1])
+			}
+		}
+		if !m.unlistedNames.plain && !m.unlistedNames.dfa.Empty() {
+			named, name := m.nodes(len(m.unlistedNames.kinds)), m.g.Node()
+			m.parameters.fixed(m.g, m.skips[n], name, m.parameters.Begin)
+			m.g.Read(name, grammar.LazyTerminal(func(alive func(int32) bool) *lexeme.Lexeme {
+				return lexeme.Text("", m.unlistedNames.dfa.Retag(func(tag int32) int32 {
+					if alive(tag) {
+						return tag
+					}
+					return lexeme.None
+				}), lexeme.Raw, false)
+			}), named...)
+			for kind, node := range named {
+				m.parameters.fixed(m.g, node, valueNodes[n+kind], m.parameters.Between)
+			}
+		}
+	}
+	m.g.Jump(source, m.skips[i])
+}
+
+// valueOf adds edges between two nodes for the value of a member. Of a parameter, they also read the end. The name is
+// "" if it is not listed.
+func (m *members) valueOf(name string, source, target grammar.Node, all conjunction) {
+	if m.tagged {
+		m.parameter(source, target, name, all)
+		return
+	}
+	m.value(source, target, all)
+}
+
+// parameter adds edges between two nodes for the value of a parameter, a line break that may follow it, and the end. A
+// string that ends with a line break must have it, because the reader drops one.
+func (b *builder) parameter(source, target grammar.Node, name string, all conjunction) {
+	p := b.parameters
+	either, broken, end := b.g.Node(), b.g.Node(), b.g.Node()
+	b.g.Jump(either, broken)
+	b.g.Jump(either, end)
+	p.fixed(b.g, broken, end, "\n")
+	p.fixed(b.g, end, target, p.End+p.After)
+	s, err := b.shape(all)
+	if !b.ok(err) {
+		return
+	}
+	nullable, text := p.Strings[name]
+	switch {
+	case !text && s.free(), text && (!nullable || s.hasNull) && slices.ContainsFunc(s.strings, strings_.free):
+		b.rawText(source, end, &strings_{limits: anyNumber}, []form{p.without})
+	case !text:
+		b.value(source, either, all)
+	default:
+		if nullable && s.hasNull {
+			b.read(source, either, "null")
+		}
+		for i := range s.strings {
+			forms := []form{p.strings}
+			if nullable {
+				forms = append(forms, p.unnull)
+			}
+			b.rawText(source, broken, &s.strings[i], forms)
+			b.rawText(source, end, &s.strings[i], append(forms, p.unended))
+		}
+	}
+}
+
+// free reports whether the shape allows every value.
+func (s *shape) free() bool {
+	return s.hasNull && s.hasFalse && s.hasTrue && slices.ContainsFunc(s.numbers, numbers.free) && slices.ContainsFunc(s.strings, strings_.free) &&
+		slices.ContainsFunc(s.arrays, arrays.free) && slices.ContainsFunc(s.objects, objects.free)
+}
+
+// rawText adds an edge that reads those strings of an alternative that have the given forms, without quotes and escapes.
+func (b *builder) rawText(source, target grammar.Node, s *strings_, forms []form) {
+	all, possible, err := s.intersect(strings_{limits: anyNumber, dfas: forms}, b.budget)
+	if !b.ok(err) || !possible {
+		return
+	}
+	key := ""
+	if !all.listed && all.key() != "" {
+		key = "raw " + all.key()
+	}
+	t, known := b.terminals[key]
+	if !known {
+		d, err := all.texts(b.budget)
+		if !b.ok(err) || d.Empty() {
+			return
+		}
+		if limited, ok := d.(*automaton.Limited); ok {
+			t = grammar.NewTerminal(lexeme.LimitedText(key, limited, lexeme.Raw, b.longest))
+		} else {
+			t = grammar.NewTerminal(lexeme.Text(key, d, lexeme.Raw, false))
+		}
+		if key != "" {
+			b.terminals[key] = t
+		}
+	}
+	b.g.Read(source, t, target)
+}
