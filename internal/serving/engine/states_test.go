@@ -143,15 +143,23 @@ func solo(t *testing.T, m *model.Model, pool *parallel.Pool, prompt []int32, max
 	return all[len(prompt):]
 }
 
-// A gatedCounter lets no step end before its gate is closed. So requests that are submitted before run together.
-type gatedCounter struct {
-	counter
-	gate chan struct{}
+// A gate is a task that does not end before its channel open is closed.
+type gate struct{ running, open chan struct{} }
+
+func (g gate) Do(int, int) {
+	close(g.running)
+	<-g.open
 }
 
-func (c *gatedCounter) Step(r engine.StepReport) {
-	<-c.gate
-	c.counter.Step(r)
+// hold makes engines compute nothing with the pool before goOn is called. So requests that are submitted before run
+// together.
+func hold(t *testing.T, pool *parallel.Pool) (goOn func()) {
+	g := gate{make(chan struct{}), make(chan struct{})}
+	go pool.Run(1, g)
+	<-g.running
+	goOn = sync.OnceFunc(func() { close(g.open) })
+	t.Cleanup(goOn) // before the engine is closed
+	return goOn
 }
 
 // Ensure that answers of a model with states are those of the model alone, to the last bit of every state. The memory is
@@ -182,8 +190,7 @@ func TestAModelWithStatesAnswersAsIfItWereAlone(t *testing.T) {
 		{"large states at ends of blocks", 12, func(c *engine.Config) { c.AllStates, c.MaxNumSeqs = true, 10 }, true},
 	}) {
 		t.Run(test.name, func(t *testing.T) {
-			counts, pool := &gatedCounter{gate: make(chan struct{})}, newPool(t, 1)
-			goOn := sync.OnceFunc(func() { close(counts.gate) })
+			counts, pool := &counter{}, newPool(t, 1)
 			open := convolutions
 			switch test.kernel {
 			case 0:
@@ -198,12 +205,12 @@ func TestAModelWithStatesAnswersAsIfItWereAlone(t *testing.T) {
 				c.MaxNumBatchedTokens, c.MaxNumSeqs = 24, 8
 				test.change(c)
 			}, counts)
-			t.Cleanup(goOn) // before the engine is closed
 			var want [][]int32
 			for _, r := range requests {
 				want = append(want, solo(t, m, pool, r.Prompt, r.MaxTokens))
 			}
 			for range 2 {
+				goOn := hold(t, two)
 				var wait sync.WaitGroup
 				got := make([][]int32, len(requests))
 				for i, r := range requests {
