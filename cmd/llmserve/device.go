@@ -111,7 +111,7 @@ func (l *loaded) activationType(o *modelOptions) string {
 // planEngine returns the configuration of an engine for the model. On a GPU, the memory for keys and values depends on
 // weightBytes, the bytes of weights that are not on the GPU yet.
 func (l *loaded) planEngine(o *modelOptions, weightBytes int) (c engine.Config, err error) {
-	if c, err = o.engine(); err != nil || l.gpu == nil {
+	if c, err = o.engine(l.config); err != nil || l.gpu == nil {
 		return c, err
 	}
 	if l.device == nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -158,8 +159,8 @@ var kvTypes = map[string]attention.DType{
 	"fp8": attention.E4M3, "fp8_e4m3": attention.E4M3, "fp8_e5m2": attention.E5M2, "int8": attention.Int8,
 }
 
-// engine returns the engine's configuration without the model.
-func (o *modelOptions) engine() (engine.Config, error) {
+// engine returns the engine's configuration, without the model, for a model with the configuration c.
+func (o *modelOptions) engine(c *model.Config) (engine.Config, error) {
 	dtype, ok := kvTypes[o.kvType]
 	if !ok {
 		return engine.Config{}, fmt.Errorf("--kv-cache-dtype is %q; f32, f16, bf16, fp8_e4m3, fp8, fp8_e5m2, int8 and auto "+
@@ -168,6 +169,14 @@ func (o *modelOptions) engine() (engine.Config, error) {
 	if o.stateMode != "align" && o.stateMode != "all" {
 		return engine.Config{}, fmt.Errorf("--mamba-cache-mode is %q; align and all are possible; --no-prefix-caching keeps no states for later prompts",
 			o.stateMode)
+	}
+	if o.device.given.Changed("mamba-cache-mode") {
+		switch {
+		case c.Recurrence == nil:
+			return engine.Config{}, errors.New("--mamba-cache-mode: the model has no layers with states; leave the flag out")
+		case o.noCaching:
+			return engine.Config{}, errors.New("--mamba-cache-mode: --no-prefix-caching keeps no states; leave one of the flags out")
+		}
 	}
 	return engine.Config{
 		AllStates: o.stateMode == "all", BlockSize: o.blockSize, KVCacheBytes: int64(o.kvGB * (1 << 30)), KVCacheDType: dtype, MaxModelLen: o.maxModelLen,

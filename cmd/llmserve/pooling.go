@@ -16,6 +16,7 @@ import (
 	"llmmemory/internal/serving/engine/pooling"
 	"llmmemory/internal/serving/model"
 	"llmmemory/internal/serving/model/chat"
+	"llmmemory/internal/serving/model/pyjson"
 	"llmmemory/internal/serving/model/weights"
 )
 
@@ -122,13 +123,13 @@ func folderPooler(dir string) (*pooler, error) {
 
 // modulePooling reads the config.json of sentence-transformers' module Pooling.
 func modulePooling(path string) (pooling.Type, error) {
-	var modes map[string]any
+	var modes map[string]json.RawMessage
 	if _, err := readJSON(path, &modes); err != nil {
 		return "", err
 	}
 	var set []string
 	for name, value := range modes {
-		if value == true && strings.HasPrefix(name, "pooling_mode_") {
+		if string(value) == "true" && strings.HasPrefix(name, "pooling_mode_") {
 			set = append(set, name)
 		}
 	}
@@ -151,7 +152,7 @@ func readJSON(path string, dst any) (found bool, err error) {
 		return false, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(data, dst)
+		err = pyjson.Unmarshal(data, dst)
 	}
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", path, err)

@@ -171,6 +171,8 @@ func TestWhatCannotWorkIsRefusedInOneLine(t *testing.T) {
 		{"demo --port 0 --cpus 0-x", `"0-x" is neither a processor nor a range`},
 		{"demo --port 0 --cpus 0-2,1", "processor 1 is named twice"},
 		{"demo --port 0 --mamba-cache-mode none", "align and all are possible; --no-prefix-caching keeps no states"},
+		{"demo --port 0 --mamba-cache-mode all", "--mamba-cache-mode: the model has no layers with states; leave the flag out"},
+		{"demo --port 0 --mamba-cache-mode align", "--mamba-cache-mode: the model has no layers with states; leave the flag out"},
 		{"demo --port 0 --kv-events tcp://*:0 --no-prefix-caching", "leave --no-prefix-caching out"},
 		{"demo --port 0 --kv-events tcp://127.0.0.1:1", "tcp://*:PORT waits here for subscribers"},
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"llmmemory/internal/serving/model/chat"
+	"llmmemory/internal/serving/model/pyjson"
 )
 
 // folderTemplate reads the chat template of a folder, from chat_template.jinja, tokenizer_config.json or, as processors
@@ -27,7 +28,7 @@ func folderTemplate(dir string) (string, error) {
 		var fields struct {
 			Template json.RawMessage `json:"chat_template"`
 		}
-		if err := json.Unmarshal(data, &fields); err != nil {
+		if err := pyjson.Unmarshal(data, &fields); err != nil {
 			return "", fmt.Errorf("%s: %w", name, err)
 		}
 		if source := configTemplate(fields.Template); source != "" {

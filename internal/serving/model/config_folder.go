@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"llmmemory/internal/serving/model/pyjson"
 )
 
 // published has the fields of config.json. Families have different names for some settings.
@@ -132,7 +134,7 @@ func ReadConfig(dir string) (*Config, error) {
 		End json.RawMessage `json:"eos_token_id"`
 	}
 	if data, err := os.ReadFile(filepath.Join(dir, "generation_config.json")); err == nil {
-		if err := json.Unmarshal(data, &generation); err != nil {
+		if err := pyjson.Unmarshal(data, &generation); err != nil {
 			return nil, refused("generation_config.json: %w", err)
 		}
 		if end, err := tokenList(generation.End); err != nil {
@@ -157,7 +159,7 @@ func refuseAdapter(dir string) error {
 	var adapter struct {
 		Base string `json:"base_model_name_or_path"`
 	}
-	_ = json.Unmarshal(data, &adapter) // the name is only for the message
+	_ = pyjson.Unmarshal(data, &adapter) // the name is only for the message
 	base := "its base model"
 	if adapter.Base != "" {
 		base = fmt.Sprintf("its base model (%q)", adapter.Base)
@@ -207,7 +209,7 @@ func ParseConfig(data []byte) (*Config, error) {
 
 func parsePublished(data []byte) (*published, error) {
 	p := &published{}
-	err := json.Unmarshal(withoutInfinity(data), p)
+	err := pyjson.Unmarshal(data, p)
 	var typeErr *json.UnmarshalTypeError
 	switch {
 	case err == nil:
@@ -244,7 +246,7 @@ func (p *published) family() (*family, error) {
 // readText reads text_config, which overrides the outer settings except eos_token_id.
 func (p *published) readText(f *family) error {
 	end := slices.Clone(p.End) // Unmarshal would overwrite it
-	if err := json.Unmarshal(p.Text, p); err != nil {
+	if err := pyjson.Unmarshal(p.Text, p); err != nil {
 		return refused("config.json: text_config: %w", err)
 	}
 	p.ModelType = f.folder.name
@@ -260,7 +262,7 @@ func tokenList(raw json.RawMessage) ([]int32, error) {
 	if len(raw) == 0 || json.Unmarshal(raw, &list) == nil {
 		return list, nil
 	}
-	if err := json.Unmarshal(raw, &one); err != nil {
+	if err := pyjson.Unmarshal(raw, &one); err != nil {
 		return nil, refused("eos_token_id: %w", err)
 	}
 	if one == nil {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"math"
+
+	"llmmemory/internal/serving/model/pyjson"
 )
 
 var gemma2 = family{
@@ -53,7 +55,7 @@ func softCap(name string, raw json.RawMessage, otherwise float64) (float64, erro
 	}
 	var v *float64
 	if json.Unmarshal(raw, &v) != nil {
-		return 0, refused("config.json: %s has the wrong type: %s", name, raw)
+		return 0, refused("config.json: %s has the wrong type: %s", name, pyjson.Text(raw))
 	}
 	if v == nil {
 		return 0, nil

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+
+	"llmmemory/internal/serving/model/pyjson"
 )
 
 // llama4 is the text model of Llama 4.
@@ -56,7 +58,7 @@ func isFalse(raw json.RawMessage) bool {
 func (p *published) chunks(c *Config) error {
 	size := 8192 // transformers' default
 	if p.ChunkSize != nil && !isFalse(p.ChunkSize) && json.Unmarshal(p.ChunkSize, &size) != nil {
-		return refused("config.json: attention_chunk_size has the wrong type: %s", p.ChunkSize)
+		return refused("config.json: attention_chunk_size has the wrong type: %s", pyjson.Text(p.ChunkSize))
 	}
 	full := slices.Clone(c.NoRope)
 	if p.LayerTypes != nil {

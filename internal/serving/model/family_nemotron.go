@@ -1,11 +1,6 @@
 package model
 
-import (
-	"bytes"
-	"cmp"
-	"encoding/json"
-	"math"
-)
+import "cmp"
 
 // nemotronH has the defaults of the configuration that its folders come with. A layer has one half: Mamba 2, attention
 // without positions, an MLP, or experts. Time steps are not raised to time_step_min, as in vLLM.
@@ -73,12 +68,7 @@ func finishNemotronH(c *Config, p *published) error {
 	r.KeyHeads, r.KeyDim = *cmp.Or(p.StateGroups, integer(8)), *cmp.Or(p.StateSize, integer(128))
 	r.Kernel, r.ConvBias = *cmp.Or(p.ConvKernel, integer(4)), p.UseConvBias == nil || *p.UseConvBias
 	r.Bias = p.Bias || p.MambaBias
-	for i, limit := range p.StepLimit {
-		if v := 0.0; i < 2 && json.Unmarshal(limit, &v) == nil && v < math.MaxFloat64 {
-			*[]*float64{&r.MinStep, &r.MaxStep}[i] = v
-		}
-	}
-	return nil
+	return r.limitSteps(p.StepLimit)
 }
 
 func finishNemotronExperts(c *Config, p *published, dense []bool, experts bool) error {
@@ -98,29 +88,4 @@ func finishNemotronExperts(c *Config, p *published, dense []bool, experts bool) 
 		return refused("n_shared_experts is %d; 1 is supported", *p.SharedExperts)
 	}
 	return nil
-}
-
-// withoutInfinity returns config.json with numbers instead of Infinity, which Python writes and JSON does not have.
-func withoutInfinity(data []byte) []byte {
-	const infinity, largest = "Infinity", "1.7976931348623157e308"
-	if !bytes.Contains(data, []byte(infinity)) {
-		return data
-	}
-	var out []byte
-	quoted := false
-	for i := 0; i < len(data); i++ {
-		switch {
-		case quoted && data[i] == '\\' && i+1 < len(data):
-			out = append(out, data[i])
-			i++
-		case data[i] == '"':
-			quoted = !quoted
-		case !quoted && bytes.HasPrefix(data[i:], []byte(infinity)):
-			out = append(out, largest...)
-			i += len(infinity) - 1
-			continue
-		}
-		out = append(out, data[i])
-	}
-	return out
 }

@@ -3,7 +3,10 @@ package model
 import (
 	"cmp"
 	"encoding/json"
+	"math"
 	"slices"
+
+	"llmmemory/internal/serving/model/pyjson"
 )
 
 // publishedStates has the fields of config.json for layers with states.
@@ -31,6 +34,8 @@ type publishedStates struct {
 	SharedMLP     *int            `json:"shared_intermediate_size"`
 	PositionKind  string          `json:"position_embedding_type"`
 
+	StepLimit []json.RawMessage `json:"time_step_limit"` // Granite 4 and Nemotron-H
+
 	// Qwen3-Next
 	LinearKeyHeads   *int  `json:"linear_num_key_heads"`
 	LinearValueHeads *int  `json:"linear_num_value_heads"`
@@ -41,20 +46,19 @@ type publishedStates struct {
 	OutputGate       *bool `json:"attn_output_gate"`
 
 	// Nemotron-H
-	Pattern         *string           `json:"hybrid_override_pattern"`
-	BlockTypes      []string          `json:"layers_block_type"`
-	StateGroups     *int              `json:"n_groups"`
-	StateSize       *int              `json:"ssm_state_size"`
-	StateHeads      *int              `json:"mamba_num_heads"`
-	StateHeadDim    *int              `json:"mamba_head_dim"`
-	ConvKernel      *int              `json:"conv_kernel"`
-	UseConvBias     *bool             `json:"use_conv_bias"`
-	AttentionDim    int               `json:"attention_head_dim"`
-	MLPAct          string            `json:"mlp_hidden_act"`
-	MambaAct        string            `json:"mamba_hidden_act"`
-	StepLimit       []json.RawMessage `json:"time_step_limit"`
-	SharedExpertMLP *int              `json:"moe_shared_expert_intermediate_size"`
-	MoELatent       *int              `json:"moe_latent_size"`
+	Pattern         *string  `json:"hybrid_override_pattern"`
+	BlockTypes      []string `json:"layers_block_type"`
+	StateGroups     *int     `json:"n_groups"`
+	StateSize       *int     `json:"ssm_state_size"`
+	StateHeads      *int     `json:"mamba_num_heads"`
+	StateHeadDim    *int     `json:"mamba_head_dim"`
+	ConvKernel      *int     `json:"conv_kernel"`
+	UseConvBias     *bool    `json:"use_conv_bias"`
+	AttentionDim    int      `json:"attention_head_dim"`
+	MLPAct          string   `json:"mlp_hidden_act"`
+	MambaAct        string   `json:"mamba_hidden_act"`
+	SharedExpertMLP *int     `json:"moe_shared_expert_intermediate_size"`
+	MoELatent       *int     `json:"moe_latent_size"`
 }
 
 // lfm2 uses the defaults of transformers' configuration. In GGUF, a layer without key heads is a convolution.
@@ -155,16 +159,46 @@ func finishGraniteHybrid(c *Config, p *published) error {
 	inner := *cmp.Or(p.MambaExpand, integer(2)) * c.HiddenSize
 	r.Heads, r.KeyHeads, r.KeyDim = *cmp.Or(p.MambaHeads, integer(128)), *cmp.Or(p.MambaGroups, integer(1)), *cmp.Or(p.MambaState, integer(256))
 	r.Kernel, r.ConvBias, r.Bias = *cmp.Or(p.MambaConv, integer(4)), p.MambaConvBias == nil || *p.MambaConvBias, p.MambaBias
-	if json.Unmarshal(p.MambaHead, &r.HeadDim) != nil && r.Heads > 0 {
+	if p.MambaHead != nil && p.MambaHead[0] != '"' {
+		if json.Unmarshal(p.MambaHead, &r.HeadDim) != nil {
+			return refused("config.json: mamba_d_head has the wrong type: %s", pyjson.Text(p.MambaHead))
+		}
+	} else if r.Heads > 0 {
 		r.HeadDim = inner / r.Heads
 	}
 	if r.inner() != inner {
 		return refused("mamba_n_heads × mamba_d_head is %d × %d; mamba_expand × hidden_size is %d", r.Heads, r.HeadDim, inner)
 	}
+	if err := r.limitSteps(p.StepLimit); err != nil {
+		return err
+	}
 	if p.LayerTypes == nil { // transformers' default
 		p.AttentionAt = []int{}
 	}
 	return p.recurrentLayers(r, "attention", "mamba")
+}
+
+// limitSteps sets the limits of time steps from time_step_limit, a list of two numbers. An infinity is no limit.
+func (r *Recurrence) limitSteps(limits []json.RawMessage) error {
+	if limits == nil {
+		return nil
+	}
+	if len(limits) != 2 {
+		return refused("config.json: time_step_limit has %d numbers; 2 are needed", len(limits))
+	}
+	lowest, err := pyjson.Float(limits[0])
+	highest, err2 := pyjson.Float(limits[1])
+	if err := cmp.Or(err, err2); err != nil {
+		return refused("config.json: time_step_limit: %w", err)
+	}
+	if !(lowest <= highest) || !(highest > 0) || math.IsInf(lowest, 1) {
+		return refused("config.json: time_step_limit is from %s to %s", pyjson.Text(limits[0]), pyjson.Text(limits[1]))
+	}
+	r.MinStep = max(lowest, 0)
+	if !math.IsInf(highest, 1) {
+		r.MaxStep = highest
+	}
+	return nil
 }
 
 // qwen3Next has the defaults of transformers' configuration.

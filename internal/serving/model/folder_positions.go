@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+
+	"llmmemory/internal/serving/model/pyjson"
 )
 
 func (p *published) positions(c *Config, f *family) (err error) {
@@ -36,7 +38,7 @@ func (p *published) windows(c *Config, f *family) error {
 		tokens = nil
 	}
 	if p.Window != nil && json.Unmarshal(p.Window, &tokens) != nil {
-		return refused("config.json: sliding_window has the wrong type: %s", p.Window)
+		return refused("config.json: sliding_window has the wrong type: %s", pyjson.Text(p.Window))
 	}
 	if f.window == nil || w.optional && !p.UseWindow || tokens == nil { // null
 		return nil

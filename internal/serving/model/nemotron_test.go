@@ -116,12 +116,26 @@ func TestConfigsOfNemotronH(t *testing.T) {
 	got, err := model.ParseConfig(toJSON(t, types))
 	require.NoError(t, err)
 	require.Equal(t, want, got)
-	for _, limit := range []string{`[0.0, Infinity]`, `[0.0, {"__float__": "Infinity"}]`} {
+	for _, limit := range []string{`[0.0, Infinity]`, `[-Infinity, Infinity]`, `[0.0, {"__float__": "Infinity"}]`, `null`} {
 		types["time_step_limit"], types["name"] = "LIMIT", `"Infinity\"`
 		text := strings.Replace(string(toJSON(t, types)), `"LIMIT"`, limit, 1)
 		got, err = model.ParseConfig([]byte(text))
 		require.NoError(t, err, text)
+		require.Zero(t, got.Recurrence.MinStep)
 		require.Zero(t, got.Recurrence.MaxStep)
+	}
+	for limit, says := range map[string]string{
+		`[0.0, NaN]`:           "time_step_limit is from 0.0 to NaN",
+		`[NaN, 1]`:             "time_step_limit is from NaN to 1",
+		`[Infinity, Infinity]`: "time_step_limit is from Infinity to Infinity",
+		`[0.0, -Infinity]`:     "time_step_limit is from 0.0 to -Infinity",
+		`[0.5, 0.1]`:           "time_step_limit is from 0.5 to 0.1",
+		`[0.5]`:                "time_step_limit has 1 numbers; 2 are needed",
+		`[0, "x"]`:             `time_step_limit: "x" is not a number`,
+		`Infinity`:             "time_step_limit",
+	} {
+		_, err := model.ParseConfig([]byte(strings.Replace(string(toJSON(t, types)), `"LIMIT"`, limit, 1)))
+		require.ErrorContains(t, err, says)
 	}
 	for _, test := range []struct {
 		change map[string]any

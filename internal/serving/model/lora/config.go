@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"llmmemory/internal/serving/model/pyjson"
 )
 
 const configFile = "adapter_config.json"
@@ -52,7 +54,7 @@ func readConfig(dir string) (*config, error) {
 	}
 	c := &config{R: 8, Alpha: 8}
 	var fields map[string]json.RawMessage
-	if err := errors.Join(json.Unmarshal(data, &fields), json.Unmarshal(data, c)); err != nil {
+	if err := errors.Join(pyjson.Unmarshal(data, &fields), pyjson.Unmarshal(data, c)); err != nil {
 		return nil, refused("%s: %w", configFile, err)
 	}
 	for _, u := range unsupported {
@@ -72,7 +74,10 @@ func empty(value json.RawMessage) bool {
 	return false
 }
 
-func shortened(value json.RawMessage) string { return string(value[:min(len(value), 80)]) }
+func shortened(value json.RawMessage) string {
+	text := pyjson.Text(value)
+	return text[:min(len(text), 80)]
+}
 
 func (c *config) check() error {
 	var initial string

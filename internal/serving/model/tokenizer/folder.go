@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"llmmemory/internal/serving/model/pyjson"
 )
 
 func openMerges(dir string) (*Tokenizer, error) {
@@ -68,7 +70,7 @@ func SpecialTokens(dir string) (map[string]string, error) {
 			return nil, err
 		}
 		var fields map[string]json.RawMessage
-		if err := json.Unmarshal(data, &fields); err != nil {
+		if err := pyjson.Unmarshal(data, &fields); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		for _, name := range []string{"bos_token", "eos_token", "unk_token", "pad_token"} {

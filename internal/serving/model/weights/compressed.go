@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"llmmemory/internal/serving/model/pyjson"
 )
 
 // A scheme has the fields of quantization_config in config.json that determine how quantized weights are read.
@@ -54,7 +56,7 @@ func (t *Tensors) combine(dir string) error {
 		Older        *scheme `json:"compression_config"` // in older files of compressed-tensors
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &config)
+		err = pyjson.Unmarshal(text, &config)
 	}
 	if err != nil {
 		return fmt.Errorf("config.json: %w", err)

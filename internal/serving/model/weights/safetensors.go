@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"llmmemory/internal/serving/model/pyjson"
 )
 
 // Tensors has the tensors of a model by name. Their data is in one or more mapped files.
@@ -110,7 +112,7 @@ func shards(index []byte) ([]string, error) {
 	var parsed struct {
 		WeightMap map[string]string `json:"weight_map"`
 	}
-	if err := json.Unmarshal(index, &parsed); err != nil {
+	if err := pyjson.Unmarshal(index, &parsed); err != nil {
 		return nil, damaged("%w", err)
 	}
 	var names []string
