@@ -139,7 +139,7 @@ func TestFoldersSayHowTheyPool(t *testing.T) {
 		want                           *pooler
 		says                           string
 	}{
-		{"a model for answers", `{"architectures": ["Qwen3ForCausalLM"]}`, "", "", nil, ""},
+		{"a model for answers", `{"architectures": ["Qwen3ForCausalLM"], "time_step_limit": [0.0, Infinity]}`, "", "", nil, ""},
 		{"Qwen3-Embedding", `{"architectures": ["Qwen3ForCausalLM"]}`, all,
 			`{"pooling_mode_cls_token": false, "pooling_mode_lasttoken": true, "include_prompt": true}`, &pooler{kind: pooling.Last}, ""},
 		{"a mean that is not normalized", `{}`, modules("Transformer", "Pooling"), `{"pooling_mode_mean_tokens": true}`,

@@ -20,7 +20,7 @@ func TestTheTemplateOfAFolderIsFound(t *testing.T) {
 		want   string
 	}{
 		{"none", `{"bos_token": "<s>"}`, "", "", ""},
-		{"a text", `{"chat_template": "A"}`, "", "", "A"},
+		{"a text", `{"chat_template": "A", "model_max_length": Infinity}`, "", "", "A"},
 		{"several by name", `{"chat_template": [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]}`, "", "", "D"},
 		{"several without a default", `{"chat_template": [{"name": "rag", "template": "R"}]}`, "", "", ""},
 		{"a file by itself", `{"chat_template": "A"}`, `{"chat_template": "C"}`, "F", "F"},

@@ -4,8 +4,8 @@ package toolparser
 // Begin. If Bare is set, a JSON object or list at the beginning of a line may also be a call.
 //
 // A call is a JSON object with the members name and arguments (or parameters), or a list of such objects. If
-// Named is set, a call can also be a name, the marker Named.Args and a JSON object. If Tagged is set, a call
-// can only be a name and texts between tags. For the harmony format, none of this is set.
+// Named is set, a call can also be a name, the marker Named.Args and a JSON object. If Pythonic is set, a call, also one
+// in a list, can also be one in Python's syntax. If Tagged is set, a call can only be a name and texts between tags. For the harmony format, none of this is set.
 type ToolParser struct {
 	Name       string
 	Begin, End []string // markers before and after calls; End may be missing in the text
@@ -13,6 +13,7 @@ type ToolParser struct {
 	Separator  byte     // between calls, or 0
 	Named      *Named
 	Tagged     *Tagged
+	Pythonic   bool
 	NineIDs    bool // ids have nine letters and digits
 	Writing    Writing
 
@@ -71,10 +72,11 @@ type calls struct {
 type progress uint8
 
 const (
-	unfinished progress = iota
-	ended               // with this byte
-	passed              // before this byte
-	failed              // this is not a call
+	unfinished  progress = iota
+	ended                // with this byte
+	endedBefore          // before this byte, and only the call: a list may continue
+	passed               // before this byte
+	failed               // this is not a call
 )
 
 func (c *calls) next(b byte) {

@@ -16,5 +16,5 @@
 // dropped.
 //
 // A parser reports a call as soon as it has read the call's name, and then its arguments as the model writes them. The
-// arguments are JSON if the model writes JSON. Parsers that are [Tagged] make JSON from the texts between tags.
+// arguments are JSON if the model writes JSON. Parsers that are [Tagged] or Pythonic make JSON from what it writes.
 package toolparser

@@ -13,6 +13,12 @@ func list(marker, arguments, suffix string) Writing {
 		Marker: marker}
 }
 
+// unmarked returns w for a model that also writes other calls after the marker, which a constraint must allow.
+func unmarked(w Writing) Writing {
+	w.Marker = ""
+	return w
+}
+
 // toolParsers are the known tool parsers. A parser's field template has lists of texts. A chat template fits
 // the parser if it contains all texts of one list. Choose takes the first parser that fits. Parsers of the
 // same name differ in Writing.
@@ -63,6 +69,11 @@ var toolParsers = []*ToolParser{
 		template: [][]string{{"<tool_call>", "arguments"}},
 		Writing: Writing{Begin: "<tool_call>\n{\"name\": \"", Middle: `", "arguments": `, End: "}\n</tool_call>", Separator: "\n",
 			Marker: "<tool_call>"}},
+	{Name: "lfm2", Begin: []string{"<|tool_call_start|>"}, End: []string{"<|tool_call_end|>"}, Pythonic: true,
+		template: [][]string{{"<|tool_call_start|>"}, {"<|tool_list_start|>", "<|tool_response_start|>"}},
+		Writing:  unmarked(list("<|tool_call_start|>", "arguments", "<|tool_call_end|>"))},
+	{Name: "pythonic", Begin: []string{"<|python_start|>"}, End: []string{"<|python_end|>"}, Bare: true, Pythonic: true,
+		template: [][]string{{"[func_name1("}}, Writing: list("", "parameters", "")},
 	{Name: "llama3_json", Begin: []string{"<|python_tag|>"}, Bare: true, Separator: ';',
 		template: [][]string{{"<|python_tag|>"}, {"<|start_header_id|>", `"parameters"`}},
 		Writing:  Writing{Begin: `{"name": "`, Middle: `", "parameters": `, End: "}", Separator: "; ", Marker: "<|python_tag|>"}},
@@ -106,8 +117,11 @@ func matches(template string, sets [][]string) bool {
 // Tools returns the tool parser with the given name. If several parsers have the name, it returns the one that fits
 // the chat template. If none fits, it returns the first.
 func Tools(name, template string) (*ToolParser, error) {
-	if name == "qwen3_xml" { // vLLM's other name
+	switch name { // vLLM's other names
+	case "qwen3_xml":
 		name = "qwen3_coder"
+	case "llama4_pythonic":
+		name = "pythonic"
 	}
 	for _, fits := range []func(t *ToolParser) bool{
 		func(t *ToolParser) bool { return t.Name == name && matches(template, t.template) },

@@ -45,6 +45,10 @@ func (s *shaped) next(b byte) progress {
 			return unfinished
 		case b == '{':
 			return s.begin(listItem, s.object(), b)
+		case b == ']' && s.begun():
+			return ended
+		case s.calls.parser.Pythonic:
+			return s.begin(listItem, s.pythonic(), b)
 		}
 		return failed
 	case listNext:
@@ -60,10 +64,16 @@ func (s *shaped) next(b byte) progress {
 		return unfinished
 	}
 	p := s.call.next(b)
-	if p == ended && s.shape == listItem {
+	if s.shape == listItem && (p == ended || p == endedBefore) {
 		s.calls.out.callEnd()
 		s.shape = listNext
-		return unfinished
+		if p == ended {
+			return unfinished
+		}
+		return s.next(b)
+	}
+	if p == endedBefore {
+		return passed
 	}
 	return p
 }
@@ -79,6 +89,8 @@ func (s *shaped) choose(b byte) progress {
 	case b == '[':
 		s.shape = listBegin
 		return unfinished
+	case s.calls.parser.Pythonic:
+		return s.begin(oneCall, s.pythonic(), b)
 	case s.calls.parser.Named != nil:
 		return s.begin(oneCall, &namedCall{marks: s.calls.parser.Named, out: s.calls.out}, b)
 	}
@@ -98,8 +110,16 @@ func (s *shaped) object() *object {
 	return o
 }
 
+func (s *shaped) pythonic() *pythonicCall {
+	c := &pythonicCall{out: s.calls.out}
+	if s.bare && !s.begun() {
+		c.known = s.calls.known
+	}
+	return c
+}
+
 // maxName is a limit in bytes. In a namedCall, it applies to the text before the arguments. In a taggedCall, it applies
-// to the name of the function and to the name of each parameter.
+// to the name of the function and to the name of each parameter, as in a pythonicCall.
 const maxName = 512
 
 // namedCall reads a name, perhaps an id, and arguments.

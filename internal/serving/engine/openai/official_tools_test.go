@@ -122,6 +122,7 @@ func TestChoicesOfToolsInEachFamily(t *testing.T) {
 		{"phi4_mini_json", "functools[", "functools"}, {"phi4_mini_json", "<|tool|><|/tool|>", "<|tool_call|>"},
 		{"qwen3_coder", "", "<tool_call>\n<function=f>\n</function>\n</tool_call>"},
 		{"openai", "", "<|channel|>commentary to=functions.f"}, {"json", "", object},
+		{"lfm2", "", "<|tool_call_start|>[f()]"}, {"pythonic", "", "[f()]"},
 	} {
 		t.Run(test.parser+" "+test.text, func(t *testing.T) {
 			s := startAll(t, func(c *openai.Config, _ *engine.Config) {

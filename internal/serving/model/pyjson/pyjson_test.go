@@ -33,7 +33,7 @@ func TestNumbersThatAreNotFinite(t *testing.T) {
 		`{"inner": Infinity}`:               "json: cannot unmarshal number into Go struct field fields.inner of type pyjson_test.fields",
 		`{"inner": {"number": -Infinity }}`: "inner.number is -Infinity; a finite value is needed",
 		`{"list": [1, NaN]}`:                "list is NaN; a finite value is needed",
-		`Infinity`:                          "a value is Infinity; a finite value is needed",
+		`Infinity`:                          "json: cannot unmarshal number into Go value of type pyjson_test.fields",
 		`{"number": -NaN}`:                  "invalid character 'N' in numeric literal",
 		`{"number": 1Infinity}`:             "invalid character 'I' after object key:value pair",
 		`{"number": Infinity5}`:             "invalid character 'I' looking for beginning of value",
@@ -64,6 +64,11 @@ func TestTextsAreNotChanged(t *testing.T) {
 		require.Equal(t, "NaN", pyjson.Text(got.Raw))
 		require.Equal(t, "1", pyjson.Text(got.Raws[0]))
 	}
+}
+
+func TestAValueWithoutAField(t *testing.T) {
+	var n int
+	require.EqualError(t, pyjson.Unmarshal([]byte(`-Infinity`), &n), "a value is -Infinity; a finite value is needed")
 }
 
 func TestFloat(t *testing.T) {
