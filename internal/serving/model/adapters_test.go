@@ -130,13 +130,17 @@ func TestRanksAndScalesOfAnAdapter(t *testing.T) {
 	}
 }
 
-// ggufModules returns the matrices of attention and of MLPs in a GGUF file.
+// ggufModules returns the matrices of attention and of MLPs in a GGUF file that adapters can change.
 func ggufModules(g *weights.GGUF) map[string][2]int {
 	all := map[string][2]int{}
+	mixture := slices.ContainsFunc(g.Names(), func(name string) bool { return strings.Contains(name, "ffn_gate_inp.") })
 	for _, name := range g.Names() {
 		module, weight := strings.CutSuffix(name, ".weight")
-		mixture := g.Get("blk.0.ffn_gate_inp.weight") != nil && strings.Contains(module, "ffn_")
-		if tensor := g.Get(name); weight && tensor.Rows > 1 && strings.HasPrefix(name, "blk.") && !mixture {
+		if mixture && strings.Contains(module, "ffn_") || strings.HasSuffix(module, "attn_k_b") || strings.HasSuffix(module, "attn_v_b") ||
+			strings.HasSuffix(module, "attn_kv_b") {
+			continue
+		}
+		if tensor := g.Get(name); weight && tensor.Rows > 1 && strings.HasPrefix(name, "blk.") {
 			all[module] = [2]int{tensor.Rows, tensor.Cols}
 		}
 	}
@@ -148,8 +152,9 @@ func ggufModules(g *weights.GGUF) map[string][2]int {
 func asPublished(m map[string]adapterMatrices, arch string, pairs bool, dim int) map[string]adapterMatrices {
 	names, all := map[string]string{"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
 		"attn_output": "self_attn.o_proj", "attn_qkv": "self_attn.qkv_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
-		"ffn_down": "mlp.down_proj"}, map[string]adapterMatrices{}
-	if arch == "phi3" {
+		"ffn_down": "mlp.down_proj", "attn_q_a": "self_attn.q_a_proj", "attn_q_b": "self_attn.q_b_proj",
+		"attn_kv_a_mqa": "self_attn.kv_a_proj_with_mqa"}, map[string]adapterMatrices{}
+	if arch == "phi3" || arch == "glm4" {
 		names["ffn_up"] = "mlp.gate_up_proj"
 	}
 	for module, one := range m {
@@ -172,7 +177,7 @@ func TestLogitsWithAGGUFAdapterAreThoseOfTheReference(t *testing.T) {
 			a := madeAdapter{seed: 4, rank: 2 + i%7, kind: []string{"F32", "F16", "BF16"}[i%3]}
 			path, matrices := a.gguf(t, arch, ggufModules(g))
 			ref := tinyReference(g, &tiny)
-			ref.adapter = asPublished(matrices, arch, arch == "llama" || arch == "smollm3" || arch == "granite", weightfile.TinyDim)
+			ref.adapter = asPublished(matrices, arch, slices.Contains(interleavedGGUF, arch), weightfile.TinyDim)
 			requireLogits(t, ggufBench(t, data, model.WithAdapters(openAdapters(t, path)...)), ref)
 		})
 	}

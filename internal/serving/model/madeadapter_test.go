@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -153,7 +154,13 @@ func (f *family) modules() map[string][2]int {
 		mlp := strings.Contains(name, "mlp.") || strings.Contains(name, "feed_forward.") || strings.Contains(name, "_moe.")
 		if !weight || len(shape) != 2 || !strings.Contains(name, "layers.") && !strings.Contains(name, ".h.") ||
 			mlp && f.ref.shape.experts > 0 || strings.Contains(name, "mixer.experts.") || strings.Contains(name, "mixer.gate") ||
-			strings.Contains(name, "mixer.shared_experts.") || strings.Contains(name, "kv_b_proj") {
+			strings.Contains(name, "mixer.shared_experts.") || strings.Contains(name, "kv_b_proj") || strings.Contains(name, "per_layer_") {
+			continue
+		}
+		var layer int
+		fmt.Sscanf(name, "model.layers.%d.", &layer)
+		if shared := f.ref.shape.gemma4 != nil && f.ref.gemma4Source(layer) != layer; shared &&
+			(strings.HasSuffix(name, "k_proj") || strings.HasSuffix(name, "v_proj")) {
 			continue
 		}
 		all[name] = [2]int{shape[0], shape[1]}

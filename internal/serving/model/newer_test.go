@@ -164,9 +164,13 @@ func tinyReference(g *weights.GGUF, t *weightfile.Tiny) *reference {
 	return r
 }
 
+// interleavedGGUF lists the architectures whose GGUF files have the rows of queries and keys in another order than
+// folders.
+var interleavedGGUF = []string{"llama", "smollm3", "granite", "ernie4_5", "ernie4_5-moe", "llama4"}
+
 // tinyWeights returns the tensors of a GGUF file under the names that they have in a model folder.
 func tinyWeights(g *weights.GGUF, arch string) map[string][]float32 {
-	w := published(g, slices.Contains([]string{"llama", "smollm3", "granite", "ernie4_5", "ernie4_5-moe", "llama4"}, arch), weightfile.TinyDim)
+	w := published(g, slices.Contains(interleavedGGUF, arch), weightfile.TinyDim)
 	parts := map[string]string{"attn_qkv": "self_attn.qkv_proj", "attn_sinks": "self_attn.sinks",
 		"post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm",
 		"ffn_gate_inp": "mlp.gate", "ffn_gate_inp_shexp": "mlp.shared_expert_gate", "ffn_gate_shexp": "mlp.shared_expert.gate_proj",
