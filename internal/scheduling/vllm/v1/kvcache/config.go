@@ -56,7 +56,7 @@ type Config struct {
 
 	// Differences from vLLM (vllm/v1/RULES.md §17).
 	CopyWritten bool // no hit ends inside a block that got a key since StartStep
-	Exact       bool // no group adopts a block after the end of the hit, or needs a negative number of blocks; states at ends of prompts are retained
+	Exact       bool // no group adopts a block after the hit, needs a negative number, or leaves out the state at a prompt's end
 
 	MaxModelLen       int
 	MaxInFlightTokens int     // largest number of tokens of a request in steps in flight; 0: MaxModelLen
