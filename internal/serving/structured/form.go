@@ -1,6 +1,7 @@
 package structured
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -173,16 +174,9 @@ func (b *builder) simple(f *Form) (*grammar.Grammar, error) {
 	case f.JSONObject:
 		return jsonschema.Compile([]byte(`{"type":"object"}`), f.Compact, b.v.longest, b.budget)
 	case f.Parameters != nil:
-		inner := builder{v: b.v, budget: b.budget}
-		g, err := jsonschema.CompileParameters(f.Parameters.JSONSchema, &f.Parameters.Tags, f.Compact, b.v.longest, b.budget,
-			func(g *grammar.Grammar, source, target grammar.Node, text string) {
-				inner.g = g
-				inner.text(source, target, text)
-			})
-		if err == nil {
-			err = inner.err
-		}
-		return g, err
+		text := &fixedText{builder{v: b.v, budget: b.budget}}
+		g, err := jsonschema.CompileParameters(f.Parameters.JSONSchema, &f.Parameters.Tags, f.Compact, b.v.longest, b.budget, text)
+		return g, cmp.Or(err, text.b.err)
 	case f.Grammar != "":
 		return gbnf.Compile(f.Grammar, b.budget)
 	case f.Regex != "":
@@ -207,6 +201,19 @@ func (b *builder) simple(f *Form) (*grammar.Grammar, error) {
 		return single(lexeme.Choices(f.Choice)), nil
 	}
 	return nil, nil
+}
+
+// fixedText implements jsonschema.Fixed.
+type fixedText struct{ b builder }
+
+func (t *fixedText) Read(g *grammar.Grammar, source, target grammar.Node, text string) {
+	t.b.g = g
+	t.b.text(source, target, text)
+}
+
+func (t *fixedText) Plain(text string) int {
+	n, _ := t.b.v.special(text)
+	return n
 }
 
 // single returns the grammar of one lexeme.

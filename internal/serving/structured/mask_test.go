@@ -201,3 +201,23 @@ func TestALongTextWithAPattern(t *testing.T) {
 	require.True(t, m.CanStop())
 	require.Less(t, int(m.account.spent.Load()), 2_000*len(tokens))
 }
+
+// Ensure that masks of a long text between tags need little work, whether a text or a special token ends it.
+func TestALongTextBetweenTags(t *testing.T) {
+	const special = 20000
+	v, err := NewVocabulary(largeVocabulary().tokens[:special+2], map[int]string{special: "</arg_value>", special + 1: "<end>"}, []int{special + 1})
+	require.NoError(t, err)
+	for _, end := range []string{"</parameter>", "</arg_value>"} {
+		c := compiled(t, v, Form{Parameters: &Parameters{[]byte(`{"properties": {"p": {"type": "string", "maxLength": 5000}}, "required": ["p"]}`),
+			ParameterTags{Begin: "<", Between: ">\n", NameEnd: ">", End: end, Strings: map[string]bool{"p": false}}}})
+		m := c.NewMatcher()
+		mask := make([]uint64, v.Words())
+		tokens := v.tokenize([]byte("<p>\n" + strings.Repeat("The name of a city, and others\n", 100)))
+		for _, token := range tokens {
+			require.NoError(t, m.Mask(mask))
+			require.NotZero(t, mask[token/64]>>(token%64)&1)
+			require.NoError(t, m.Accept(token))
+		}
+		require.Less(t, int(m.account.spent.Load()), 1_000*len(tokens), end)
+	}
+}

@@ -322,7 +322,7 @@ func (b *builder) text(s *strings_) *grammar.Terminal {
 				return nil, err
 			}
 			if limited, ok := d.(*automaton.Limited); ok {
-				return lexeme.LimitedText(s.key(), limited, lexeme.Quoted, b.longest), nil
+				return lexeme.LimitedText(s.key(), limited, b.longest), nil
 			}
 			return lexeme.Text(s.key(), d, lexeme.Quoted, true), nil
 		})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"llmmemory/internal/serving/meter"
 	"llmmemory/internal/serving/structured/automaton"
@@ -26,20 +27,26 @@ type Tags struct {
 	Strings map[string]bool
 }
 
+// Fixed adds paths to a grammar that read a fixed text, which may contain names of special tokens.
+type Fixed interface {
+	Read(g *grammar.Grammar, source, target grammar.Node, text string)
+	Plain(text string) int // the number of bytes before the first special token
+}
+
 // maxParameterName limits names that the schema does not list, in characters.
 const maxParameterName = 64
 
 // CompileParameters returns the grammar of the parameters of the objects that a schema allows. Other names than those
-// that the schema lists are used only if it lists none, or if minProperties needs them. The function text adds a path
-// to a grammar that reads a fixed text. For compact and longest see Compile.
+// that the schema lists are used only if it lists none, or if minProperties needs them. For compact and
+// longest see Compile.
 func CompileParameters(source []byte, tags *Tags, compact bool, longest int, budget *meter.Meter,
-	text func(g *grammar.Grammar, source, target grammar.Node, text string),
+	text Fixed,
 ) (*grammar.Grammar, error) {
 	c, root, err := newCompiler(source, budget)
 	if err != nil {
 		return nil, err
 	}
-	p := &parameters{Tags: tags, fixed: text}
+	p := &parameters{Tags: tags, Fixed: text}
 	if err := p.build(budget); err != nil {
 		return nil, locate(err, c.doc.root, "schema", "the tags of parameters")
 	}
@@ -66,7 +73,7 @@ func CompileParameters(source []byte, tags *Tags, compact bool, longest int, bud
 // parameters is what a builder needs to write parameters between tags.
 type parameters struct {
 	*Tags
-	fixed func(g *grammar.Grammar, source, target grammar.Node, text string)
+	Fixed
 
 	without form           // texts without Tags.End
 	strings form           // the same; they do not begin with a line break if the reader would drop it
@@ -147,7 +154,7 @@ func (m *members) parameterNames(source grammar.Node, i int, valueNodes []gramma
 		m.skips = m.nodes(n + 1)
 		for j, name := range m.listed {
 			if !isNothing(m.values[j]) {
-				m.parameters.fixed(m.g, m.skips[j], valueNodes[j], m.parameters.Begin+name+m.parameters.Between)
+				m.parameters.Read(m.g, m.skips[j], valueNodes[j], m.parameters.Begin+name+m.parameters.Between)
 			}
 			if m.nextRequired(j) != j {
 				m.g.Jump(m.skips[j], m.skips[j+1])
@@ -155,7 +162,7 @@ func (m *members) parameterNames(source grammar.Node, i int, valueNodes []gramma
 		}
 		if !m.unlistedNames.plain && !m.unlistedNames.dfa.Empty() {
 			named, name := m.nodes(len(m.unlistedNames.kinds)), m.g.Node()
-			m.parameters.fixed(m.g, m.skips[n], name, m.parameters.Begin)
+			m.parameters.Read(m.g, m.skips[n], name, m.parameters.Begin)
 			m.g.Read(name, grammar.LazyTerminal(func(alive func(int32) bool) *lexeme.Lexeme {
 				return lexeme.Text("", m.unlistedNames.dfa.Retag(func(tag int32) int32 {
 					if alive(tag) {
@@ -165,7 +172,7 @@ func (m *members) parameterNames(source grammar.Node, i int, valueNodes []gramma
 				}), lexeme.Raw, false)
 			}), named...)
 			for kind, node := range named {
-				m.parameters.fixed(m.g, node, valueNodes[n+kind], m.parameters.Between)
+				m.parameters.Read(m.g, node, valueNodes[n+kind], m.parameters.Between)
 			}
 		}
 	}
@@ -186,11 +193,10 @@ func (m *members) valueOf(name string, source, target grammar.Node, all conjunct
 // string that ends with a line break must have it, because the reader drops one.
 func (b *builder) parameter(source, target grammar.Node, name string, all conjunction) {
 	p := b.parameters
-	either, broken, end := b.g.Node(), b.g.Node(), b.g.Node()
-	b.g.Jump(either, broken)
-	b.g.Jump(either, end)
-	p.fixed(b.g, broken, end, "\n")
-	p.fixed(b.g, end, target, p.End+p.After)
+	value, ended := b.g.Node(), b.g.Node()
+	p.Read(b.g, value, ended, p.End)
+	p.Read(b.g, value, ended, "\n"+p.End)
+	p.Read(b.g, ended, target, p.After)
 	s, err := b.shape(all)
 	if !b.ok(err) {
 		return
@@ -198,20 +204,20 @@ func (b *builder) parameter(source, target grammar.Node, name string, all conjun
 	nullable, text := p.Strings[name]
 	switch {
 	case !text && s.free(), text && (!nullable || s.hasNull) && slices.ContainsFunc(s.strings, strings_.free):
-		b.rawText(source, end, &strings_{limits: anyNumber}, []form{p.without})
+		b.rawText(source, ended, &strings_{limits: anyNumber}, false, p.without)
 	case !text:
-		b.value(source, either, all)
+		b.value(source, value, all)
 	default:
 		if nullable && s.hasNull {
-			b.read(source, either, "null")
+			b.read(source, value, "null")
 		}
 		for i := range s.strings {
 			forms := []form{p.strings}
 			if nullable {
 				forms = append(forms, p.unnull)
 			}
-			b.rawText(source, broken, &s.strings[i], forms)
-			b.rawText(source, end, &s.strings[i], append(forms, p.unended))
+			b.rawText(source, ended, &s.strings[i], true, forms...)
+			b.rawText(source, ended, &s.strings[i], false, append(forms, p.unended)...)
 		}
 	}
 }
@@ -222,30 +228,65 @@ func (s *shape) free() bool {
 		slices.ContainsFunc(s.arrays, arrays.free) && slices.ContainsFunc(s.objects, objects.free)
 }
 
-// rawText adds an edge that reads those strings of an alternative that have the given forms, without quotes and escapes.
-func (b *builder) rawText(source, target grammar.Node, s *strings_, forms []form) {
+// rawText adds an edge that reads those strings of an alternative that have the given forms, without quotes and escapes,
+// and then Tags.End, after a line break if broken is set. What follows a string up to a special token is read by the
+// lexeme of the string: otherwise, almost each token could end it, and masks would need much work.
+func (b *builder) rawText(source, target grammar.Node, s *strings_, broken bool, forms ...form) {
+	tail := b.parameters.End
+	if broken {
+		tail = "\n" + tail
+	}
 	all, possible, err := s.intersect(strings_{limits: anyNumber, dfas: forms}, b.budget)
 	if !b.ok(err) || !possible {
 		return
 	}
+	plain := b.parameters.Plain(tail)
+	end := int32(lexeme.None)
+	if plain < len(tail) {
+		end = 0
+	}
 	key := ""
 	if !all.listed && all.key() != "" {
-		key = "raw " + all.key()
+		key = fmt.Sprintf("raw %s before %q of %q", all.key(), tail[:plain], tail)
 	}
 	t, known := b.terminals[key]
 	if !known {
-		d, err := all.texts(b.budget)
+		d, err := all.before(tail[:plain], b.budget)
 		if !b.ok(err) || d.Empty() {
 			return
 		}
-		if limited, ok := d.(*automaton.Limited); ok {
-			t = grammar.NewTerminal(lexeme.LimitedText(key, limited, lexeme.Raw, b.longest))
-		} else {
-			t = grammar.NewTerminal(lexeme.Text(key, d, lexeme.Raw, false))
-		}
+		t = grammar.NewTerminal(lexeme.RawText(key, d, end, b.longest))
 		if key != "" {
 			b.terminals[key] = t
 		}
 	}
-	b.g.Read(source, t, target)
+	next := b.g.Node()
+	b.g.Read(source, t, next)
+	b.parameters.Read(b.g, next, target, tail[plain:])
+}
+
+// before returns the texts that consist of a string of s and a tail.
+func (s *strings_) before(tail string, budget *meter.Meter) (texts, error) {
+	d, err := s.form(budget)
+	if err != nil || d.Empty() {
+		return d, err
+	}
+	text := automaton.NewBuilder(budget)
+	start, middle, end := text.State(), text.State(), text.State()
+	text.Embed(d, start, middle)
+	text.Literal(middle, tail, end)
+	text.Accept(end, 0)
+	whole, err := text.Build()
+	if err != nil {
+		return nil, err
+	}
+	longer := strings_{limits: s.limits, dfas: []form{{whole, ""}}}
+	if !s.any() {
+		length := utf8.RuneCountInString(tail)
+		longer.min += length
+		if s.max != unlimited {
+			longer.max += length
+		}
+	}
+	return longer.texts(budget)
 }

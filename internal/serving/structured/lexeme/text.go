@@ -71,10 +71,10 @@ func Text(key string, d Texts, form Form, space bool) *Lexeme {
 	return newLexeme(key, &text{dfa: d, form: form, space: space})
 }
 
-// LimitedText returns the lexeme of the texts that d accepts. White space may precede them, unless the form is Raw. No
-// token may have more than longest characters. See Text for the key.
-func LimitedText(key string, d *automaton.Limited, form Form, longest int) *Lexeme {
-	l := Text(key, d, form, form != Raw)
+// LimitedText returns the lexeme of the JSON strings, in the form Quoted, that d accepts. No token may have more than
+// longest characters. See Text for the key.
+func LimitedText(key string, d *automaton.Limited, longest int) *Lexeme {
+	l := Text(key, d, Quoted, true)
 	l.alike = func(pos int32) int32 { return d.Alike(pos, longest) }
 	return l
 }
@@ -87,7 +87,17 @@ func FreeText(key string, d Texts, end int32) *Lexeme {
 	return l
 }
 
-// FreeEnd returns the parameter end of FreeText, or None for a lexeme that FreeText did not make.
+// RawText returns the lexeme of the texts that d accepts. If d is an automaton.Limited, no token may have more than
+// longest characters. The parameter end is that of FreeText, or None.
+func RawText(key string, d Texts, end int32, longest int) *Lexeme {
+	l := FreeText(key, d, end)
+	if limited, ok := d.(*automaton.Limited); ok {
+		l.alike = func(pos int32) int32 { return limited.Alike(pos, longest) }
+	}
+	return l
+}
+
+// FreeEnd returns the parameter end of FreeText, or None for a lexeme that neither FreeText nor RawText made.
 func (l *Lexeme) FreeEnd() int32 { return l.free }
 
 // Name returns the lexeme of those names of members that d accepts. The names are written in the form Quoted,
