@@ -6,8 +6,11 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"llmmemory/internal/serving/model"
 )
 
 func TestRunAndBenchNoticeThatTheirOutputCannotBeWritten(t *testing.T) {
@@ -52,4 +55,32 @@ func TestTheAddressesShownCanBeUsedAsTheyAre(t *testing.T) {
 	require.False(t, loopback(&net.TCPAddr{IP: net.IPv6unspecified, Port: 5}))
 	require.Empty(t, bearer(nil))
 	require.Contains(t, bearer([]string{"secret"}), "Authorization: Bearer KEY")
+}
+
+// Ensure that --mamba-cache-mode is refused only where it has no effect.
+func TestTheModeOfStatesNeedsStatesThatAreKept(t *testing.T) {
+	states := &model.Config{Recurrence: &model.Recurrence{}}
+	for _, test := range []struct {
+		config *model.Config
+		args   []string
+		want   string
+	}{
+		{states, []string{"--mamba-cache-mode", "all"}, ""},
+		{states, []string{"--no-prefix-caching"}, ""},
+		{&model.Config{}, nil, ""},
+		{&model.Config{}, []string{"--mamba-cache-mode", "all"}, "the model has no layers with states"},
+		{states, []string{"--mamba-cache-mode", "all", "--no-prefix-caching"}, "--no-prefix-caching keeps no states; leave one of the flags out"},
+	} {
+		var o modelOptions
+		f := pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.flags(f)
+		require.NoError(t, f.Parse(test.args))
+		c, err := o.engine(test.config)
+		if test.want != "" {
+			require.ErrorContains(t, err, test.want)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, len(test.args) == 2, c.AllStates)
+	}
 }

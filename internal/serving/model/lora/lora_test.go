@@ -1,6 +1,7 @@
 package lora_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"os"
@@ -205,4 +206,21 @@ func TestPathsThatHaveNoAdapter(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, "adapter_model.bin")))
 	_, err = lora.Open(dir, 64)
 	require.ErrorContains(t, err, "adapter_model.safetensors is not in")
+}
+
+// Ensure that a number that is not finite, as Python writes it, is refused by the field that needs it, and only there.
+func TestNumbersOfPythonInConfigs(t *testing.T) {
+	for number, want := range map[string]string{`"unknown": [NaN, Infinity]`: "", `"lora_alpha": Infinity`: "lora_alpha is Infinity"} {
+		dir := folder(t, map[string]any{"lora_alpha": nil}, pair(query, 4)...)
+		path := filepath.Join(dir, "adapter_config.json")
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, bytes.Replace(text, []byte("{"), []byte("{"+number+","), 1), 0o644))
+		if want == "" {
+			open(t, dir)
+			continue
+		}
+		_, err = lora.Open(dir, 64)
+		require.ErrorContains(t, err, want)
+	}
 }

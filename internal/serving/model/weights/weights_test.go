@@ -44,7 +44,7 @@ func TestShardsAreReadAsOne(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.safetensors", weightfile.Safetensors(weightfile.F32("x", []float32{1}, 1)))
 	write(t, dir, "b.safetensors", weightfile.Safetensors(weightfile.F32("y", []float32{2}, 1)))
-	write(t, dir, "model.safetensors.index.json", []byte(`{"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}`))
+	write(t, dir, "model.safetensors.index.json", []byte(`{"metadata": {"loss": NaN}, "weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}`))
 	w, err := OpenSafetensors(dir)
 	require.NoError(t, err)
 	require.Equal(t, []string{"x", "y"}, w.Names())
