@@ -135,7 +135,7 @@ func (t *tool) taggedArguments(tags *toolparser.Tagged, loose bool) structured.F
 	p := &structured.Parameters{JSONSchema: t.parameters, Tags: structured.ParameterTags{Begin: tags.Parameter, Between: tags.Between(),
 		NameEnd: tags.EndOfName(), End: tags.ParameterEnd, After: "\n", Strings: map[string]bool{}}}
 	if loose {
-		p.JSONSchema = t.schema().loosened(t.parameters)
+		p.JSONSchema = t.schema().loosened(t.parameters, &p.Tags)
 		return structured.Form{Parameters: p}
 	}
 	for name, kind := range t.kinds() {
@@ -149,8 +149,9 @@ func (t *tool) taggedArguments(tags *toolparser.Tagged, loose bool) structured.F
 	return structured.Form{Parameters: p}
 }
 
-// loosened returns a schema that has only the names of the given one, which s is. Values can be anything.
-func (s *argumentSchema) loosened(schema json.RawMessage) []byte {
+// loosened returns a schema that has only the names of the given one, which s is. Values can be anything. Names that cannot
+// be written between the tags are not required.
+func (s *argumentSchema) loosened(schema json.RawMessage, tags *structured.ParameterTags) []byte {
 	text := []byte(`{"properties":{`)
 	for i, name := range s.names(schema) {
 		if i > 0 {
@@ -159,7 +160,7 @@ func (s *argumentSchema) loosened(schema json.RawMessage) []byte {
 		shown, _ := json.Marshal(name) // a string is always JSON
 		text = append(append(text, shown...), ":true"...)
 	}
-	required, _ := json.Marshal(append([]string{}, s.Required...))
+	required, _ := json.Marshal(slices.DeleteFunc(append([]string{}, s.Required...), func(name string) bool { return !tags.CanName(name) }))
 	text = append(append(text, `},"required":`...), required...)
 	if string(s.AdditionalProperties) == "false" {
 		text = append(text, `,"additionalProperties":false`...)

@@ -227,7 +227,7 @@ func TestParametersThatCannotBeObeyed(t *testing.T) {
 			}
 		}
 		s := &shape{format: toolparser.Format{Tools: tools}, mode: auto, tools: []tool{{name: "f", parameters: json.RawMessage(
-			`{"properties": {"a": {"type": "array", "uniqueItems": true}, "b": {"type": "integer"}}, "required": ["a"]}`)}}}
+			`{"properties": {"a": {"type": "array", "uniqueItems": true}, "b": {"type": "integer"}}, "required": ["a", " x"]}`)}}}
 		all := inductionConstraints()
 		all.vocabulary = bytesVocabulary(t)
 		c, err := all.get(t.Context(), "client", s, &prompt{})

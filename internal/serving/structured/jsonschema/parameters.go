@@ -120,9 +120,9 @@ func (p *parameters) build(budget *meter.Meter) error {
 	return nil
 }
 
-// nameable reports whether the reader of parameters reads a name as it is.
-func (p *parameters) nameable(name string) bool {
-	return name != "" && len(name) <= maxName && strings.TrimSpace(name) == name && !strings.Contains(name, p.NameEnd) && !strings.ContainsAny(name, "\n")
+// CanName reports whether the reader of parameters reads a name as it is.
+func (t *Tags) CanName(name string) bool {
+	return name != "" && len(name) <= maxName && strings.TrimSpace(name) == name && !strings.Contains(name, t.NameEnd) && !strings.Contains(name, "\n")
 }
 
 // maxName is the largest number of bytes of a parameter's name.
@@ -131,12 +131,12 @@ const maxName = 256
 // omitNames removes the listed names that cannot be written. It returns an error if one of them is required.
 func (m *members) omitNames() error {
 	for _, i := range m.required {
-		if !m.parameters.nameable(m.listed[i]) {
+		if !m.parameters.CanName(m.listed[i]) {
 			return refuse(m.place, "required", "%.100q cannot be the name of a parameter in calls of this model", m.listed[i])
 		}
 	}
 	for i, name := range m.listed {
-		if !m.parameters.nameable(name) {
+		if !m.parameters.CanName(name) {
 			m.values[i] = m.conjunctionOf(nothing)
 		}
 	}
