@@ -16,8 +16,9 @@ import (
 // answer depends on what other answers left in these caches. The work that is done can be less, because it was done for
 // another answer, or more, because another answer displaced a mask: that was charged once then.
 type account struct {
-	spent  atomic.Int64 // units of work
-	tokens atomic.Int64 // accepted, less those taken back
+	perToken int64        // units that it allows for each token besides answerWork
+	spent    atomic.Int64 // units of work
+	tokens   atomic.Int64 // accepted, less those taken back
 
 	// What was charged, as far as a constraint that follows only this answer has it cached. The constraint's mutex
 	// guards these fields.
@@ -28,9 +29,13 @@ type account struct {
 
 const (
 	answerWork = 10_000_000 // units of work that an account allows, also the limit of one mask or token
-	tokenWork  = 20_000     // units that it allows for each token besides
+	tokenWork  = 20_000     // units that it allows for each token besides, with one for each token of the vocabulary
 	tokenBytes = 64 << 20   // that one mask or token may allocate
 )
+
+// newAccount returns an account that has spent nothing. A form such as a string with maxLength has another mask after each
+// token, and a mask costs up to about half a unit for each token of the vocabulary.
+func newAccount(v *Vocabulary) *account { return &account{perToken: tokenWork + int64(len(v.tokens))} }
 
 var keySeed = maphash.MakeSeed()
 
@@ -64,7 +69,7 @@ func (a *account) chargeMask(v *Vocabulary, config *grammar.Config, m *stateMask
 
 // charge charges units of work. It returns an error that is meter.ErrTooLarge if fewer are left.
 func (a *account) charge(units int) error {
-	if allowed := answerWork + tokenWork*a.tokens.Load(); a.spent.Add(int64(units)) > allowed {
+	if allowed := answerWork + a.perToken*a.tokens.Load(); a.spent.Add(int64(units)) > allowed {
 		return a.refuse(&meter.LimitError{Limit: meter.Work, Allowed: int(allowed)})
 	}
 	return nil
@@ -74,5 +79,5 @@ func (a *account) charge(units int) error {
 func (a *account) refuse(limit error) error {
 	a.spent.Store(math.MaxInt32 * answerWork)
 	return fmt.Errorf("after %d tokens, the next token of the required form needs too much work: the limit for an answer is %d units, "+
-		"and %d for each token; a less ambiguous or smaller form needs less: %w", a.tokens.Load(), answerWork, tokenWork, limit)
+		"and %d for each token; a less ambiguous or smaller form needs less: %w", a.tokens.Load(), answerWork, a.perToken, limit)
 }

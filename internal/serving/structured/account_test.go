@@ -1,7 +1,9 @@
 package structured
 
 import (
+	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -142,4 +144,28 @@ func TestALimitDoesNotDependOnCaches(t *testing.T) {
 		refused[wantLen] = true
 	}
 	require.NotEmpty(t, refused)
+}
+
+// Ensure that an answer may have a new mask after each token, with a vocabulary of the size that models have.
+func TestALongStringWithALimitNeedsNotTooMuchWork(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	tokens := []string{`"`}
+	for len(tokens) < 128_000 {
+		word := make([]byte, 1+rnd.IntN(9))
+		for i := range word {
+			word[i] = "etaoinshrdlucmf "[rnd.IntN(16)]
+		}
+		tokens = append(tokens, string(word))
+	}
+	m := compiled(t, vocabularyOf(t, tokens...), Form{JSONSchema: json.RawMessage(`{"type": "string", "maxLength": 20000}`)}).NewMatcher()
+	mask := make([]uint64, m.constraint.vocabulary.Words())
+	for i := range 1000 {
+		require.NoError(t, m.Mask(mask), i)
+		token := 0
+		if i > 0 {
+			token = 1 + rnd.IntN(len(tokens)-1)
+		}
+		require.NoError(t, m.Accept(token), i)
+	}
+	t.Log(m.account.spent.Load()/1000, "units for each token")
 }

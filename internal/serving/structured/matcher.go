@@ -20,7 +20,7 @@ type Matcher struct {
 
 // NewMatcher returns a matcher for an answer that has not begun.
 func (c *Constraint) NewMatcher() *Matcher {
-	return &Matcher{constraint: c, configs: []*grammar.Config{c.start}, account: &account{}}
+	return &Matcher{constraint: c, configs: []*grammar.Config{c.start}, account: newAccount(c.vocabulary)}
 }
 
 func (m *Matcher) last() *grammar.Config { return m.configs[len(m.configs)-1] }
