@@ -254,10 +254,14 @@ func TestSomeAnswersEndAtOnce(t *testing.T) {
 
 // Ensure that a waiting request holds its prompt in memory once, however many answers it asks for.
 func TestAnswersThatWaitShareTheirPrompt(t *testing.T) {
-	e := start(t, func(c *engine.Config) { c.MaxNumSeqs, c.MaxWaiting = 1, 20*128 })
+	pool := newPool(t, 2)
+	m, err := engine.HandBuilt()
+	require.NoError(t, err)
+	e := startModel(t, m, induction.Tokenizer(), pool, func(c *engine.Config) { c.MaxNumSeqs, c.MaxWaiting = 1, 20*128 }, nil)
+	hold(t, pool) // so that nothing else allocates
 	first := request("ab ab", 900)
 	first.IgnoreEOS = true
-	_, err := e.Submit(first)
+	_, err = e.Submit(first)
 	require.NoError(t, err)
 	many := request(strings.Repeat("x", 900), 100)
 	many.N = 128
