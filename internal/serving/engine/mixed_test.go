@@ -68,8 +68,8 @@ func mixedModel(t *testing.T, pool *parallel.Pool, full []bool) *model.Model {
 	return m
 }
 
-// Ensure that answers are those of the model without an engine if blocks of the same bytes have different numbers of
-// tokens, and some layers read the keys and values of others. The memory is so small that requests are preempted.
+// Ensure that answers are those of the model without an engine if the blocks of some layers have more tokens than those of
+// others, and some layers read the keys and values of others. The memory is so small that requests are preempted.
 func TestAnswersOfLayersWithDifferentHeads(t *testing.T) {
 	for name, full := range map[string][]bool{
 		"window first": {false, false, true, false, false, true},
@@ -114,7 +114,8 @@ func TestAnswersOfLayersWithDifferentHeads(t *testing.T) {
 	}
 }
 
-// Ensure that blocks are not kept outside the process if they have different numbers of tokens, with or without windows.
+// Ensure that Check refuses to keep blocks outside the process if layers have different heads, also if no sequence is
+// longer than the window.
 func TestBlocksOfLayersWithDifferentHeadsAreNotOffloaded(t *testing.T) {
 	m := mixedModel(t, newPool(t, 1), []bool{false, false, true, false, false, true})
 	for _, longest := range []int{8, 208} {

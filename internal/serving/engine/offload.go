@@ -142,9 +142,9 @@ func (o *offload) find(q *sequence) sched.Match {
 // other request makes the claim.
 const patience = 2 * time.Second
 
-// look returns the number of leading blocks that are in the prefix cache, and the time for computing the
-// blocks after them. If another request has a claim on one of the later blocks, look also returns that claim. If the
-// model has several groups of layers, all blocks are loaded: look returns 0, and considers claims on all of them.
+// look returns the number of leading blocks that are in the prefix cache, and the time for computing the blocks after
+// them. If another request has a claim on one of these later blocks, look also returns that claim. If the model has
+// several groups of layers, look does not search the prefix cache, and have is always 0.
 func (o *offload) look(blocks []blockhash.Hash) (have int, waitFor *claim, compute time.Duration) {
 	e := o.engine
 	e.mu.Lock()

@@ -56,8 +56,8 @@ func (o *offload) hasStates(block blockhash.Hash) bool {
 	return true
 }
 
-// toLoad returns the blocks to load for a request, and their keys. Without states, it leaves out blocks before a window.
-// With states, the states after the last of the external tokens come first.
+// toLoad returns the blocks to load for a request, and their keys: first the states after the last of the external
+// tokens, then the blocks of keys and values. It leaves out blocks before a window.
 func (o *offload) toLoad(q *sequence, l sched.Loading) (ids []int32, keys []blockhash.Hash) {
 	e, size := o.engine, o.engine.config.BlockSize
 	start, end := l.NumComputedTokens/size, (l.NumComputedTokens+l.NumExternalTokens)/size

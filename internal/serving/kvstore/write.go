@@ -23,8 +23,8 @@ type Rotation struct {
 	Cos, Sin []float32
 	Size     int // rotated elements of a head: even, at most the head size
 
-	// Interleaved says which two elements of a head are rotated together: 2i and 2i+1 (GPT-J) if true,
-	// otherwise i and i+Size/2 (GPT-NeoX, Llama).
+	// Interleaved says which two elements of a head are rotated together: if true, 2i and 2i+1 (GPT-J); if false, i and
+	// i + Size/2 (GPT-NeoX, Llama).
 	Interleaved bool
 }
 

@@ -273,7 +273,8 @@ func TestStatesOfTheSameBatch(t *testing.T) {
 	}
 }
 
-// Ensure that the text of a model that also reads images is a model of its family, and that gates can be refused.
+// Ensure that a config.json of Qwen3.5 with the text model in text_config is parsed to the same Config as that of the text
+// model alone, and that attn_output_gate false is refused.
 func TestConfigsOfQwen35(t *testing.T) {
 	families := hybridFamilies()
 	f := families[slices.IndexFunc(families, func(f family) bool { return f.name == "Qwen3.5" })]

@@ -8,7 +8,7 @@ import (
 // Rope is rotary position embedding.
 type Rope struct {
 	Theta       float64
-	Interleaved bool      // pairs are elements 2i and 2i+1 (GGUF's Llama), otherwise i and i + half
+	Interleaved bool      // a pair is elements 2i and 2i+1 (GGUF's Llama); if false, i and i + half of the rotated elements
 	Linear      float64   // if not 0, positions are divided by it
 	Llama3      *Llama3   // if not nil, Llama 3.1's scaling of frequencies
 	Factors     []float64 // if not nil, each frequency is divided by its factor (GGUF)

@@ -58,7 +58,7 @@ type QKNormRopeAndCache struct {
 	Positions          cuda.Pointer // int32 of each token
 	Table              cuda.Pointer // or 0: nothing is rotated
 	Rotated            int          // elements of a head
-	Interleaved        bool         // pairs are elements 2i and 2i+1, not i and i + Rotated/2
+	Interleaved        bool         // a pair is elements 2i and 2i+1; if false, i and i + Rotated/2
 }
 
 // Sizes of reshape_and_cache.cu.
