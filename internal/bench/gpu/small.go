@@ -164,7 +164,8 @@ func embedding(rows, vocabulary, n int) benchmark {
 	}}
 }
 
-// sample chooses tokens from rows of logits: the largest logits, or random ones of the topK largest if topK is not 0.
+// sample returns a case that chooses a token from each row of logits: the largest one if topK is 0, and otherwise a random
+// one of the topK largest.
 func sample(rows, n, topK int) benchmark {
 	return benchmark{name: fmt.Sprintf("sample rows=%d n=%d top_k=%d", rows, n, topK), prepare: func(b *bench) prepared {
 		logits, want := make([]float32, rows*n), make([]int32, rows)

@@ -61,7 +61,8 @@ func (g *graphs) close() error {
 func powerOfTwo(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
 
 // paddedRows returns the number of rows of a decoding step of n sequences in a graph: a power of two up to 64, and a
-// multiple of 16 above. Products of up to 64 rows take their time to read the weights; those of more rows compute.
+// multiple of 16 above. A product of up to 64 rows takes about as long as reading the weights, so more rows cost little.
+// Above 64 rows, the time grows with the number of rows.
 func paddedRows(n int) int {
 	if n <= 64 {
 		return powerOfTwo(n)

@@ -85,8 +85,9 @@ func (w Weights) passes() int {
 	return min(5, 1+2*formats[Plain].slab/formats[w.Format].slab)
 }
 
-// few sets p.threads for a product of few rows: the number with which a multiprocessor has the most threads in its shared
-// memory. If several have as many, it is the largest of them.
+// few sets p.threads for a product of few rows. The shared memory of a multiprocessor limits how many blocks it runs at
+// the same time. few chooses the size of a block with which these blocks have the most threads in total, and of several
+// such sizes the largest.
 func (p *ProductPlan) few(device cuda.Device) {
 	most := 0
 	for threads := 32; threads <= 256; threads *= 2 {

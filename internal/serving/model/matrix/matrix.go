@@ -143,7 +143,7 @@ type Matrix struct {
 
 	pairs      bool // W16A16 for VDPBF16PS or tiles, with the weights of two k adjacent
 	tiled      bool // products can use the tiles of AMX
-	tiledRows  int  // the number of rows from which on they do; 0 for W16A16
+	tiledRows  int  // the smallest number of rows for which they do; 0 for W16A16
 	slices     int  // number of slices of the inputs: 1, 2 or 4; see Slice
 	panelBytes int
 	data       []byte

@@ -18,9 +18,9 @@ var pairsAreFast = sync.OnceValue(func() bool {
 	return timesAsLong(24, pairs, single) <= 1
 })
 
-// fewestTiledRows returns the number of rows from which on products with 8-bit activations use tiles. Bits are the same
-// with and without tiles, so what is measured decides only how long a product takes. It is measured once for a type and
-// a block, when the first such matrix is made. Tests replace it.
+// fewestTiledRows returns the smallest number of rows for which products with 8-bit activations use tiles. Bits are the
+// same with and without tiles, so what is measured decides only how long a product takes. It is measured once for a type
+// and a block, when the first such matrix is made. Tests replace it.
 var fewestTiledRows = func(t Type, block int) int {
 	measured.Lock()
 	defer measured.Unlock()
@@ -45,12 +45,11 @@ func measureTiledRows(t Type, block int) int {
 	return fewestRows(func(rows int) float64 { return timesAsLong(rows, tiled, plain) })
 }
 
-// fewestRows returns a number of rows from which on products take no longer with tiles, or math.MaxInt if there is none
-// up to 65. timesAsLong returns how many times as long products of some rows take with tiles.
+// fewestRows returns the smallest of the numbers 4, 8, 17, 33 and 65 for which timesAsLong is at most 1, or math.MaxInt
+// if there is none. timesAsLong returns how many times as long a product of so many rows takes with tiles as without.
 //
-// A tile takes about as long for a row as for 16. So if tiles are as fast for 4 or 8 rows, they are for all larger
-// numbers. Of these, 17 rows, 33 and so on are the worst: if tiles are as fast for one of them, they are for all larger
-// numbers.
+// A tile takes about as long for one row as for 16. Hence tiles gain least just above a multiple of 16 rows, at 17, 33
+// and 65. If they are fast enough for one of the five numbers, fewestRows assumes that they are for all larger ones.
 func fewestRows(timesAsLong func(rows int) float64) int {
 	for _, rows := range []int{4, 8, 17, 33, 65} {
 		if timesAsLong(rows) <= 1 {

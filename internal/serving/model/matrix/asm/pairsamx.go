@@ -17,10 +17,10 @@ type pairTiles struct {
 }
 
 // pairsAMX generates the kernel that multiplies rows of pairs of BF16 by a panel, and stores the sums at dst. The sums
-// start with those at initial, whose rows have 64 values, or with 0 if initial is nil. The kernel multiplies as many
-// tiles of activations as its argument tiles says, one after the other. config determines the number of rows, and the
-// number of inputs in a tile. With each tile, the kernel prefetches 8 cache lines at prefetchAddr and adds prefetchStep
-// to prefetchAddr.
+// start with those at initial, whose rows have 64 values, or with 0 if initial is nil. The argument tiles is the number
+// of tiles into which the inputs are divided. config has the sizes of the tiles: the number of rows, and the number of
+// inputs of a tile. For each tile of inputs, the kernel prefetches 8 cache lines at prefetchAddr and adds prefetchStep to
+// prefetchAddr.
 //
 // The kernel for up to 32 rows computes 32 outputs and then the other 32, so that a tile that is loaded is multiplied
 // twice.
