@@ -156,8 +156,9 @@ static void shuffle(int *ids, int n) {
     }
 }
 
-static int *schedule(int n, enum order order) {
-    int each = records_each(n), total = n * each;
+/* The indices of the sequences to which the calls append: each of n sequences has each calls. */
+static int *schedule(int n, int each, enum order order) {
+    int total = n * each;
     int *ids = malloc((size_t)total * sizeof *ids);
     must(ids != NULL, "memory");
     for (int i = 0; i < total; i++) {
@@ -184,7 +185,7 @@ static LLMEngine *filled(const struct api *a, int n, Sequence **seqs) {
 
 static double append_sample(const struct api *a, int n, enum order order) {
     int total = n * records_each(n), rounds = 1 + 100000 / total, failed = 0;
-    int *ids = schedule(n, order);
+    int *ids = schedule(n, records_each(n), order);
     double spent = 0;
     for (int r = 0; r < rounds; r++) {
         LLMEngine *e = filled(a, n, NULL);
@@ -211,14 +212,7 @@ enum { EACH = 12 };
 
 static double first_sample(const struct api *a, int n, enum order order) {
     int total = n * EACH, rounds = 1 + 100000 / total, failed = 0;
-    int *ids = malloc((size_t)total * sizeof *ids);
-    must(ids != NULL, "memory");
-    for (int i = 0; i < total; i++) {
-        ids[i] = i % n;
-    }
-    if (order == RANDOM) {
-        shuffle(ids, total);
-    }
+    int *ids = schedule(n, EACH, order);
     double spent = 0;
     for (int r = 0; r < rounds; r++) {
         LLMEngine *e = filled(a, n, NULL);
