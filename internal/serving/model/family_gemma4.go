@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+
+	"llmmemory/internal/serving/model/pyjson"
 )
 
 // gemma4 is the text model of Gemma 4 without experts. Norms multiply by their weights, unlike those of Gemma 3, and
@@ -50,12 +52,8 @@ func readGemma4(c *Config, p *published) (err error) {
 	}
 	x.Full = everyFrom(c.NumLayers, 6)
 	if p.LayerTypes != nil {
-		x.Full = nil
-		for _, kind := range p.LayerTypes {
-			if kind != "full_attention" && kind != "sliding_attention" {
-				return refused("layer_types has %q; full_attention and sliding_attention are supported", kind)
-			}
-			x.Full = append(x.Full, kind == "full_attention")
+		if x.Full, err = layersOf("layer_types", p.LayerTypes, "full_attention", "sliding_attention"); err != nil {
+			return err
 		}
 	}
 	if n := len(x.Full); n > 0 {
@@ -63,7 +61,7 @@ func readGemma4(c *Config, p *published) (err error) {
 	}
 	if slices.Contains(x.Full, false) {
 		if c.SlidingWindow, c.Full = p.windowSize(512), x.Full; c.SlidingWindow < 1 {
-			return refused("sliding_window is %s", p.Window)
+			return refused("sliding_window is %s", pyjson.Text(p.Window))
 		}
 	}
 	return p.gemma4Ropes(c)

@@ -123,13 +123,9 @@ func readRoutedExperts(c *Config, p *published, method, scoring string) error {
 		e.Groups, e.Chosen = *p.Groups, *p.ChosenGroups
 	}
 	if p.MLPLayerTypes != nil {
-		for _, kind := range p.MLPLayerTypes {
-			if kind != "dense" && kind != "sparse" {
-				return refused("mlp_layer_types has %q; dense and sparse are supported", kind)
-			}
-			e.Dense = append(e.Dense, kind == "dense")
-		}
-		return nil
+		var err error
+		e.Dense, err = layersOf("mlp_layer_types", p.MLPLayerTypes, "dense", "sparse")
+		return err
 	}
 	every := max(1, p.MixtureEvery)
 	e.denseLayers(c.NumLayers, func(i int) bool { return i < p.FirstDense || i%every != 0 })

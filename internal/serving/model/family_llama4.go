@@ -62,12 +62,9 @@ func (p *published) chunks(c *Config) error {
 	}
 	full := slices.Clone(c.NoRope)
 	if p.LayerTypes != nil {
-		full = nil
-		for _, kind := range p.LayerTypes {
-			if kind != "full_attention" && kind != "chunked_attention" {
-				return refused("layer_types has %q; full_attention and chunked_attention are supported", kind)
-			}
-			full = append(full, kind == "full_attention")
+		var err error
+		if full, err = layersOf("layer_types", p.LayerTypes, "full_attention", "chunked_attention"); err != nil {
+			return err
 		}
 	}
 	if isFalse(p.ChunkSize) || !slices.Contains(full, false) {

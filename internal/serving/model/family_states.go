@@ -278,17 +278,16 @@ func readDeltaNet(c *Config, p *published) error {
 // recurrentLayers sets r.Layers from layer_types, which has the two given names. Older files list the layers with
 // attention in full_attn_idxs; if they lack it, all layers have attention.
 func (p *published) recurrentLayers(r *Recurrence, attention, recurrent string) error {
-	for i := range max(0, min(p.Layers, 1<<24)) {
-		switch {
-		case p.LayerTypes == nil:
-			r.Layers = append(r.Layers, p.AttentionAt != nil && !slices.Contains(p.AttentionAt, i))
-		case p.LayerTypes[i] == attention || p.LayerTypes[i] == recurrent:
-			r.Layers = append(r.Layers, p.LayerTypes[i] == recurrent)
-		default:
-			return refused("layer_types has %q; %s and %s are supported", p.LayerTypes[i], attention, recurrent)
+	attends, err := layersOf("layer_types", p.LayerTypes, attention, recurrent)
+	if p.LayerTypes == nil {
+		for i := range max(0, min(p.Layers, 1<<24)) {
+			attends = append(attends, p.AttentionAt == nil || slices.Contains(p.AttentionAt, i))
 		}
 	}
-	return nil
+	for _, a := range attends {
+		r.Layers = append(r.Layers, !a)
+	}
+	return err
 }
 
 func integer(n int) *int { return &n }

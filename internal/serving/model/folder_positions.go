@@ -46,12 +46,9 @@ func (p *published) windows(c *Config, f *family) error {
 	full := make([]bool, max(0, min(p.Layers, 1<<24)))
 	switch {
 	case p.LayerTypes != nil:
-		full = full[:0]
-		for _, kind := range p.LayerTypes {
-			if kind != "full_attention" && kind != "sliding_attention" {
-				return refused("layer_types has %q; full_attention and sliding_attention are supported", kind)
-			}
-			full = append(full, kind == "full_attention")
+		var err error
+		if full, err = layersOf("layer_types", p.LayerTypes, "full_attention", "sliding_attention"); err != nil {
+			return err
 		}
 	case w.upperLayers:
 		first := 28 // transformers' default
@@ -75,6 +72,17 @@ func (p *published) windows(c *Config, f *family) error {
 		c.Full = full
 	}
 	return nil
+}
+
+// layersOf reports, for each layer, whether a list of config.json has the first of two kinds.
+func layersOf(field string, list []string, first, second string) (layers []bool, err error) {
+	for _, kind := range list {
+		if kind != first && kind != second {
+			return nil, refused("%s has %q; %s and %s are supported", field, kind, first, second)
+		}
+		layers = append(layers, kind == first)
+	}
+	return layers, nil
 }
 
 // noRope reports, for each layer, whether it has no rotary embedding. Layers without one have a 0 in no_rope_layers; if
