@@ -1,11 +1,14 @@
 package toolparser
 
+import "bytes"
+
 // A ToolParser describes how a family of models writes tool calls. A call follows one of the markers in
 // Begin. If Bare is set, a JSON object or list at the beginning of a line may also be a call.
 //
 // A call is a JSON object with the members name and arguments (or parameters), or a list of such objects. If
-// Named is set, a call can also be a name, the marker Named.Args and a JSON object. If Pythonic is set, a call, also one
-// in a list, can also be one in Python's syntax. If Tagged is set, a call can only be a name and texts between tags. For the harmony format, none of this is set.
+// Named is set, a call can also be a name, the marker Named.Args and a JSON object. If Pythonic is set, a call and
+// the items of a list can also be calls in Python's syntax. If Tagged is set, a call can only be a name and texts between
+// tags. For the harmony format, none of these fields is set.
 type ToolParser struct {
 	Name       string
 	Begin, End []string // markers before and after calls; End may be missing in the text
@@ -84,10 +87,15 @@ func (c *calls) next(b byte) {
 		c.scan(b)
 		return
 	}
-	if !c.reading.begun() {
+	if !c.out.open {
 		c.tail.held = append(c.tail.held, b)
 	}
-	switch c.reading.next(b) {
+	calls := c.out.calls
+	p := c.reading.next(b)
+	if c.out.calls > calls {
+		c.tail.clear()
+	}
+	switch p {
 	case ended:
 		c.stop()
 	case passed:
@@ -98,11 +106,18 @@ func (c *calls) next(b byte) {
 			c.next(b)
 		}
 	case failed:
-		shown := c.reading.begun()
-		c.stop()
-		if shown {
-			c.scan(b)
+		if !c.reading.begun() {
+			c.stop()
+			return
 		}
+		// The bytes before b that follow a call in a list and seemed to begin another one are text.
+		held := bytes.Clone(bytes.TrimLeft(bytes.TrimSuffix(c.tail.held, []byte{b}), ","+space))
+		c.stop()
+		if len(held) > 0 {
+			c.afterCall = false
+			c.content(held)
+		}
+		c.scan(b)
 	}
 }
 
