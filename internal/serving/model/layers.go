@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"slices"
 
 	"llmmemory/internal/serving/model/matrix"
 	"llmmemory/internal/serving/model/weights"
@@ -135,7 +134,7 @@ func (l *loader) qkNorm(name string, width int) []float32 {
 	case WidthNorm:
 		return pick(l.normWeights(name, width), l.part.span(width))
 	case RotatedNorm:
-		return slices.Repeat([]float32{1}, l.config.HeadDim)
+		return ones[:l.config.HeadDim]
 	}
 	return nil
 }

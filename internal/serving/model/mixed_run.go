@@ -17,7 +17,6 @@ type mixedMemory struct {
 	gates    []float32         // [rows][PerLayerDim]
 	gated    []float32
 	squashed []float32
-	job      mixedJob
 }
 
 // viewLayers sets the blocks of each layer.
@@ -51,8 +50,7 @@ func (r *Runner) mixedAttention(i int, b *Batch) error {
 	width, query, kv := l.qkv.out, m.NumHeads*dim, kvHeads*dim
 	r.multiply(&l.qkv, r.qkv, r.normalized(&l.attnNorm, n), n)
 	r.mixed.values = grow(r.mixed.values, n*kv)
-	j := mixedJob{step: mixedHeads, layer: i, positions: b.Positions, angles: r.angles[m.RopeOf(i)]}
-	r.eachMixed(n, &j)
+	r.each(n, rowJob{op: opMixedHeads, layer: l, number: i, positions: b.Positions, angles: r.angles[m.RopeOf(i)]})
 	place := r.places[i]
 	blocks := b.blocks(place.Group)
 	if width > query {
@@ -81,7 +79,7 @@ func (r *Runner) embedLayers(b *Batch) {
 	x.vectors, x.rows = grow(x.vectors, n*m.perLayer.projection.out), grow(x.rows, n*m.perLayer.projection.out)
 	r.adaptation.choose(0, n)
 	r.multiply(&m.perLayer.projection, x.vectors, r.x, n)
-	r.eachMixed(n, &mixedJob{step: mixedVectors, tokens: b.Tokens})
+	r.each(n, rowJob{op: opVectors, tokens: b.Tokens})
 }
 
 // finishMixed adds what a layer computes from its vector, and multiplies the result by the layer's scale.
@@ -91,126 +89,60 @@ func (r *Runner) finishMixed(i, n int) error {
 	if d := m.Mixed.PerLayerDim; d > 0 {
 		x.gates, x.gated, x.squashed = grow(x.gates, n*d), grow(x.gated, n*d), grow(x.squashed, n*d)
 		r.multiply(&l.gate, x.gates, r.x, n)
-		r.eachMixed(n, &mixedJob{step: mixedGate, layer: i})
+		r.each(n, rowJob{op: opVectorGate, number: i})
 		if err := r.addProduct(&l.projection, &l.norm, r.x, x.gated, n); err != nil {
 			return err
 		}
 	}
 	if l.scale != 1 {
-		r.eachMixed(n, &mixedJob{step: mixedScale, layer: i})
+		r.each(n, rowJob{op: opScale, layer: &m.layers[i]})
 	}
 	return nil
 }
 
-type mixedStep uint8
-
-const (
-	mixedHeads   mixedStep = iota // norms and rotations of heads
-	mixedVectors                  // vectors of the layers
-	mixedGate                     // gates of a vector
-	mixedScale                    // scale of a layer
-)
-
-// A mixedJob does a step for each row. It is a parallel.Task.
-type mixedJob struct {
-	r           *Runner
-	step        mixedStep
-	layer       int
-	positions   []int32
-	tokens      []int32
-	angles      *rotary
-	rows, chunk int
-}
-
-func (r *Runner) eachMixed(n int, j *mixedJob) {
-	r.mixed.job = *j
-	j = &r.mixed.job
-	j.r, j.rows = r, n
-	if j.chunk = (n + r.pool.Size() - 1) / r.pool.Size(); n < 4 {
-		j.chunk = n // waking others would take longer
-	}
-	r.pool.Run((n+j.chunk-1)/j.chunk, j)
-}
-
-// Do implements parallel.Task.
-func (j *mixedJob) Do(_, i int) {
-	for row := i * j.chunk; row < min((i+1)*j.chunk, j.rows); row++ {
-		switch j.step {
-		case mixedHeads:
-			j.heads(row)
-		case mixedVectors:
-			j.vectors(row)
-		case mixedGate:
-			j.gate(row)
-		case mixedScale:
-			m := j.r.model
-			x := j.r.x[row*m.HiddenSize:][:m.HiddenSize]
-			for k := range x {
-				x[k] *= m.layers[j.layer].mixed.scale
-			}
-		}
-	}
-}
-
-// heads normalizes and rotates the queries and the keys of a row, and sets its values.
-func (j *mixedJob) heads(row int) {
-	r, m := j.r, j.r.model
-	l := &m.layers[j.layer]
-	dim, kvHeads := m.headsOf(j.layer)
+// mixedRow normalizes and rotates the queries and the keys of a row, and sets its values.
+func (r *Runner) mixedRow(j *rowJob, row int) {
+	m, l := r.model, j.layer
+	dim, kvHeads := m.headsOf(j.number)
 	query, kv := m.NumHeads*dim, kvHeads*dim
 	qkv := r.qkv[row*l.qkv.out:][:l.qkv.out]
-	normHeads := func(heads, weight []float32) {
-		for h := 0; h < len(heads); h += dim {
-			rmsNorm(heads[h:][:dim], heads[h:][:dim], weight, m.NormEps)
-		}
-	}
-	normHeads(qkv[:query], l.qNorm)
+	normHeads(qkv[:query], dim, l.qNorm, m.NormEps)
 	rotateHeads(qkv[:query], dim, j.positions[row], j.angles.rope, &j.angles.tables)
 	if len(qkv) == query {
 		return
 	}
 	key, values := qkv[query:][:kv], r.mixed.values[row*kv:][:kv]
 	copy(values, qkv[len(qkv)-kv:]) // the keys, if there are no values
-	normHeads(values, ones[:dim])
-	normHeads(key, l.kNorm)
+	normHeads(values, dim, ones[:dim], m.NormEps)
+	normHeads(key, dim, l.kNorm, m.NormEps)
 	rotateHeads(key, dim, j.positions[row], j.angles.rope, &j.angles.tables)
 }
 
-// ones are weights of a norm without weights.
-var ones = func() (w [attention.MaxHeadSize]float32) {
-	for i := range w {
-		w[i] = 1
-	}
-	return w
-}()
-
-// vectors makes the vectors of the layers for a token: the projection of its embedding, normalized, and its own vectors,
-// both with the same weight.
-func (j *mixedJob) vectors(row int) {
-	r, m := j.r, j.r.model
+// vectorsRow makes the vectors of the layers for a token: the projection of its embedding, normalized, and its own
+// vectors, both with the same weight.
+func (r *Runner) vectorsRow(token, row int) {
+	m := r.model
 	d, width := m.Mixed.PerLayerDim, m.perLayer.projection.out
 	all := r.mixed.vectors[row*width:][:width]
 	scale := float32(1 / math.Sqrt(float64(m.HiddenSize)))
 	for i := range all {
 		all[i] *= scale
 	}
-	for i := 0; i < width; i += d {
-		rmsNorm(all[i:][:d], all[i:][:d], m.perLayer.norm, m.NormEps)
-	}
+	normHeads(all, d, m.perLayer.norm, m.NormEps)
 	own := r.mixed.rows[row*width:][:width]
-	m.perLayer.embed.tensor.Row(int(j.tokens[row]), own)
+	m.perLayer.embed.tensor.Row(token, own)
 	root, half := float32(math.Sqrt(float64(d))), float32(math.Sqrt(0.5))
 	for i, v := range own {
 		all[i] = (all[i] + v*root) * half
 	}
 }
 
-// gate multiplies the token's vector of a layer by gelu of its gates.
-func (j *mixedJob) gate(row int) {
-	r, m := j.r, j.r.model
+// vectorGateRow multiplies the token's vector of a layer by gelu of its gates.
+func (r *Runner) vectorGateRow(layer, row int) {
+	m := r.model
 	d, width := m.Mixed.PerLayerDim, m.perLayer.projection.out
 	gates, factors := r.mixed.gates[row*d:][:d], r.mixed.squashed[row*d:][:d]
-	copy(factors, r.mixed.vectors[row*width+j.layer*d:])
+	copy(factors, r.mixed.vectors[row*width+layer*d:])
 	prepareGate(GatedGELU, gates, factors)
 	matrix.SiLUMul(r.mixed.gated[row*d:][:d], gates, factors)
 }

@@ -26,7 +26,6 @@ type scan struct {
 	convolved []float32   // [tokens][channels]
 	decays    []float32   // [tokens][heads]: what states are multiplied by
 	factors   []float32   // [tokens][heads]: what is added to states is multiplied by
-	ones      []float32   // as many as channels of a task
 	values    [][]float32 // of each worker: for two heads
 }
 
@@ -77,9 +76,6 @@ func (s *scan) init(r *Runner) {
 		if r.model.Recurrent(i) {
 			s.first[place.Group] = i
 		}
-	}
-	for range channelsPerTask {
-		s.ones = append(s.ones, 1)
 	}
 	for range r.pool.Size() {
 		s.values = append(s.values, make([]float32, 2*c.HeadDim))
@@ -184,7 +180,7 @@ func (s *scan) convolve(token int, state []float32, first, end int) {
 	inputs := s.r.qkv[token*s.r.inWidth+m.Recurrence.inner():][first:end]
 	out := s.convolved[token*width:][first:end]
 	s.sumInputs(out, inputs, state, first)
-	matrix.SiLUMul(out, out, s.ones[:len(out)])
+	matrix.SiLUMul(out, out, ones[:len(out)])
 }
 
 // sumInputs sets out to the convolution of channels from first on, and appends inputs to the state, whose oldest inputs
@@ -308,8 +304,6 @@ func (s *scan) gate(token int) {
 		}
 		return
 	}
-	for start := 0; start < len(out); start += c.HeadDim {
-		rmsNorm(out[start:][:c.HeadDim], out[start:][:c.HeadDim], s.layer.norm, m.NormEps)
-	}
+	normHeads(out, c.HeadDim, s.layer.norm, m.NormEps)
 	matrix.SiLUMul(out, gate, out)
 }
