@@ -35,33 +35,35 @@ var otherFields = openai.Fields{
 		"response_format": "use output_config.format"},
 }
 
-// keepsThinking reports whether context_management is missing or asks for nothing but to keep all thinking. A Chat
-// always keeps all thinking.
-func (b *body) keepsThinking() bool {
+// checkEdits returns an error if context_management asks for anything but to keep all thinking. A Chat always has all
+// thinking; its template may leave it out.
+func (b *body) checkEdits() error {
 	if openai.IsNull(b.ContextManagement) {
-		return true
+		return nil
 	}
+	const field = "context_management"
 	var management struct {
 		Edits []struct {
 			Type string
 			Keep any
-		}
+		} `json:"edits"`
 	}
-	if json.Unmarshal(b.ContextManagement, &management) != nil {
-		return false
+	if err := openai.ReadObject(field, field, b.ContextManagement, &management); err != nil {
+		return err
 	}
 	for _, e := range management.Edits {
 		if e.Type != "clear_thinking_20251015" || e.Keep != "all" {
-			return false
+			return openai.Invalid(field, `The edit %q of context_management is not supported by this server; clear_thinking_20251015 with `+
+				`"keep": "all" is.`, e.Type)
 		}
 	}
-	return true
+	return nil
 }
 
 // chat translates a body. It leaves out max_tokens.
 func (b *body) chat() (*openai.Chat, error) {
-	if !b.keepsThinking() {
-		return nil, openai.Invalid("context_management", "context_management is not supported by this server.")
+	if err := b.checkEdits(); err != nil {
+		return nil, err
 	}
 	c := &openai.Chat{Model: b.Model, Stream: b.Stream, MessagesField: "messages", Request: openai.NewRequest(b.Temperature, b.TopP)}
 	c.Request.Stop = b.StopSequences

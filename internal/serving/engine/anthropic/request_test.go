@@ -138,6 +138,7 @@ func TestWhatAChatCannotExpressIsRefusedByName(t *testing.T) {
 		user + `, "mcp_servers": [{}]`:                                                                               "mcp_servers is not supported",
 		user + `, "container": "x"`:                                                                                  "container is not supported",
 		user + `, "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": {"type": "thinking_turns", "value": 1}}]}`: "context_management is not supported",
+		user + `, "context_management": {"compact": true}`: `context_management has "compact", which is not supported`,
 	} {
 		_, err := translated(fields)
 		require.ErrorContains(t, err, want, fields)
