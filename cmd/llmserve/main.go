@@ -57,8 +57,8 @@ func command() *cobra.Command {
 			"values, shared blocks for common prefixes, and continuous batching. MODEL is a folder\n" +
 			"from Hugging Face (config.json, *.safetensors, tokenizer) or a GGUF file: Llama 1 to 4,\n" +
 			"Mistral, Mixtral, Qwen2 and Qwen3 with their mixtures of experts, Gemma 2 and 3, Phi-3 and 4,\n" +
-			"SmolLM3, Granite 3 and 4, OLMo 2 and 3, gpt-oss, LFM2, DeepSeek V2, V3 and R1, Kimi K2, GLM-4,\n" +
-			"ERNIE 4.5, and as folders Qwen3-Next, Qwen3.5, Nemotron-H, GPT-2 and OPT.",
+			"SmolLM3, Granite 3 and 4, OLMo 2 and 3, gpt-oss, LFM2, Nemotron-H, DeepSeek V2, V3 and R1,\n" +
+			"Kimi K2, GLM-4 to 4.7, ERNIE 4.5, and as folders Qwen3-Next, Qwen3.5, Gemma 4, GPT-2 and OPT.",
 		Example: "  llmserve demo\n  llmserve ./Llama-3.2-1B-Instruct --port 8000\n  llmserve run ./model.gguf " +
 			"'Once upon a time'",
 		Args: func(c *cobra.Command, args []string) error {
