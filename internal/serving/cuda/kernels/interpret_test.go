@@ -19,7 +19,8 @@ func TestThePTXLeavesTheBytesOfTheSources(t *testing.T) {
 	require.NotZero(t, interpreter.Kernel("paged_attention_prefill_f16_64").Total().MMA)
 }
 
-// Ensure that this is so for every kernel, and that nearly all instructions of each are executed.
+// Ensure that this is so for every kernel, that nearly all instructions of each are executed, and that each mma finds its
+// operands in registers in a row.
 func TestThePTXOfEveryKernelLeavesTheBytesOfTheSources(t *testing.T) {
 	level.SkipNormal(t)
 	interpreters = nil
@@ -43,6 +44,9 @@ func TestThePTXOfEveryKernelLeavesTheBytesOfTheSources(t *testing.T) {
 		require.NotEmpty(t, ran, "no test of this list launches %s", name)
 		left, all := ran[0].Unexecuted(ran...)
 		require.LessOrEqual(t, len(left), all*7/100, "the launches of this list do not execute these instructions of %s: %q", name, left)
+		for _, k := range ran {
+			require.Zero(t, k.Total().Moves, "moves before mma in %s", name)
+		}
 	}
 	require.Greater(t, len(names), 90)
 }

@@ -19,10 +19,10 @@ type mainLoop struct {
 }
 
 // product returns the launch of a product of 128 outputs and 768 columns.
-func product(format kernels.WeightFormat, rows int) func(g *gpu) {
+func product(kind kernels.Type, format kernels.WeightFormat, rows int) func(g *gpu) {
 	return func(g *gpu) {
-		m := newMatrix(g, kernels.F16, format, 128, 768)
-		m.multiply(g, newWorkspace(g), random(kernels.F16, 5, rows*m.Columns), one)
+		m := newMatrix(g, kind, format, 128, 768)
+		m.multiply(g, newWorkspace(g), random(kind, 5, rows*m.Columns), one)
 	}
 }
 
@@ -45,14 +45,15 @@ func attend(cache kernels.CacheType, headSize, queries int) func(g *gpu) {
 func TestMainLoops(t *testing.T) {
 	const f16, fp8 = kernels.CacheAuto, kernels.CacheE4M3
 	for _, c := range level.First(1, []mainLoop{
-		{"product_plain_f16_many", product(kernels.Plain, 256), 2.1, 43, 171, 0},
-		{"product_plain_f16", product(kernels.Plain, 32), 6.3, 128, 512, 0},
-		{"product_q8_0_f16", product(kernels.Q8_0, 32), 16.1, 50, 386, 0},
-		{"product_q4_0_f16", product(kernels.Q4_0, 32), 15.2, 12, 316, 0},
-		{"product_mxfp4_f16", product(kernels.MXFP4, 32), 21.5, 11, 308, 0},
-		{"product_q4_k_f16", product(kernels.Q4_K, 32), 18.7, 12, 324, 0},
-		{"product_q5_k_f16", product(kernels.Q5_K, 32), 25.2, 27, 347, 0},
-		{"product_q6_k_f16", product(kernels.Q6_K, 32), 23.2, 29, 353, 0},
+		{"product_plain_f16_many", product(kernels.F16, kernels.Plain, 256), 2.1, 43, 171, 0},
+		{"product_plain_bf16_many", product(kernels.BF16, kernels.Plain, 256), 2.1, 43, 171, 0},
+		{"product_plain_f16", product(kernels.F16, kernels.Plain, 32), 6.3, 128, 512, 0},
+		{"product_q8_0_f16", product(kernels.F16, kernels.Q8_0, 32), 16.1, 50, 386, 0},
+		{"product_q4_0_f16", product(kernels.F16, kernels.Q4_0, 32), 15.2, 12, 316, 0},
+		{"product_mxfp4_f16", product(kernels.F16, kernels.MXFP4, 32), 21.5, 11, 308, 0},
+		{"product_q4_k_f16", product(kernels.F16, kernels.Q4_K, 32), 18.7, 12, 324, 0},
+		{"product_q5_k_f16", product(kernels.F16, kernels.Q5_K, 32), 25.2, 27, 347, 0},
+		{"product_q6_k_f16", product(kernels.F16, kernels.Q6_K, 32), 23.2, 29, 353, 0},
 		{"paged_attention_decode_f16_64", decoding(f16, 64), 14.1, 243, 512, 0},
 		{"paged_attention_decode_f16_80", decoding(f16, 80), 13.2, 246, 519, 1.34},
 		{"paged_attention_decode_f16_96", decoding(f16, 96), 12.5, 248, 523, 0},
