@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"slices"
@@ -176,12 +175,7 @@ func (t *batch) batchInvariant() bool {
 // chunk reports whether the outputs of a sequence's last tokens have the same bits if the kernel computes only these.
 func (t *batch) chunk(sequence, tokens int) bool {
 	row := 2 * t.call.Heads * headSize
-	place, size := ((sequence+1)*t.queries-tokens)*row, tokens*row
-	before := contents(t.out, place, size)
-	call := t.planned(sequence, 1, tokens)
-	t.b.fill(t.out, place, size)
-	t.b.run(call)
-	return bytes.Equal(before, contents(t.out, place, size))
+	return t.b.repeats(t.planned(sequence, 1, tokens), t.out, ((sequence+1)*t.queries-tokens)*row, tokens*row)
 }
 
 // attentions returns the cases of decoding and of prefill. If small, they have fewer heads, sequences and tokens.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -105,7 +106,7 @@ type kernel interface {
 type prepared struct {
 	kernel       kernel
 	bytes, flops float64 // moved and computed by a launch
-	// others do the same with copies of the weights. A step reads other weights between two reads of the same ones, so the
+	// others are the same kernel with copies of the weights. A step reads other weights between two reads of the same ones, so the
 	// weights must come from memory, not from the L2 cache.
 	others []kernel
 	// check returns the largest error in the outputs of the first launch, as a multiple of the allowed error.
@@ -146,10 +147,19 @@ func (b *bench) run(k kernel) {
 	must(errors.Join(k.Launch(b.set, b.stream), b.stream.Synchronize()))
 }
 
-// time returns the median time of a launch, in seconds. The parameter of launch counts the launches. A round is launched
-// from the context's thread, while the GPU is busy with other work, so that the GPU does not wait for the host. It measures rounds of 1 to 200 launches. A round takes about
-// 3 ms if this number of launches allows it. There are 9 rounds, or fewer if 9 rounds would take more than 0.3 s. With
-// b.small there is one round of one launch.
+// repeats reports whether a kernel writes the bytes that are now in memory.
+func (b *bench) repeats(k kernel, memory *cuda.Memory, offset, size int) bool {
+	before := contents(memory, offset, size)
+	b.fill(memory, offset, size)
+	b.run(k)
+	return bytes.Equal(before, contents(memory, offset, size))
+}
+
+// time returns the median time of a launch, in seconds. The parameter of launch counts the launches.
+//
+// time measures rounds of 1 to 200 launches. A round takes about 3 ms if this number of launches allows it. There are 9
+// rounds, or fewer if 9 rounds would take more than 0.3 s. With b.small there is one round of one launch. A round is
+// launched from the context's thread, while the GPU is busy with other work, so that the GPU does not wait for the host.
 func (b *bench) time(launch func(i int) error) float64 {
 	count := 0
 	round := func(launches int) float64 {
@@ -217,9 +227,9 @@ func contents(m *cuda.Memory, offset, size int) []byte {
 	return got
 }
 
-// random returns the bytes of n random F16 numbers with standard deviation 1, and a copy of them on the GPU. After
-// 2^22 + 8 numbers, the array repeats from its beginning. This is not a multiple of the length of a row, so a row does
-// not repeat an earlier one.
+// random returns the bytes of n random F16 numbers with standard deviation 1, and a copy of them on the GPU. To save
+// time, only the first 2^22 + 8 numbers are drawn, and the array then repeats them. This number is not a multiple of the
+// length of a long row, so a repetition begins at another place of a row than the previous one.
 func (b *bench) random(n int) ([]byte, *cuda.Memory) {
 	return b.randomOf(kernels.CacheAuto, n)
 }

@@ -51,32 +51,31 @@ func swap(blocks, size int, toGPU bool) benchmark {
 	}}
 }
 
-func write(cache kernels.CacheType, tokens, heads, size int) benchmark {
-	const block = 16
+func write(cache kernels.CacheType, tokens, heads int) benchmark {
 	kernel := "reshape_and_cache"
 	if cache != kernels.CacheAuto {
 		kernel += "_" + cache.String()
 	}
-	return benchmark{name: fmt.Sprintf("%s tokens=%d heads=%d size=%d", kernel, tokens, heads, size), prepare: func(b *bench) prepared {
-		width, kind := heads*size, cpuTypes[cache]
+	return benchmark{name: fmt.Sprintf("%s tokens=%d heads=%d size=%d", kernel, tokens, heads, headSize), prepare: func(b *bench) prepared {
+		width, kind := heads*headSize, cpuTypes[cache]
 		rows, memory := b.random(tokens * width)
-		blocks := (tokens + block - 1) / block
-		caches := [2]*cuda.Memory{b.alloc(kind.Size() * blocks * block * width), b.alloc(kind.Size() * blocks * block * width)}
+		blocks := (tokens + blockSize - 1) / blockSize
+		caches := [2]*cuda.Memory{b.alloc(kind.Size() * blocks * blockSize * width), b.alloc(kind.Size() * blocks * blockSize * width)}
 		var slots []int64
-		for _, slot := range b.rng.Perm(blocks * block)[:tokens] {
+		for _, slot := range b.rng.Perm(blocks * blockSize)[:tokens] {
 			slots = append(slots, int64(slot))
 		}
 		return prepared{
 			bytes: 2 * float64(2+kind.Size()) * float64(tokens*width),
 			kernel: kernels.ReshapeAndCache{Cache: cache, KeyCache: caches[0].Pointer(), ValueCache: caches[1].Pointer(), Key: memory.Pointer(), Value: memory.Pointer(),
-				Slots: b.numbers(slots), Tokens: tokens, KeyHeads: heads, HeadSize: size, BlockSize: block, KeyStride: width, ValueStride: width},
+				Slots: b.numbers(slots), Tokens: tokens, KeyHeads: heads, HeadSize: headSize, BlockSize: blockSize, KeyStride: width, ValueStride: width},
 			check: func() float64 {
 				for _, token := range checked(tokens) {
 					for head := range heads {
-						place := ((int(slots[token])/block*heads+head)*block + int(slots[token])%block) * size
-						want := make([]byte, kind.Size()*size)
-						for i := range size {
-							kind.Store(unsafe.Pointer(&want[kind.Size()*i]), float32(element(rows, token*width+head*size+i)))
+						place := ((int(slots[token])/blockSize*heads+head)*blockSize + int(slots[token])%blockSize) * headSize
+						want := make([]byte, kind.Size()*headSize)
+						for i := range headSize {
+							kind.Store(unsafe.Pointer(&want[kind.Size()*i]), float32(element(rows, token*width+head*headSize+i)))
 						}
 						for _, cache := range caches {
 							if !bytes.Equal(contents(cache, kind.Size()*place, len(want)), want) {

@@ -52,7 +52,7 @@ func run(library string, small, names bool, theirs string, limit time.Duration) 
 	return errors.Join(err, b.close())
 }
 
-// cases are all, or small ones for tests.
+// cases returns all cases, or small ones for tests.
 func cases(small bool) []benchmark {
 	pick := func(normal, reduced int) int {
 		if small {
@@ -62,7 +62,7 @@ func cases(small bool) []benchmark {
 	}
 	all := rowwises(pick)
 	all = append(all, rotary(pick(4096, 3), pick(40, 2)), sample(pick(64, 2), pick(128256, 1000), 0), sample(pick(64, 2), pick(128256, 1000), 50), embedding(pick(8192, 5), pick(32000, 50), pick(4096, 264)),
-		write(kernels.CacheAuto, pick(8192, 5), pick(8, 2), 128), write(kernels.CacheE4M3, pick(8192, 5), pick(8, 2), 128), copyBlocks(pick(1000, 3), pick(4, 2), pick(64<<10, 4096)),
+		write(kernels.CacheAuto, pick(8192, 5), pick(8, 2)), write(kernels.CacheE4M3, pick(8192, 5), pick(8, 2)), copyBlocks(pick(1000, 3), pick(4, 2), pick(64<<10, 4096)),
 		swap(pick(1000, 3), pick(64<<10, 4096), false), swap(pick(1000, 3), pick(64<<10, 4096), true))
 	return append(append(all, attentions(small)...), products(small)...)
 }

@@ -119,7 +119,7 @@ func (t *table) row(c benchmark) error {
 	return nil
 }
 
-// judge also counts the goals.
+// judge counts the goal of a case, and returns it with the verdict.
 func (t *table) judge(c benchmark, r result) string {
 	g := c.goal
 	if g.reference == "" {

@@ -101,7 +101,7 @@ func (b *bench) decodeSteps(s *shape, m *model.Model, g *gpu.Model) (err error) 
 	if b.small {
 		counts = []int{1, 2, 3, 5}
 	}
-	perSequence := (length + blockSize - 1) / blockSize
+	perSequence := blocksFor(length)
 	newRunner := func() (engine.DeviceRunner, engine.RunnerConfig, error) {
 		largest := counts[len(counts)-1]
 		c, err := runnerConfig(g, m.NumLayers, largest*perSequence, largest, length, length)
