@@ -34,14 +34,14 @@ const (
 	argumentBegin
 	argumentName
 	valueBegins
-	otherValue // all but texts
+	otherValue // a value that is no text
 	insideText
 	textEscape
-	afterQuote   // held has the quote that may end the text, and what follows
-	afterComma   // that
-	nextArgument // the name after that
-	afterName
-	afterParenthesis
+	afterQuote       // held has the quote that may end the text, and what follows
+	afterComma       // after such a quote
+	nextArgument     // in the name after that comma
+	afterName        // and the space after it
+	afterParenthesis // after such a quote
 	argumentEnd
 )
 

@@ -128,7 +128,7 @@ func (t *taggedCall) stop(p progress) progress {
 	return p
 }
 
-// pass ends the call before the last bytes, which began like a tag and are none.
+// pass ends the call before the last bytes, which began like a tag but are no tag.
 func (t *taggedCall) pass() progress {
 	t.calls.unread = append([]byte(nil), t.held[:len(t.held)-1]...)
 	return t.stop(passed)

@@ -299,12 +299,7 @@ func (m *members) names(source grammar.Node, i int, valueNodes []grammar.Node) {
 	}
 	if others && !m.unlistedNames.dfa.Empty() {
 		t := grammar.LazyTerminal(func(alive func(int32) bool) *lexeme.Lexeme {
-			return m.spaced(lexeme.Name("", m.unlistedNames.dfa.Retag(func(tag int32) int32 {
-				if alive(tag) {
-					return tag
-				}
-				return lexeme.None
-			})))
+			return m.spaced(lexeme.Name("", m.unlistedNames.only(alive)))
 		})
 		m.g.Read(source, t, valueNodes[n:]...)
 	}

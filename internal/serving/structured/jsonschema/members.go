@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"llmmemory/internal/serving/structured/automaton"
+	"llmmemory/internal/serving/structured/lexeme"
 )
 
 func newLayer() objectLayer { return objectLayer{index: map[string]int{}} }
@@ -169,6 +170,16 @@ type unlisted struct {
 // exist reports whether members with unlisted names are possible.
 func (u *unlisted) exist() bool {
 	return (u.plain || !u.dfa.Empty()) && slices.ContainsFunc(u.kinds, func(k conjunction) bool { return !isNothing(k) })
+}
+
+// only returns the automaton of the names whose kind is alive.
+func (u *unlisted) only(alive func(kind int32) bool) *automaton.DFA {
+	return u.dfa.Retag(func(kind int32) int32 {
+		if alive(kind) {
+			return kind
+		}
+		return lexeme.None
+	})
 }
 
 // unlisted returns the kinds of the names that are not listed.

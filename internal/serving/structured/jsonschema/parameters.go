@@ -36,9 +36,8 @@ type Fixed interface {
 // maxParameterName limits names that the schema does not list, in characters.
 const maxParameterName = 64
 
-// CompileParameters returns the grammar of the parameters of the objects that a schema allows. Other names than those
-// that the schema lists are used only if it lists none, or if minProperties needs them. For compact and
-// longest see Compile.
+// CompileParameters returns the grammar of the parameters of the objects that a schema allows. Names that the schema does
+// not list are used only if it lists none, or if minProperties needs them. For compact and longest see Compile.
 func CompileParameters(source []byte, tags *Tags, compact bool, longest int, budget *meter.Meter,
 	text Fixed,
 ) (*grammar.Grammar, error) {
@@ -164,12 +163,7 @@ func (m *members) parameterNames(source grammar.Node, i int, valueNodes []gramma
 			named, name := m.nodes(len(m.unlistedNames.kinds)), m.g.Node()
 			m.parameters.Read(m.g, m.skips[n], name, m.parameters.Begin)
 			m.g.Read(name, grammar.LazyTerminal(func(alive func(int32) bool) *lexeme.Lexeme {
-				return lexeme.Text("", m.unlistedNames.dfa.Retag(func(tag int32) int32 {
-					if alive(tag) {
-						return tag
-					}
-					return lexeme.None
-				}), lexeme.Raw, false)
+				return lexeme.Text("", m.unlistedNames.only(alive), lexeme.Raw, false)
 			}), named...)
 			for kind, node := range named {
 				m.parameters.Read(m.g, node, valueNodes[n+kind], m.parameters.Between)
