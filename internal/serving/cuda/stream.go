@@ -98,7 +98,7 @@ func (c *Context) NewEvent(timed bool) (*Event, error) {
 }
 
 // NewBlockingEvent creates an event without times. A thread that waits for it sleeps. A thread that waits for another
-// event uses a processor, but notices the end of the work some microseconds earlier.
+// event uses a processor, but notices the end of the work earlier.
 func (c *Context) NewBlockingEvent() (*Event, error) {
 	return c.newEvent(eventDisableTiming | eventBlockingSync)
 }

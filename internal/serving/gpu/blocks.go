@@ -161,7 +161,8 @@ func (b *blocks) swap(ids []int32, data [][]byte, toGPU bool) {
 	}
 }
 
-// movedBlocks returns how many blocks a launch copies to or from pinned memory, of 32 MiB if a block is not larger.
+// movedBlocks returns the largest number of blocks that a launch copies to or from pinned memory: 32, or fewer so that
+// they take at most 32 MiB, but at least one.
 func movedBlocks(c *kvstore.Config) int { return max(1, min(32, 32<<20/c.BlockBytes())) }
 
 func (b *blocks) note(err error) {

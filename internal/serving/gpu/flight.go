@@ -38,7 +38,8 @@ func (f *flight) allocate(c *cuda.Context, results, states int) (err error) {
 	return err
 }
 
-// fewProcessors is a number of processors of which none can be spared for waiting for the GPU.
+// fewProcessors is the largest number of processors with which a thread that waits for the GPU sleeps. With more
+// processors, the thread uses one of them while it waits.
 const fewProcessors = 4
 
 func (f *flight) close() error {

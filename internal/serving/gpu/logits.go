@@ -10,7 +10,8 @@ import (
 	"llmmemory/internal/serving/model"
 )
 
-// results are the logits of some rows on the GPU, and the token that was chosen from each row, with the largest logit.
+// results are the logits of some rows on the GPU. They also contain the token chosen from each row, and the largest logit
+// of each row.
 type results struct {
 	*cuda.Memory
 	rows, size int // the largest number of rows, and the logits of a row

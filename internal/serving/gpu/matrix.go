@@ -9,9 +9,6 @@ import (
 	"llmmemory/internal/serving/model/weights"
 )
 
-// packedOutputs is the number of outputs of which each piece of a matrix but the last has a multiple.
-const packedOutputs = 128
-
 // padding says which dimensions of a matrix get additional zeros if heads are longer on the GPU than in the file. The
 // field outputs is true if the outputs of the matrix are the elements of heads. The field columns is true if its
 // columns are the elements of heads.
@@ -126,7 +123,7 @@ func (u *upload) matrix(m *model.MatrixSource, p padding, gated bool) kernels.We
 		return w
 	}
 	w.Packed = memory.Pointer()
-	u.pieces(w.Outputs, r.bytes, packedOutputs, r.write, func(s *slot, start, n int) error {
+	u.pieces(w.Outputs, r.bytes, kernels.PackedOutputs, r.write, func(s *slot, start, n int) error {
 		return kernels.PackWeights{Weights: w, Rows: s.rows.Pointer(), Start: start, Count: n}.Launch(u.set, u.stream)
 	})
 	m.Release(0, m.Out)

@@ -14,7 +14,7 @@ import (
 func (r *Runner) Sample(choices []sampling.Choice) error {
 	n := len(r.launched)
 	if n == 0 || r.launched[n-1].sampled || len(choices) > r.launched[n-1].rows {
-		return fmt.Errorf("%w: tokens are chosen from %d logits, of a batch that has fewer, was not begun or has its tokens", model.ErrBatch, len(choices))
+		return fmt.Errorf("%w: %d tokens cannot be chosen: no batch was begun, it has fewer rows of logits, or its tokens are chosen already", model.ErrBatch, len(choices))
 	}
 	return r.context.Do(func() error {
 		r.err = nil

@@ -114,16 +114,16 @@ type DecodeShape struct {
 	merges                  bool
 }
 
-// merges reports whether decoding can merge the partitions. One warp merges those of a tile, which would take long if
-// they were many.
+// merges reports whether decoding can merge the partitions. One warp merges all partitions of a tile, which would take
+// long for many partitions.
 func (p *AttentionPlan) merges() bool { return p.tileParts <= maxMerged }
 
 // Counters returns the number of uint32 in PagedAttention.Arrived.
 func (p *AttentionPlan) Counters() int { return p.splitTiles * p.shape.KVHeads }
 
-// PadDecode adds entries without a tile or a partition, so that few different shapes occur: at least so many tiles, and
-// a power of two of partitions. The kernels leave these entries out. If the plan has tiles of prefill, or no
-// partitions, PadDecode changes nothing and returns false.
+// PadDecode adds entries without a tile or a partition, which the kernels skip, so that few different shapes occur.
+// Then the plan has at least the given number of tiles, and its number of partitions is a power of two. If the plan has
+// tiles of prefill, or no partitions, PadDecode changes nothing and returns false.
 func (p *AttentionPlan) PadDecode(tiles int) (DecodeShape, bool) {
 	if p.wholeTiles > 0 || p.works == 0 {
 		return DecodeShape{}, false

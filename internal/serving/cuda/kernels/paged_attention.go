@@ -35,7 +35,7 @@ type PagedAttention struct {
 	Plan    AttentionPlan
 	Entries cuda.Pointer // a copy of AttentionPlan.Entries
 	Parts   cuda.Pointer // AttentionPlan.PartBytes bytes for results of partitions
-	Arrived cuda.Pointer // AttentionPlan.Counters uint32 that are 0, and stay 0; or 0: a kernel of its own merges partitions
+	Arrived cuda.Pointer // AttentionPlan.Counters uint32 that are 0, which the kernels leave 0; or 0: another kernel merges partitions
 
 	Scale   float32      // of products of queries and keys, usually 1/sqrt(HeadSize)
 	SoftCap float32      // if not 0, logits become cap * tanh(logit / cap); at most 1000

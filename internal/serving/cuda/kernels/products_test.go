@@ -290,7 +290,7 @@ func TestProductsRefuse(t *testing.T) {
 	_, err = kernels.Weights{Outputs: 48, Columns: 128, Gated: true}.Plan(device, 1)
 	require.EqualError(t, err, "weights of 48 outputs with gates: a multiple of 32 is possible")
 	require.EqualError(t, kernels.PackWeights{Weights: kernels.Weights{Outputs: 300, Columns: 128, Packed: 16}, Rows: 16, Start: 128, Count: 30}.Launch(g.set, g.stream),
-		"pack_weights of 30 rows from 128 on, of 300: each piece but the last begins and ends at a multiple of 128")
+		"pack_weights of 30 rows from row 128, of 300: a piece must begin at a multiple of 128, and end at one or after the last row")
 	p.Function, p.InStride, p.Packed, p.In = "", 0, 16, 8
 	require.ErrorContains(t, p.Launch(g.set, g.stream), "In is 0x8: the address must be a multiple of 16")
 }

@@ -53,8 +53,9 @@ type Weights struct {
 	Packed           cuda.Pointer // PackedBytes bytes
 }
 
-// packedOutputs is the number of outputs whose tiles are padded together.
-const packedOutputs = 128
+// PackedOutputs is the number of outputs whose tiles are padded together. PackWeights packs a multiple of so many rows,
+// or all rows up to the last one.
+const PackedOutputs = 128
 
 func ceil(n, unit int) int { return (n + unit - 1) / unit }
 
@@ -108,7 +109,7 @@ func (w Weights) check() error {
 type PackWeights struct {
 	Weights
 	Rows         cuda.Pointer // a multiple of 16 for Plain
-	Start, Count int          // the first of these rows in the matrix, a multiple of 128, and how many they are; 0 means all
+	Start, Count int          // the first of these rows in the matrix, a multiple of 128, and their number; 0 means up to the last one
 }
 
 // unpacked has the fields of struct Unpacked in pack_weights.cu.
@@ -126,8 +127,8 @@ func (a PackWeights) Launch(set *Set, s *cuda.Stream) error {
 	if count == 0 {
 		count = a.Outputs - a.Start
 	}
-	c.require(a.Start >= 0 && a.Start%packedOutputs == 0 && count >= 1 && count <= a.Outputs-a.Start && (count%packedOutputs == 0 || a.Start+count == a.Outputs),
-		" of %d rows from %d on, of %d: each piece but the last begins and ends at a multiple of %d", count, a.Start, a.Outputs, packedOutputs)
+	c.require(a.Start >= 0 && a.Start%PackedOutputs == 0 && count >= 1 && count <= a.Outputs-a.Start && (count%PackedOutputs == 0 || a.Start+count == a.Outputs),
+		" of %d rows from row %d, of %d: a piece must begin at a multiple of %d, and end at one or after the last row", count, a.Start, a.Outputs, PackedOutputs)
 	c.addresses(16, operand{"Packed", a.Packed})
 	align := 1
 	if a.Format == Plain {
@@ -141,5 +142,5 @@ func (a PackWeights) Launch(set *Set, s *cuda.Stream) error {
 	if a.Gated {
 		rows.gates = int32(a.Outputs / 32)
 	}
-	return set.launch(s, "pack_weights_"+f.name, cuda.Shape{X: ceil(a.slabs(), 8), Y: ceil(count, packedOutputs) * 8, Threads: 256}, a.Packed, rows)
+	return set.launch(s, "pack_weights_"+f.name, cuda.Shape{X: ceil(a.slabs(), 8), Y: ceil(count, PackedOutputs) * 8, Threads: 256}, a.Packed, rows)
 }

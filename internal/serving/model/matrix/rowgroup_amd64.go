@@ -57,8 +57,8 @@ func (m *Matrix) compute(dst []float32, stride int, x *Input, p int, s *Scratch)
 	}
 }
 
-// A division is how rows are divided into groups. Without tiles, groups are about equal. With tiles, all groups but the
-// last have size rows, as many as is possible, so that they have whole tiles.
+// A division is how rows are divided into groups. Without tiles, size is 0, and groups are about equal. With tiles, each
+// group but the last has size rows, a multiple of the rows of a tile.
 type division struct{ rows, groups, size int }
 
 func (m *Matrix) division(rows int) division {

@@ -27,10 +27,11 @@ type dotTiles struct {
 }
 
 // dotAMX generates the kernel that multiplies rows of 8-bit activations by weights that are signed bytes. It multiplies
-// 16 rows by the weights of 16 outputs, then by those of the next 16, and at last the next 16 rows. x and steps must
-// have a multiple of 16 rows. The kernel computes them all, but stores only as many as its argument rows says.
+// 16 rows by the weights of 16 outputs at a time, until they have all outputs of the panel, and then continues with the
+// next 16 rows. x and steps must have a multiple of 16 rows. The kernel computes all of them, but stores only the first
+// rows; the argument rows is their number.
 //
-// A product of tiles adds the products of a block. The sum of all blocks needs scales, which tiles have not. The kernel
+// A product of tiles adds the products of a block. The sum of all blocks needs scales, which tiles do not have. The kernel
 // therefore stores the sums of a block at buffer. It converts them to floats and multiplies them by the scales as
 // dot512 does. Meanwhile the processor multiplies the tiles of the next block, whose sums go to another place. The two
 // places are 64 bytes apart; buffer is a multiple of 128.
