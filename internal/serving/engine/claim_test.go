@@ -43,8 +43,8 @@ func TestAClaimMakesOthersWaitOnce(t *testing.T) {
 	})
 }
 
-// Ensure that a model with several groups waits for claims on all blocks, also on those in the prefix cache: it loads
-// all, so it cannot claim them.
+// Ensure that look, for a model with several groups, also returns claims on blocks in the prefix cache. A request for
+// such a model claims these blocks, too.
 func TestAClaimOnCachedBlocksCountsIfThereAreSeveralGroups(t *testing.T) {
 	e := startRelayed(t, &relay{}, func(c *Config) {
 		c.Hash = blockhash.CBOR("0")

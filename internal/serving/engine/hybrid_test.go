@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -109,9 +108,6 @@ func TestAModelWithSomeWindowsAnswersAsIfNothingWereFreed(t *testing.T) {
 	}{{"one worker", 1, 0, false}, {"two workers", 2, 0, false}, {"speculation", 1, 3, false}, {"chunks", 1, 0, true},
 		{"chunks and speculation", 2, 3, true}} {
 		t.Run(test.name, func(t *testing.T) {
-			if test.name == "chunks and speculation" {
-				level.SkipNormal(t)
-			}
 			counts := &counter{}
 			want := wants[test.chunks]
 			e := startParts(t, test.workers, open[test.chunks],
@@ -122,13 +118,7 @@ func TestAModelWithSomeWindowsAnswersAsIfNothingWereFreed(t *testing.T) {
 					c.MaxNumBatchedTokens, c.MaxNumSeqs, c.NumSpeculativeTokens = 24, 8, test.speculative
 				}, counts)
 			for range 2 {
-				var wait sync.WaitGroup
-				got := make([][]int32, len(requests))
-				for i, r := range requests {
-					wait.Go(func() { got[i] = ask(t, e, r)[0].ids })
-				}
-				wait.Wait()
-				require.Equal(t, want, got)
+				require.Equal(t, want, together(t, e, requests))
 			}
 			requireIdle(t, e)
 			require.NotZero(t, counts.preempted.Load(), "no request was preempted")

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -98,13 +97,7 @@ func TestAnswersOfLayersWithDifferentHeads(t *testing.T) {
 					c.MaxNumBatchedTokens, c.MaxNumSeqs, c.NumSpeculativeTokens = 24, 8, speculative
 				}, counts)
 				for range 2 {
-					var wait sync.WaitGroup
-					got := make([][]int32, len(requests))
-					for i, r := range requests {
-						wait.Go(func() { got[i] = ask(t, e, r)[0].ids })
-					}
-					wait.Wait()
-					require.Equal(t, want, got)
+					require.Equal(t, want, together(t, e, requests))
 				}
 				requireIdle(t, e)
 				require.NotZero(t, counts.preempted.Load(), "no request was preempted")

@@ -162,6 +162,21 @@ func hold(t *testing.T, pool *parallel.Pool) (goOn func()) {
 	return goOn
 }
 
+// together returns the answers to requests that run together.
+func together(t *testing.T, e *engine.Engine, requests []engine.Request) [][]int32 {
+	goOn := hold(t, e.Config().Pool)
+	var wait sync.WaitGroup
+	answers := make([][]int32, len(requests))
+	for i, r := range requests {
+		s, err := e.Submit(r)
+		require.NoError(t, err)
+		wait.Go(func() { answers[i] = read(t, s, 1)[0].ids })
+	}
+	goOn()
+	wait.Wait()
+	return answers
+}
+
 // Ensure that answers of a model with states are those of the model alone, to the last bit of every state. The memory is
 // so small that requests are preempted. Prompts are computed in chunks, and found in the prefix cache.
 func TestAModelWithStatesAnswersAsIfItWereAlone(t *testing.T) {
@@ -210,17 +225,7 @@ func TestAModelWithStatesAnswersAsIfItWereAlone(t *testing.T) {
 				want = append(want, solo(t, m, pool, r.Prompt, r.MaxTokens))
 			}
 			for range 2 {
-				goOn := hold(t, two)
-				var wait sync.WaitGroup
-				got := make([][]int32, len(requests))
-				for i, r := range requests {
-					s, err := e.Submit(r)
-					require.NoError(t, err)
-					wait.Go(func() { got[i] = read(t, s, 1)[0].ids })
-				}
-				goOn()
-				wait.Wait()
-				require.Equal(t, want, got)
+				require.Equal(t, want, together(t, e, requests))
 			}
 			requireIdle(t, e)
 			require.Equal(t, test.hits, counts.hits.Load() > 0)
