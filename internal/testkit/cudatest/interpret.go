@@ -19,7 +19,7 @@ type Interpreter struct {
 	driver  *Driver
 	kernels map[string]*ptx.Kernel
 	texts   map[string]string // of the kernels
-	want    []ptx.Area        // what the PTX of the launch that runs has left in memory
+	want    []ptx.Area        // memory as the PTX of the current launch has left it
 	failed  bool
 }
 
@@ -46,7 +46,7 @@ func (i *Interpreter) Kernel(name string) *ptx.Kernel { return i.kernels[name] }
 // watching is the interpreter that the emulator calls. Only one test at a time uses the emulator.
 var watching *Interpreter
 
-// watcher makes the function that C calls. A process can make only so many.
+// watcher makes the function that C calls. A process can make only a limited number of them, so it makes one.
 var watcher = sync.OnceValue(func() uintptr {
 	return purego.NewCallback(func(text, name *byte, shape *[6]int32, arguments *[maxArguments]unsafe.Pointer, ran int32) uintptr {
 		if watching == nil || watching.failed {

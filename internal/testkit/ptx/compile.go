@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// compile finds what an instruction does. Its operands are in reads.
+// compile sets what an instruction does. Before the call, reads has all operands, also those that it writes.
 func (line *instruction) compile() error {
 	name, rest, _ := strings.Cut(line.opcode, ".")
 	compile, special := compilers[name]
@@ -47,7 +47,7 @@ func (line *instruction) unknown() error {
 	return fmt.Errorf("the interpreter does not know %s with %d operands%s", line.opcode, len(line.reads), hint)
 }
 
-// compileScalar compiles what computes a register from up to three registers.
+// compileScalar compiles an instruction that computes a register from up to three registers.
 func (line *instruction) compileScalar() error {
 	all := line.reads
 	if strings.HasPrefix(line.opcode, "mov.b") && len(all) == 2 && (len(all[0].registers) > 1 || len(all[1].registers) > 1) {
@@ -122,7 +122,7 @@ func scalarFunction(opcode string) (f function, operands int) {
 	return integer(opcode[:end], t), operands
 }
 
-// windowed returns the function of cvta, which makes a generic address of one of a space, or the other way round.
+// windowed returns the function of cvta, which converts an address of a space to a generic one, or back.
 func windowed(rest string) function {
 	switch rest {
 	case "global.u64", "to.global.u64":

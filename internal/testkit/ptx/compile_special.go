@@ -30,7 +30,7 @@ func compileBarrier(line *instruction, rest string, _ []operand) error {
 	return nil
 }
 
-// place reads the space and the type of a load, a store or an atomic operation. What else the opcode says changes no result.
+// place reads the space and the type of a load, a store or an atomic operation. The rest of the opcode changes no result.
 func (line *instruction) place(rest string) (s space, t scalar, err error) {
 	parts := strings.Split(rest, ".")
 	for _, part := range parts[:len(parts)-1] {

@@ -14,8 +14,8 @@ type counter struct {
 	shared   traffic
 }
 
-// A traffic is what accesses to a memory moved. The excess is the pieces beyond those that would do for as many bytes:
-// sectors of global memory, or turns of the banks of shared memory.
+// A traffic counts the accesses to a kind of memory. The excess is the number of sectors of global memory, or of turns of
+// the banks of shared memory, beyond the fewest for as many bytes.
 type traffic struct {
 	bytes, excess int
 }

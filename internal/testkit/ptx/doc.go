@@ -11,7 +11,7 @@
 // waits for the copy. Memory has one order: what another thread wrote is seen at once.
 //
 // mma adds in float64 from k = 0 to 15, then adds c, and rounds once, as the emulator of cudatest does; ex2.approx is
-// also the emulator's. NVIDIA documents neither. All other numbers are those of the PTX manual.
+// also the emulator's. NVIDIA documents neither. All other results are as the PTX manual defines them.
 //
 // A kernel counts what its runs execute: instructions, moved bytes, conflicts of banks of shared memory, and sectors of
 // global memory.

@@ -9,7 +9,7 @@ type Kernel struct {
 	code       []instruction
 	registers  int               // of a thread
 	constants  map[uint64]int    // registers that hold constants
-	specials   map[string]int    // registers that hold %tid.x and the like
+	specials   map[string]int    // registers that hold special registers, such as %tid.x
 	symbols    map[string]uint64 // addresses, each in its own space
 	declared   int               // bytes of shared memory, without the dynamic memory
 	counted    []counter         // of each instruction
@@ -77,7 +77,7 @@ type Area struct {
 	Bytes   []byte
 }
 
-// Run executes all blocks, one after the other. The error says which thread did what was wrong.
+// Run executes all blocks, one after the other. An error of a thread names its block and the thread.
 func (k *Kernel) Run(l Launch) error {
 	if l.Threads <= 0 || l.Threads%32 != 0 || l.Threads > 1024 {
 		return fmt.Errorf("%s: %d threads: a multiple of 32 up to 1024 is possible", k.name, l.Threads)

@@ -9,11 +9,12 @@ import (
 // Counts are what the runs of a kernel or of a loop have executed. An instruction counts once for a warp.
 type Counts struct {
 	Instructions, MMA int
-	// Moves are those that NVIDIA's assembler has to add: mma takes its operands from registers in a row, as a load of a
-	// vector gives them. An operand costs its registers if they come from a vector, but not in a row.
+	// Moves is the number of moves that NVIDIA's assembler has to add before mma, whose operands must be in consecutive
+	// registers. If registers of an operand come from loads of vectors, but not all from one load and in its order, each
+	// register of the operand needs a move.
 	Moves                          int
 	GlobalBytes, SharedBytes       int
-	ExcessSectors, ExcessBankTurns int // beyond what as many bytes need, see the comment of traffic
+	ExcessSectors, ExcessBankTurns int // beyond the fewest for as many bytes; see traffic
 }
 
 // A Loop is a loop of a kernel, with what its runs have executed.
@@ -31,7 +32,7 @@ func (k *Kernel) Total() Counts {
 	return k.count(all)
 }
 
-// Unexecuted returns the instructions that no run of this kernel and of others has executed, and how many a kernel has.
+// Unexecuted returns the instructions that no run of this kernel or of others has executed, and the number of all.
 // The others are the same kernel, compiled again.
 func (k *Kernel) Unexecuted(others ...*Kernel) (lines []string, all int) {
 	for i := range k.code {
@@ -93,7 +94,7 @@ func (k *Kernel) loops() map[int][]int {
 		}
 	}
 	loops := map[int][]int{}
-	for _, edge := range k.returns() {
+	for _, edge := range k.backEdges() {
 		head, seen := edge[1], map[int]bool{edge[1]: true}
 		for _, i := range loops[head] {
 			seen[i] = true
@@ -129,8 +130,8 @@ func (k *Kernel) next(i int) []int {
 	return all
 }
 
-// returns finds the steps from an instruction to one on the way to it, which close loops.
-func (k *Kernel) returns() (edges [][2]int) {
+// backEdges finds the edges from an instruction to one on the path to it, by depth-first search. Each closes a loop.
+func (k *Kernel) backEdges() (edges [][2]int) {
 	const unseen, onTheWay, left = 0, 1, 2
 	state := make([]int, len(k.code))
 	type visit struct {
@@ -174,10 +175,10 @@ func (k *Kernel) sources() sources {
 	return s
 }
 
-// An element is where a load of a vector puts a register.
+// An element is a place in the vector that an instruction loads.
 type element struct{ instruction, place int }
 
-// elements returns the elements of vectors that a register has, itself or by a mov.
+// elements returns the elements of vectors that a register can contain, loaded or copied by mov.
 func (s sources) elements(r int, seen map[int]bool) (all []element) {
 	if seen[r] {
 		return nil

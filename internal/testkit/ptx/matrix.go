@@ -18,11 +18,11 @@ func halfValue(h uint16) float64   { return halves()[h] }
 func bfloatValue(h uint16) float64 { return float64(single(uint64(h) << 16)) }
 
 // multiply is mma.m16n8k16: d = a b + c. The places of elements are those of "Matrix Fragments for mma.m16n8k16 with
-// floating point type" in the PTX manual. A lane is in group lane / 4, where it is lane % 4:
+// floating point type" in the PTX manual. With group = lane / 4 and inGroup = lane % 4, a lane has these elements:
 //
-//	a[i]	row: group for i = 0, 1, 4, 5, else group + 8; column: inGroup * 2 + i % 2, and 8 more from i = 4 on
-//	b[i]	row: inGroup * 2 + i % 2, and 8 more from i = 2 on; column: group
-//	c[i]	row: group, and 8 more from i = 2 on; column: inGroup * 2 + i % 2
+//	a[i]	row: group for i = 0, 1, 4, 5, else group + 8; column: inGroup * 2 + i % 2, plus 8 for i >= 4
+//	b[i]	row: inGroup * 2 + i % 2, plus 8 for i >= 2; column: group
+//	c[i]	row: group, plus 8 for i >= 2; column: inGroup * 2 + i % 2
 func multiply(value func(uint16) float64, d, a, b, c []int) operation {
 	return func(w *warp, _ uint32) error {
 		var rows [16][16]float64
@@ -59,7 +59,7 @@ func multiply(value func(uint16) float64, d, a, b, c []int) operation {
 }
 
 // loadMatrices is ldmatrix: matrix i has its rows, of eight elements of 16 bits, at the addresses of lanes 8 i to 8 i + 7.
-// A lane gets elements 2 (lane % 4) and the next one of row lane / 4, or, transposed, of column lane / 4.
+// A lane gets two elements of row lane / 4, or of column lane / 4 if transposed: element 2 (lane % 4) and the next one.
 func loadMatrices(target []int, source operand, transposed bool) operation {
 	return func(w *warp, _ uint32) error {
 		var elements [4][8][8]uint16

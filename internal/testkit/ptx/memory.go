@@ -30,7 +30,7 @@ func newMemory(areas []Area) *memory {
 	return &memory{areas: areas}
 }
 
-// bytes returns the bytes from an address on, or nil if they are not in one area.
+// bytes returns the bytes at an address, or nil if no area contains them all.
 func (m *memory) bytes(address uint64, size int) []byte {
 	if m.last < len(m.areas) {
 		if b := m.areas[m.last].bytes(address, size); b != nil {
@@ -72,7 +72,7 @@ func (w *warp) bytes(s space, lane int, address uint64, size int) ([]byte, error
 		b = w.block.memory.bytes(address, size)
 	}
 	if b == nil {
-		return nil, fmt.Errorf("thread %d accesses %d bytes at %#x, where no memory is", w.first+lane, size, address)
+		return nil, fmt.Errorf("thread %d accesses %d bytes at %#x, outside of memory", w.first+lane, size, address)
 	}
 	return b, nil
 }
@@ -150,7 +150,7 @@ func write(memory []byte, size int, x uint64) {
 	}
 }
 
-// atomic returns the operation that replaces memory by f(memory, from), lane after lane, and keeps what was there.
+// atomic returns the operation that replaces memory by f(memory, source), lane by lane, and sets target to the old values.
 func atomic(s space, t scalar, target int, place operand, source int, f function) operation {
 	size := t.bits / 8
 	return func(w *warp, mask uint32) error {
@@ -162,7 +162,7 @@ func atomic(s space, t scalar, target int, place operand, source int, f function
 	}
 }
 
-// A transfer moves bytes to shared memory. What it does not fill becomes 0.
+// A transfer moves bytes to shared memory. The rest of target becomes 0.
 type transfer struct {
 	target, source []byte
 }
@@ -187,7 +187,7 @@ func (c *copies) commit() {
 	c.open = nil
 }
 
-// wait completes the oldest groups, so that a number of them is left.
+// wait completes the oldest groups, until at most left groups remain.
 func (c *copies) wait(left int) {
 	for len(c.committed) > left {
 		for _, t := range c.committed[0] {
@@ -198,7 +198,8 @@ func (c *copies) wait(left int) {
 	}
 }
 
-// copyAsync is cp.async of 4, 8 or 16 bytes: so many of them come from global memory, the others become 0.
+// copyAsync is cp.async of 4, 8 or 16 bytes. The register count has the number of bytes that come from global memory. The
+// others become 0.
 func copyAsync(target, source operand, size, count int) operation {
 	return func(w *warp, mask uint32) error {
 		var reading uint32

@@ -192,12 +192,12 @@ func TestShuffles(t *testing.T) {
 	}
 }
 
-// Ensure that what goes wrong in a kernel is an error that says which thread did what.
+// Ensure that a mistake of a kernel is an error that names the thread and the mistake.
 func TestMistakesAreErrors(t *testing.T) {
 	for _, c := range []struct{ name, body, says string }{
-		{"memory outside", "ld.global.u32 %r0, [%rd1+4];", "thread 31 accesses 4 bytes at 0x1080, where no memory is"},
-		{"memory before", "ld.global.u32 %r0, [%rd1+-4];", "thread 0 accesses 4 bytes at 0xffc, where no memory is"},
-		{"shared memory outside", "ld.shared.u32 %r0, [dynamic+4096];", "thread 0 accesses 4 bytes at 0x1000, where no memory is"},
+		{"memory outside", "ld.global.u32 %r0, [%rd1+4];", "thread 31 accesses 4 bytes at 0x1080, outside of memory"},
+		{"memory before", "ld.global.u32 %r0, [%rd1+-4];", "thread 0 accesses 4 bytes at 0xffc, outside of memory"},
+		{"shared memory outside", "ld.shared.u32 %r0, [dynamic+4096];", "thread 0 accesses 4 bytes at 0x1000, outside of memory"},
 		{"a misaligned vector", "ld.global.v2.u32 {%r0, %r1}, [%rd1];", "thread 1: the address 0x1004 is not a multiple of 8"},
 		{"a shuffle of some lanes", "setp.lt.s32 %p1, %r39, 8; @%p1 bra A; shfl.sync.idx.b32 %r0, %r39, 1, 31, 0xffffffff;\nA:", "24 of 32 lanes have come, the others have returned or wait elsewhere"},
 		{"lanes that returned before mma", "setp.lt.s32 %p1, %r39, 8; @%p1 ret; bar.warp.sync 0xffffffff;", "thread 8 waits in bar.warp.sync"},

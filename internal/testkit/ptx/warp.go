@@ -28,7 +28,7 @@ type group struct {
 	mask uint32
 }
 
-// specials are the registers that say which thread it is. A function returns the register's value for a thread.
+// specials are the special registers, which identify a thread. A function returns the register's value for a thread.
 var specials = map[string]func(b *block, thread int) int{
 	"%tid.x":    func(_ *block, thread int) int { return thread },
 	"%ntid.x":   func(b *block, _ int) int { return b.launch.Threads },
@@ -102,8 +102,8 @@ func (w *warp) run() error {
 	return nil
 }
 
-// ready returns the group that runs next: the one with the lowest instruction, but one that waits for other lanes only
-// if these have come.
+// ready returns the group that runs next: the one with the lowest instruction. A group at an instruction of the whole
+// warp runs only if it has all lanes; at a barrier of the block, all that have not returned.
 func (w *warp) ready() (int, error) {
 	code := w.block.kernel.code
 	for i, g := range w.groups {
