@@ -49,14 +49,18 @@ func prepareNemotronH(p *published) error {
 
 func finishNemotronH(c *Config, p *published) error {
 	c.NoRope = everyFrom(c.NumLayers, 1)
+	field, kinds := "layers_block_type", "mamba, attention, mlp and moe"
+	if p.Pattern != nil {
+		field, kinds = "hybrid_override_pattern", "M, *, - and E"
+	}
 	if len(p.BlockTypes) != c.NumLayers {
-		return refused("hybrid_override_pattern has %d layers; num_hidden_layers is %d", len(p.BlockTypes), c.NumLayers)
+		return refused("%s has %d layers; num_hidden_layers is %d", field, len(p.BlockTypes), c.NumLayers)
 	}
 	r, dense, experts := c.Recurrence, []bool(nil), false
 	for i, kind := range p.BlockTypes {
 		half, ok := map[string]Half{"mamba": Mixer, "attention": Mixer, "mlp": FeedForward, "moe": FeedForward}[kind]
 		if !ok {
-			return refused("layer %d of hybrid_override_pattern is none of M, *, - and E", i)
+			return refused("layer %d of %s is none of %s", i, field, kinds)
 		}
 		experts = experts || kind == "moe"
 		c.Halves, r.Layers, dense = append(c.Halves, half), append(r.Layers, kind == "mamba"), append(dense, kind != "moe")

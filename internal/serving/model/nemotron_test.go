@@ -143,6 +143,8 @@ func TestConfigsOfNemotronH(t *testing.T) {
 	}{
 		{map[string]any{"hybrid_override_pattern": "MX*M-E"}, "layer 1 of hybrid_override_pattern is none of M, *, - and E"},
 		{map[string]any{"hybrid_override_pattern": "M*"}, "hybrid_override_pattern has 2 layers; num_hidden_layers is 6"},
+		{map[string]any{"hybrid_override_pattern": nil, "layers_block_type": []string{"mamba", "M", "mlp", "mlp", "mlp", "mlp"}}, "layer 1 of layers_block_type is none of mamba, attention, mlp and moe"},
+		{map[string]any{"hybrid_override_pattern": nil, "layers_block_type": []string{"mamba"}}, "layers_block_type has 1 layers; num_hidden_layers is 6"},
 		{map[string]any{"hybrid_override_pattern": "MEMM-E"}, "no layer has attention"},
 		{map[string]any{"mlp_hidden_act": "gelu"}, "relu2 is supported"},
 		{map[string]any{"moe_latent_size": 8}, "moe_latent_size"},
