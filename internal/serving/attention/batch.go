@@ -21,17 +21,20 @@ const (
 // A Batch describes the attention of one step in one layer. Each sequence attends to its own context. Sequence s has
 // SeqLens[s] tokens. The last of them are its query tokens: rows [QueryStart[s], QueryStart[s+1]) of Query and Out
 // belong to them. A query token attends to itself and to the tokens before it, or only to the last of these
-// (SlidingWindow). The keys and values of all these tokens must have been written.
+// (SlidingWindow, Chunk). The keys and values of all these tokens must have been written.
 type Batch struct {
-	NumHeads   int    // query heads: a multiple of the KV heads
-	Query, Out Tensor // [query tokens, NumHeads, head size]; may be the same memory. Of a latent head, Out has the first elements
+	NumHeads int // query heads: a multiple of the KV heads
+
+	// Query and Out are [query tokens, NumHeads, head size], and may be the same memory. If values are latent, only the
+	// first Latent elements of each head of Out are written.
+	Query, Out Tensor
 
 	QueryStart []int32 // vLLM's query_start_loc: sequences + 1 entries, the first is 0
 	SeqLens    []int32
 
 	// BlockTables has a row of TableStride entries for each sequence. The block of token t of sequence s is
 	// BlockTables[s·TableStride + t / block size]. Forward ignores the entries of blocks after the last token, and of
-	// blocks that lie before the windows of all query tokens.
+	// blocks that lie before the windows or chunks of all query tokens.
 	BlockTables []int32
 	TableStride int
 

@@ -54,7 +54,7 @@ func (b *Batch) blocks(group int) *Blocks {
 // layer in the store. Layers of different groups may use the same layer of the store.
 type Place struct {
 	Group, Layer int
-	BlockSize    int // tokens of a block of states, after which a state is kept; 0 means those of the store
+	BlockSize    int // tokens of a block of the group; after them, a state is kept. 0 means those of the store's blocks
 }
 
 // Check returns an error if the lengths of the batch's lists, its tokens or its positions do not fit each other or model

@@ -82,8 +82,7 @@ type published struct {
 	SparseStep         int   `json:"decoder_sparse_step"`
 	DenseLayers        []int `json:"mlp_only_layers"`
 
-	expertFields // DeepSeek, GLM and ERNIE
-
+	expertFields
 	publishedStates
 
 	SwigluLimit *float64 `json:"swiglu_limit"`

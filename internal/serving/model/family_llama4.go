@@ -80,8 +80,8 @@ func (p *published) chunks(c *Config) error {
 	return nil
 }
 
-// readLlama4GGUF reads what llama.cpp reads. It fixes the chunks, the temperature, and for which number of experts heads
-// have no norms.
+// readLlama4GGUF reads what llama.cpp reads. As in llama.cpp, the size of chunks and the temperature are constants, and
+// heads have norms unless there are 128 experts.
 func readLlama4GGUF(c *Config, k *ggufKeys) {
 	e := c.Experts
 	if e == nil {

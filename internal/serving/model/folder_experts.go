@@ -2,7 +2,7 @@ package model
 
 import "encoding/json"
 
-// expertFields has fields of config.json that families with latent attention or routed experts have.
+// expertFields has fields of config.json that only DeepSeek, GLM, Llama 4, Gemma 4, ERNIE and families like them have.
 type expertFields struct {
 	// DeepSeek
 	QueryRank     *int    `json:"q_lora_rank"`

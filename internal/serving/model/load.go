@@ -30,8 +30,8 @@ type Model struct {
 }
 
 // Unused returns the sorted names of the vectors and matrices of floats in a folder that the model does not use. It
-// leaves out frequencies, masks, scales, biases of 0, tensors for images and drafts, an output matrix beside tied embeddings, and
-// with ForPooling the matrix that Classifier reads.
+// leaves out frequencies, masks, scales, biases of 0, tensors for images, sound and drafts, an output matrix beside tied
+// embeddings, and with ForPooling the matrix that Classifier reads.
 func (m *Model) Unused() []string { return m.unused }
 
 type norm struct{ weight, bias []float32 }

@@ -11,8 +11,8 @@ type Mixed struct {
 	HeadDim     int    // of full layers
 	NumKVHeads  int    // of full layers
 	KeyIsValue  bool   // the values of full layers are the keys before their norm and rotation
-	Shared      int    // so many last layers use the keys and values of the last layer before them of the same kind
-	WideMLP     bool   // the MLPs of these layers are twice as wide
+	Shared      int    // number of last layers that use the keys and values of the last layer of the same kind before them
+	WideMLP     bool   // the MLPs of these last layers are twice as wide
 	PerLayerDim int    // size of a token's vector for each layer, beside its embedding; 0 means none
 	Vocabulary  int    // tokens with such vectors
 }

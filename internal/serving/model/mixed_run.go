@@ -11,12 +11,12 @@ import (
 // mixedMemory is the memory of a Runner for layers with different heads.
 type mixedMemory struct {
 	views    []attention.Cache // of each layer, the blocks of its keys and values
-	values   []float32         // [rows][heads of values], if values are keys
+	values   []float32         // [rows][KV heads × size of a head], normalized
 	vectors  []float32         // [rows][layers][PerLayerDim]
-	rows     []float32         // as many, of the tokens alone
-	gates    []float32         // [rows][PerLayerDim]
-	gated    []float32
-	squashed []float32
+	rows     []float32         // [rows][layers][PerLayerDim]: the part of vectors that depends on the token only
+	gates    []float32         // [rows][PerLayerDim], as the next two
+	gated    []float32         // the product of gelu of gates and a layer's vector
+	squashed []float32         // the factors of gates in this product
 }
 
 // viewLayers sets the blocks of each layer.

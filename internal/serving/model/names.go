@@ -43,8 +43,8 @@ func folderNames(c *Config) *names {
 }
 
 // namesInGGUF returns the names of the tensors of a GGUF file. hasTensor reports whether the file has a tensor.
-// namesInGGUF needs it because some files have queries, keys and values in one tensor, or a tensor for each expert, or the parts of
-// keysAndValues in two tensors.
+// namesInGGUF needs it because some files have queries, keys and values in one tensor, or a tensor for each expert, or
+// the parts of keysAndValues in two tensors.
 func namesInGGUF(c *Config, hasTensor func(tensor string) bool) *names {
 	n := ggufNames
 	if hasTensor("blk.0.attn_qkv.weight") {

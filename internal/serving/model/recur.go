@@ -26,7 +26,7 @@ type scan struct {
 	convolved []float32   // [tokens][channels]
 	decays    []float32   // [tokens][heads]: what states are multiplied by
 	factors   []float32   // [tokens][heads]: what is added to states is multiplied by
-	values    [][]float32 // of each worker: for two heads
+	values    [][]float32 // of each worker: space for two values of a head
 }
 
 // channelsPerTask is the number of channels of a convolution that a task computes.

@@ -12,10 +12,10 @@ type statePlan struct {
 
 	// If a sequence begins with a state that another sequence of the batch writes, it is in a later wave than that
 	// sequence.
-	order   []int // sequences by wave
-	waves   []int // the end of each wave in order
-	depths  []int // the wave of each sequence
-	writers map[int32]int
+	order   []int         // sequences by wave
+	waves   []int         // the end of each wave in order
+	depths  []int         // the wave of each sequence
+	writers map[int32]int // the sequence that writes a block
 }
 
 // A piece has tokens of one sequence after which one state is kept. The state is in block dst. The state before

@@ -31,7 +31,7 @@ func (l *loader) allUsed() error {
 
 // notReported matches the names of tensors that Model.Unused does not report. The tensors of frequencies and masks are
 // not needed, because this package computes these numbers. Scales are read with their weights or have no effect. The
-// tensors of mtp are a layer for drafts. The other tensors process images.
+// tensors of mtp are a layer for drafts. The other tensors process images and sound.
 var notReported = regexp.MustCompile(
 	`(inv_freq|masked_bias|_scale|_scale_inv|\.scales)$|vision_tower\.|vision_model\.|\.visual\.|audio_tower\.|embed_(vision|audio)\.|multi_modal_projector\.|^mtp\.`)
 

@@ -191,17 +191,16 @@ func (b *builder) feedForward() []layerTensor {
 	if b.Meta[b.arch+".expert_shared_count"] != nil {
 		return b.routed()
 	}
-	experts := b.experts
 	phi3, gptOSS, shared := b.arch == "phi3" || b.arch == "glm4", b.arch == "gpt-oss", b.arch == "qwen2moe"
 	return []layerTensor{
-		{experts, "ffn_gate_inp", b.matrix, []int{TinyExperts, hidden}},
-		{experts, "ffn_gate_exps", b.matrix, []int{TinyExperts, inter, hidden}},
-		{experts, "ffn_up_exps", b.matrix, []int{TinyExperts, inter, hidden}},
-		{experts, "ffn_down_exps", b.matrix, []int{TinyExperts, hidden, inter}},
+		{b.experts, "ffn_gate_inp", b.matrix, []int{TinyExperts, hidden}},
+		{b.experts, "ffn_gate_exps", b.matrix, []int{TinyExperts, inter, hidden}},
+		{b.experts, "ffn_up_exps", b.matrix, []int{TinyExperts, inter, hidden}},
+		{b.experts, "ffn_down_exps", b.matrix, []int{TinyExperts, hidden, inter}},
 		{phi3, "ffn_up", b.matrix, []int{2 * inter, hidden}},
-		{!experts && !phi3, "ffn_gate", b.matrix, []int{inter, hidden}},
-		{!experts && !phi3, "ffn_up", b.matrix, []int{inter, hidden}},
-		{!experts, "ffn_down", b.matrix, []int{hidden, inter}},
+		{!b.experts && !phi3, "ffn_gate", b.matrix, []int{inter, hidden}},
+		{!b.experts && !phi3, "ffn_up", b.matrix, []int{inter, hidden}},
+		{!b.experts, "ffn_down", b.matrix, []int{hidden, inter}},
 		{gptOSS, "ffn_gate_inp", b.bias, []int{TinyExperts}},
 		{gptOSS, "ffn_gate_exps", b.bias, []int{TinyExperts, inter}},
 		{gptOSS, "ffn_up_exps", b.bias, []int{TinyExperts, inter}},

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// The sizes of Tinies with latent attention.
+// The sizes of Tinies with latent attention, and the number of experts of those with DeepSeek's router.
 const (
 	TinyQueryRank, TinyKVRank, TinyNope, TinyRope, TinyValue = 32, 32, 16, 8, 24
-	TinyRouted                                               = 8 // experts
+	TinyRouted                                               = 8
 )
 
 // latentMeta returns the metadata of a model with latent attention, in the form of DeepSeek V3 or of V2-Lite.

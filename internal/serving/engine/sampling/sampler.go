@@ -96,8 +96,7 @@ func Random(seed uint64, i int) uint64 {
 const unit = 1 << 40
 
 // integer returns a weight, which is at most 1, as an integer. Sums of integers do not depend on an order, so each
-// processor and GPU computes the same ones. Less likely tokens than 1/unit of the most likely one get 0, and are never
-// drawn.
+// processor and GPU computes the same ones. A weight below 1/unit becomes 0, and its token is never drawn.
 func integer(weight float32) uint64 { return uint64(int64(weight * unit)) }
 
 // fraction returns part/2^64 of a sum, rounded down.
