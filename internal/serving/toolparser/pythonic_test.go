@@ -38,6 +38,7 @@ func init() {
 		{"Llama 4: text after a call in a list", "pythonic", "", "", "[get_a(b=1), and so on]\n[get_a()]", ` get_a({"b": 1})and so on] get_a({})`},
 		{"Llama 4: an unknown function in a list of JSON", "pythonic", "", "", `[{"name": "get_a", "parameters": {}}, {"name": "foo", "parameters": {}}]`,
 			` get_a({}){"name": "foo", "parameters": {}}]`},
+		{"LFM2: a name of an argument that is too long", "lfm2", "", "", lfm2Begin + "[get_a(" + strings.Repeat("x", 513) + "='y', z=1)]", ` get_a({"z": 1})`},
 		{"LFM2: no call", "lfm2", "", "", "Marks are " + lfm2Begin + " and [a](b).", "Marks are " + lfm2Begin + " and [a](b)."},
 		{"LFM2: a call that is not ended", "lfm2", "", "", lfm2Begin + "[get_a(a='x', b='y", ` get_a({"a": "x", "b": "y"})`},
 		{"LFM2: reasoning", "lfm2", "qwen3", "<think>", "Hm</think>" + lfm2Begin + "[get_a()]" + lfm2End, "<Hm> get_a({})"},

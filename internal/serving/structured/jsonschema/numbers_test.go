@@ -155,6 +155,14 @@ func TestAnExponentBringsANumberWithinItsBounds(t *testing.T) {
 	}
 }
 
+// Ensure that a number ends with the decimals that its bounds allow, where no exponent may follow.
+func TestDecimalsAtABound(t *testing.T) {
+	allows := numbersOf(t, `{"minimum": -5, "maximum": 5.5, "multipleOf": 0.5}`)
+	for text, want := range map[string]bool{"5.5": true, "5.0": true, "-5.0": true, "-4.5": true, "6.0": false, "-5.5": false} {
+		require.Equal(t, want, allows(text), text)
+	}
+}
+
 // Ensure that what is not a JSON number is never accepted.
 func TestOnlyJSONNumbersAreAccepted(t *testing.T) {
 	alphabet := rapid.StringOfN(rapid.SampledFrom([]rune("-+.eE0123")), 1, 7, -1)
