@@ -78,7 +78,7 @@ static double now(void) {
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* What reading the clock takes is not part of an interval. */
+/* The time that reading the clock takes, which no interval includes. */
 static double clock_cost;
 
 static double since(double t) { return now() - t - clock_cost; }
@@ -156,7 +156,7 @@ static void shuffle(int *ids, int n) {
     }
 }
 
-/* The indices of the sequences to which the calls append: each of n sequences has each calls. */
+/* The indices of the sequences to which the calls append: `each` calls for each of n sequences. */
 static int *schedule(int n, int each, enum order order) {
     int total = n * each;
     int *ids = malloc((size_t)total * sizeof *ids);
@@ -200,14 +200,14 @@ static double append_sample(const struct api *a, int n, enum order order) {
         a->destroy(e);
     }
     free(ids);
-    (void)failed; /* a random schedule may ask for a record more than fits: that call is timed too */
+    (void)failed; /* a random schedule may append one record more than fits; that call is timed too */
     return spent / ((double)rounds * (total - n));
 }
 
 static double round_robin(const struct api *a, int n) { return append_sample(a, n, ROUND_ROBIN); }
 static double at_random(const struct api *a, int n) { return append_sample(a, n, RANDOM); }
 
-/* The same from the first append on: n new sequences, and EACH appends to each. */
+/* append_kv over n new sequences: EACH calls for each of them, the first one included. */
 enum { EACH = 12 };
 
 static double first_sample(const struct api *a, int n, enum order order) {
@@ -232,8 +232,8 @@ static double first_round_robin(const struct api *a, int n) { return first_sampl
 static double first_at_random(const struct api *a, int n) { return first_sample(a, n, RANDOM); }
 
 /*
- * n live sequences, of which one at a random place is freed, a new one created, and
- * EACH appends go to random ones, again and again.
+ * n sequences are live. In each round, a random one is freed, a new one is created,
+ * and EACH records are appended to random ones.
  */
 static double mix_sample(const struct api *a, int n) {
     int rounds = 1000, next = n, failed = 0;
@@ -261,7 +261,7 @@ static double mix_sample(const struct api *a, int n) {
     return spent / rounds;
 }
 
-/* One more sequence when n are live: 64 are made, and freed again beside the clock. */
+/* Creating one more sequence when n are live: MORE are created, and freed again outside the timed interval. */
 enum { MORE = 64 };
 
 static double grow_sample(const struct api *a, int n, int forks) {
@@ -286,7 +286,7 @@ static double grow_sample(const struct api *a, int n, int forks) {
 static double creates(const struct api *a, int n) { return grow_sample(a, n, 0); }
 static double forks(const struct api *a, int n) { return grow_sample(a, n, 1); }
 
-/* One record to each of n sequences, one call a step; plain C takes n calls. */
+/* Appending one record to each of n sequences: one call a step, in plain C n calls. */
 static double batch_sample(const struct api *a, int n) {
     Sequence **seqs = malloc((size_t)n * sizeof(Sequence *));
     int *data = malloc((size_t)n * sizeof *data);
@@ -321,7 +321,7 @@ static double batch_sample(const struct api *a, int n) {
     return spent / ((double)rounds * steps * n);
 }
 
-/* n records to one sequence, again and again until it is full. */
+/* Appending n records to one sequence at a time, until it is full. */
 static double run_sample(const struct api *a, int n) {
     int data[4096], calls = MAX_LOGICAL_BLOCKS * KV_PER_BLOCK / n, rounds = 100;
     double spent = 0;
@@ -353,7 +353,7 @@ static double create_sample(const struct api *a, int n) {
     static LLMEngine *engines[2];
     static int sizes[2];
     int which = a == &ours;
-    if (sizes[which] != n) { /* hand-filled: to fill a million blocks by calls takes plain C minutes */
+    if (sizes[which] != n) { /* filled by hand: with calls, plain C takes minutes to fill a million blocks */
         if (engines[which] != NULL) {
             a->destroy(engines[which]);
         }
@@ -380,9 +380,9 @@ static double create_sample(const struct api *a, int n) {
 }
 
 /*
- * The three calls of a branch over 16 blocks: sixteen children are forked, each
- * appends to the shared tail, each is freed, and each of the three is timed
- * over all of them: alone they are shorter than the clock.
+ * The three calls of a branch over 16 blocks: CHILDREN children are forked, each
+ * appends to the shared tail, and each is freed. The time of each of the three calls
+ * is measured over all children, because one call is too short for the clock.
  */
 enum { CHILDREN = 16 };
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Measures decoding of libllm_cache beside GGML_OP_FLASH_ATTN_EXT of an installed ggml
-# (https://github.com/ggml-org/ggml, d99724f or newer), by turns in one process:
+# (https://github.com/ggml-org/ggml, d99724f or newer), alternately in one process:
 #
 #   internal/bench/flash_attention.sh INCLUDE LIB [CPUS]
 #

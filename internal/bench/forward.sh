@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs BenchmarkForward, for the other scripts. Usage: internal/bench/forward.sh TEST MODEL THREADS ROUNDS [ACTIVATIONS]
 #
-# TEST is the test program of internal/serving/model. ROUNDS rounds are measured of prompts, and three times as many of
+# TEST is the test program of internal/serving/model. It measures ROUNDS rounds of prompts, and three times as many of
 # decoding. With one thread, processor time is measured, which depends less on other work on the machine.
 set -eu
 for works in "prefill $4" "decode $((3 * $4))"; do

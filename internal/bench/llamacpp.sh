@@ -9,9 +9,9 @@
 # 2 minutes to build and 10 to measure on two cores that nothing else uses. What was built and measured is kept: started
 # again, it goes on where it stopped. Remove FOLDER/results to measure again.
 #
-# Both sides do the same number of rounds of each work, and the fastest counts: ROUNDS (2) turns of 3
-# rounds, one side after the other; of requests over HTTP, ROUNDS rounds. llama.cpp does them with and
-# without flash attention. MEASURE="nice -n -15" runs each measurement by that command.
+# Both sides do the same number of rounds of each work, and the fastest round counts. There are ROUNDS (2) turns, in
+# which each side does 3 rounds, and ROUNDS rounds of requests over HTTP. llama.cpp does its rounds with and without
+# flash attention. MEASURE="nice -n -15" runs each measurement by that command.
 #
 # It needs go, npm, gcc, g++ and curl, and fetches llama.cpp's sources as the npm package llama.rn ships
 # them; the prefix of their names is taken off. That package leaves out llamafile's products, which

@@ -1,10 +1,10 @@
 // Measures llama.cpp through its library: a prompt of 512 tokens, and decoding with 1, 16 and
 // 32 sequences after a context of 512 tokens that they share.
-// Then what its server computes, without the server: 16 requests at once over one prompt of 2,048 tokens,
-// which each slot computes for itself, and 64 tokens for each; and 8 completions of one prompt of
-// 1,024 tokens, whose slots get a copy of its cells, and 64 tokens for each.
-// With "state", the time until the first token after a prompt of 2,048 tokens: computed, and with its cells read
-// from a file that was written before (what --slot-save-path does).
+// With "served", it measures what llama.cpp's server computes, without the server. One load is 16 requests at once with
+// a prompt of 2,048 tokens, which each slot computes for itself. The other is 8 completions of a prompt of 1,024 tokens,
+// whose slots get a copy of its cells. Each answer has 64 tokens.
+// With "state", it measures the time until the first token after a prompt of 2,048 tokens. The prompt is computed, or its
+// cells are read from a file that was written before, as with --slot-save-path.
 // Usage: bench MODEL THREADS ROUNDS [served | state]
 // Compiled with -DIK_LLAMA, it measures ik_llama.cpp: bench MODEL THREADS ROUNDS [rtr]
 #include "llama.h"
@@ -89,12 +89,12 @@ static double fastest(const std::vector<double> &v) {
     return *std::min_element(v.begin(), v.end());
 }
 
-// argmax is greedy sampling, the cheapest there is.
+// argmax returns the index of the largest number: greedy sampling.
 static int argmax(const float *x, int n) { return (int)(std::max_element(x, x + n) - x); }
 
 #ifndef IK_LLAMA
-// served is the time of some requests: of prompts of n tokens, each computed or all copied from the
-// first, and 64 tokens of each.
+// served returns the time of requests with prompts of n tokens and answers of 64 tokens. Each prompt is computed, or
+// copied from the first one.
 static double served(llama_model *model, int threads, int rounds, int requests, int n, bool copied, bool flash,
     bool unified) {
     const int vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
@@ -119,7 +119,7 @@ static double served(llama_model *model, int threads, int rounds, int requests, 
     return fastest(times);
 }
 
-// state prints the times of a first token.
+// state prints the times until the first token.
 static void state(llama_model *model, int threads, int rounds, bool flash, const std::string &file) {
     const int n = 2048;
     llama_context *c = context(model, {threads, 1, n + 64, flash});
