@@ -165,6 +165,22 @@ LESS:
 	require.Zero(t, k.MainLoop().Steps, "a loop without mma")
 }
 
+// Ensure that lanes that have branched meet those that go on after others have returned.
+func TestLanesMeetAfterOthersReturned(t *testing.T) {
+	results, _, err := run(t, 32, `
+	setp.lt.s32 %p1, %r39, 8;
+	setp.lt.s32 %p2, %r39, 16;
+	@%p1 bra BARRIER;
+	@%p2 ret;
+BARRIER:
+	bar.sync 0;
+	st.global.u32 [%rd1], 1;`)
+	require.NoError(t, err)
+	for i, got := range results {
+		require.Equal(t, i < 8 || i >= 16, got == 1, "thread %d", i)
+	}
+}
+
 // Ensure that shuffles take the register of the lane that the manual says.
 func TestShuffles(t *testing.T) {
 	for operation, want := range map[string]func(lane int) int{

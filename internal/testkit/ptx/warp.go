@@ -78,22 +78,18 @@ func (w *warp) run() error {
 			mask &= w.lanesWith(line.guard, line.negate)
 		}
 		w.groups[i].next++
-		switch line.flow {
-		case branch:
-			w.branch(i, mask, line.target)
-			continue
-		case exit:
-			if err := w.exit(i, mask); err != nil {
-				return err
-			}
-			continue
-		case barrier:
+		switch {
+		case line.flow == barrier:
 			return nil
+		case line.flow == branch:
+			w.branch(i, mask, line.target)
+		case line.flow == exit:
+			err = w.exit(i, mask)
+		case mask != 0:
+			err = line.run(w, mask)
 		}
-		if mask != 0 {
-			if err := line.run(w, mask); err != nil {
-				return fmt.Errorf("%s: %w", line.text, err)
-			}
+		if err != nil {
+			return fmt.Errorf("%s: %w", line.text, err)
 		}
 		if len(w.groups) > 1 {
 			w.meet()
@@ -148,9 +144,6 @@ func (w *warp) branch(i int, mask uint32, target int) {
 	default:
 		w.groups[i].mask &^= mask
 		w.groups = append(w.groups, group{target, mask})
-	}
-	if len(w.groups) > 1 {
-		w.meet()
 	}
 }
 
