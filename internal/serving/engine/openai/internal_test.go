@@ -363,3 +363,18 @@ func TestTheSchemaOfArgumentsHasATypeOnce(t *testing.T) {
 		require.Equal(t, 1, strings.Count(string(tool.parameters), "type"))
 	}
 }
+
+// Ensure that the fields of other servers that omit the reasoning do so in chats, also beside each other.
+func TestFieldsThatOmitTheReasoning(t *testing.T) {
+	const omitted = `"thinking": {"type": "enabled", "display": "omitted"}`
+	for fields, want := range map[string]bool{
+		`"reasoning": {"exclude": true}`: true, omitted: true, omitted + `, "reasoning": {"effort": "low"}`: true,
+		`"thinking": {"type": "enabled"}, "reasoning": {"exclude": false}`: false,
+	} {
+		var body chatFields
+		require.NoError(t, json.Unmarshal([]byte(`{"messages": [{"role": "user", "content": "x"}], `+fields+`}`), &body))
+		c, err := body.chat()
+		require.NoError(t, err)
+		require.Equal(t, want, c.OmitReasoning, fields)
+	}
+}

@@ -130,8 +130,8 @@ func (body *chatFields) readThinking(c *Chat) error {
 	return nil
 }
 
-// ReadThinking sets what thinking says, a field of Anthropic's Messages. The budget is no limit: the model decides how
-// long it thinks. If the type is adaptive, or if the chat template has no variable for thinking, the template and the
+// ReadThinking sets Think and OmitReasoning from thinking, a field of Anthropic's Messages. The budget is no limit: the
+// model decides how long it thinks. If the type is adaptive, or if the chat template has no variable for thinking, the template and the
 // model decide whether the model thinks.
 func (c *Chat) ReadThinking(thinking json.RawMessage) error {
 	if IsNull(thinking) {

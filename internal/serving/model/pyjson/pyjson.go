@@ -61,7 +61,7 @@ func Float(raw json.RawMessage) (float64, error) {
 	return *v, nil
 }
 
-// Text returns a message that Unmarshal has stored as it is in the file, if it is a number.
+// Text returns the text of a message that Unmarshal has stored. A number is as in the file.
 func Text(raw json.RawMessage) string {
 	if word, ok := words[string(raw)]; ok {
 		return word
