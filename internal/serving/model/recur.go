@@ -19,7 +19,7 @@ type scan struct {
 	plans []statePlan // of each group of layers; nil without states
 	first []int       // the first layer of each group
 	plan  *statePlan  // of the layer
-	wave  []int       // the sequences of the tasks
+	wave  int         // the first sequence of the wave
 	heads bool        // the tasks compute heads, not channels of the convolution
 	parts int         // tasks of each sequence
 
@@ -102,15 +102,15 @@ func (s *scan) run(tokens int) {
 func (s *scan) runWaves() {
 	start := 0
 	for _, end := range s.plan.waves {
-		s.wave = s.plan.order[start:end]
-		s.r.pool.Run(len(s.wave)*s.parts, s)
+		s.wave = start
+		s.r.pool.Run((end-start)*s.parts, s)
 		start = end
 	}
 }
 
 // Do computes some channels, or a head, of one sequence; see parallel.Task.
 func (s *scan) Do(worker, i int) {
-	sequence, part := s.wave[i/s.parts], i%s.parts
+	sequence, part := s.wave+i/s.parts, i%s.parts
 	m := s.r.model
 	first, end := part*channelsPerTask, min((part+1)*channelsPerTask, m.convWidth())
 	if s.heads {

@@ -1,7 +1,5 @@
 package model
 
-import "slices"
-
 // A statePlan says where the states of a batch are, for one group of layers.
 //
 // The state after the token at position p belongs into the entry p / blockSize of the sequence's block table. If this
@@ -12,10 +10,8 @@ type statePlan struct {
 
 	// If a sequence begins with a state that another sequence of the batch writes, it is in a later wave than that
 	// sequence.
-	order   []int         // sequences by wave
-	waves   []int         // the end of each wave in order
-	depths  []int         // the wave of each sequence
-	writers map[int32]int // the sequence that writes a block
+	waves   []int          // the first sequence after each wave
+	written map[int32]bool // the blocks that a wave writes
 }
 
 // A piece has tokens of one sequence after which one state is kept. The state is in block dst. The state before
@@ -67,34 +63,23 @@ func (p *statePlan) piecesOf(sequence int) []piece {
 	return p.pieces[p.starts[sequence]:p.starts[sequence+1]]
 }
 
-// arrange sets order and waves. The scheduler lists a sequence that writes a state before the sequences that begin with
-// it (mamba_cache_mode "all"; in the other modes there are none).
+// arrange sets waves. The scheduler lists a sequence that writes a state before the sequences that begin with it
+// (mamba_cache_mode "all"; in the other modes there are none).
 func (p *statePlan) arrange(sequences int) {
-	if p.writers == nil {
-		p.writers = map[int32]int{}
+	if p.written == nil {
+		p.written = map[int32]bool{}
 	}
-	clear(p.writers)
-	p.order, p.waves, p.depths = p.order[:0], p.waves[:0], grow(p.depths, sequences)
-	deepest := 0
+	clear(p.written)
+	p.waves = p.waves[:0]
 	for i := range sequences {
-		p.depths[i] = 0
-		for k, piece := range p.piecesOf(i) {
-			if writer, ok := p.writers[piece.src]; ok && k == 0 {
-				p.depths[i] = p.depths[writer] + 1
-				deepest = max(deepest, p.depths[i])
-			}
-		}
-		for _, piece := range p.piecesOf(i) {
-			p.writers[piece.dst] = i
-		}
-		p.order = append(p.order, i)
-	}
-	if deepest > 0 {
-		slices.SortStableFunc(p.order, func(a, b int) int { return p.depths[a] - p.depths[b] })
-	}
-	for i := 1; i <= sequences; i++ {
-		if i == sequences || p.depths[p.order[i]] != p.depths[p.order[i-1]] {
+		pieces := p.piecesOf(i)
+		if len(pieces) > 0 && p.written[pieces[0].src] {
 			p.waves = append(p.waves, i)
+			clear(p.written)
+		}
+		for _, piece := range pieces {
+			p.written[piece.dst] = true
 		}
 	}
+	p.waves = append(p.waves, sequences)
 }
